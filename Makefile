@@ -1,0 +1,34 @@
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install train test lint check bench
+
+help:  ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+install: $(STAMP)  ## Make .venv and install the package with its pinned dependencies
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, under 10 minutes)
+	$(BIN)/python train.py
+
+test: install  ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: install  ## Style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test  ## Everything CI checks, but the wheel and the smoke run
+
+bench: install  ## Time the attention against its peers
+	$(BIN)/python scripts/benchmark_attention.py
