@@ -1,0 +1,173 @@
+"""The contract of every attention, whatever its mechanism.
+
+B batch, K beams of a document, H heads, L / S query and key length, D model width, d head width.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+SITES = ("encoder", "decoder", "cross")
+
+
+class Attention(nn.Module, ABC):
+    """Multi-head attention at one site of the encoder-decoder [Vaswani 2017, section 3.2.2].
+
+    The base class owns what all mechanisms share, the projections to heads and back; a mechanism owns how queries
+    meet keys (`attend`), its options, and its decoding state (`empty_state` for the decoder's self-attention,
+    `memory_state` for cross-attention, `attend_step`, `reorder`).
+
+    site    "encoder" (bidirectional), "decoder" (causal self-attention) or "cross" (decoder to encoder)
+    width   D, a multiple of `heads`
+    heads   H
+
+    Raises ValueError where the width is no multiple of the heads, or the mechanism cannot serve the site.
+    """
+
+    #: sites that the mechanism can serve
+    sites: ClassVar[tuple[str, ...]] = SITES
+    #: whether the mechanism is blind to order, so that the embeddings need absolute positions
+    absolute_positions: ClassVar[bool] = False
+
+    def __init__(self, site: str, width: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"model.width is {width}: it must be a multiple of model.heads, {heads}")
+        self.site = site
+        self.heads = heads
+        self.head_width = width // heads
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, width, bias=False)
+        self.value = nn.Linear(width, width, bias=False)
+        self.output = nn.Linear(width, width, bias=False)
+        for projection in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(projection.weight)
+
+    @property
+    def causal(self) -> bool:
+        return self.site == "decoder"
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        """What each query position gathers from the keys.
+
+        x               (B, L, D) asks
+        memory          (B, S, D) answers; x itself in self-attention
+        key_mask        (B, S) bool, True = real token
+        query_segments  (B, L) long, never falling along a row
+        key_segments    (B, S) long, never falling along a row
+        returns         (B, L, D)
+        """
+        query = self._split(self.query(x))  # (B, H, L, d)
+        key = self._split(self.key(memory))  # (B, H, S, d)
+        value = self._split(self.value(memory))  # (B, H, S, d)
+        gathered = self.attend(query, key, value, key_mask, query_segments, key_segments)  # (B, H, L, d)
+        return self.output(self._merge(gathered))  # (B, L, D)
+
+    def init_state(self, memory: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
+        """The state before the first step: of `rows` empty hypotheses, or of the documents to translate.
+
+        memory (B, S, D), key_mask (B, S) and key_segments (B, S) are read by cross-attention alone.
+        """
+        if self.site == "cross":
+            key, value = self._split(self.key(memory)), self._split(self.value(memory))  # (B, H, S, d)
+            return self.memory_state(key, value, key_mask, key_segments)
+        return self.empty_state(rows, memory)
+
+    def step(self, x: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """One position of every hypothesis; the same numbers as `forward` at that position.
+
+        x (B*K, D), segments (B*K,) long; returns (B*K, D) and the state advanced by the position.
+        """
+        rows, width = x.shape
+        query = self.query(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
+        if self.site == "cross":
+            out = self.attend_memory(query, position, segments, state)  # (B*K, H, d)
+        else:
+            key = self.key(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
+            value = self.value(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
+            out, state = self.attend_step(query, key, value, position, segments, state)
+        return self.output(out.reshape(rows, width)), state
+
+    @abstractmethod
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        """query (B, H, L, d), key and value (B, H, S, d) -> (B, H, L, d), causal at the decoder site."""
+
+    @abstractmethod
+    def empty_state(self, rows: int, like: Tensor) -> Any:
+        """Decoder self-attention: the state of `rows` hypotheses without a token, on the device of `like`."""
+
+    @abstractmethod
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+        """Cross-attention: what decoding needs of key and value (B, H, S, d); never changed by a step."""
+
+    @abstractmethod
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
+        """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state."""
+
+    @abstractmethod
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+        """Cross-attention: query (B*K, H, d) -> (B*K, H, d); the K beams of a document share its state."""
+
+    @abstractmethod
+    def reorder(self, state: Any, rows: Tensor) -> Any:
+        """The state whose row n continues the old row rows[n]: hypotheses, or documents at the cross site."""
+
+    def _split(self, x: Tensor) -> Tensor:
+        B, L, _ = x.shape
+        return x.view(B, L, self.heads, self.head_width).transpose(1, 2)  # (B, H, L, d)
+
+    def _merge(self, x: Tensor) -> Tensor:
+        B, H, L, d = x.shape
+        return x.transpose(1, 2).reshape(B, L, H * d)  # (B, L, D)
+
+
+def beams_as_queries(query: Tensor, documents: int) -> Tensor:
+    """(B*K, H, d) -> (B, H, K, d): at one step the beams of a document are so many queries to the same keys."""
+    rows, H, d = query.shape
+    return query.view(documents, rows // documents, H, d).transpose(1, 2)  # (B, H, K, d)
+
+
+def queries_as_beams(out: Tensor) -> Tensor:
+    """(B, H, K, d) -> (B*K, H, d), the way back."""
+    B, H, K, d = out.shape
+    return out.transpose(1, 2).reshape(B * K, H, d)  # (B*K, H, d)
+
+
+def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
+    """`buffer`, twice as long along `dim` where it cannot hold `length`: copies stay linear in what is written."""
+    have = buffer.shape[dim]
+    if have >= length:
+        return buffer
+    shape = list(buffer.shape)
+    shape[dim] = max(length, 2 * have)
+    grown = buffer.new_zeros(shape)
+    grown.narrow(dim, 0, have).copy_(buffer)
+    return grown
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Absolute positions, for any length [Vaswani 2017, section 3.5]: positions (L,) -> (L, width) fp32."""
+    exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    angles = positions.float()[:, None] * torch.pow(10_000.0, -exponents)[None, :]  # (L, width/2)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :width]  # (L, width)

@@ -1,0 +1,79 @@
+"""Kernelized attention without positions of its own: the linear transformer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from ...ops import (
+    CausalState,
+    CrossState,
+    causal_init,
+    causal_step,
+    cross_state,
+    cross_step,
+    relative_kernel_attention,
+)
+from .base import Attention, beams_as_queries, queries_as_beams
+
+
+class KernelizedAttention(Attention):
+    """out_i = sum_j phi(Q_i).phi(K_j) V_j / sum_j phi(Q_i).phi(K_j), with phi(x) = elu(x) + 1 unless told otherwise.
+
+    Cost O((L + S) d^2) time and O(L + S) memory; decoding keeps one d x (d+1) matrix a head.
+    Source: [Katharopoulos 2020, equations 4 to 6], with sinusoidal positions added to the embeddings.
+
+    feature_map  phi, a name that `scaleformer.ops` knows
+    algorithm    "auto", "linear", "quadratic" or "memory": the same numbers at another cost
+    """
+
+    absolute_positions: ClassVar[bool] = True
+
+    def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
+        super().__init__(site, width, heads)
+        self.feature_map = feature_map
+        self.algorithm = algorithm
+
+    def relative(self) -> Tensor | None:
+        """The raw relative embeddings (H, 2R+1, d), or None for a mechanism without."""
+        return None
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        return relative_kernel_attention(
+            query,
+            key,
+            value,
+            self.relative(),
+            causal=self.causal,
+            key_mask=None if self.causal else key_mask,  # pads stand at the end: no real query sees one
+            feature_map=self.feature_map,
+            algorithm=self.algorithm,
+        )  # (B, H, L, d)
+
+    def empty_state(self, rows: int, like: Tensor) -> CausalState:
+        d = self.head_width
+        return causal_init(rows, self.heads, d, d, self.relative(), like.device, self.feature_map)
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> CrossState:
+        return cross_state(key, value, self.relative(), key_mask, self.feature_map)
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: CausalState
+    ) -> tuple[Tensor, CausalState]:
+        return causal_step(query, key, value, self.relative(), state, self.feature_map)
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: CrossState) -> Tensor:
+        beams = beams_as_queries(query, len(state.memory))  # (B, H, K, d)
+        return queries_as_beams(cross_step(beams, position, self.relative(), state, self.feature_map))
+
+    def reorder(self, state: CausalState | CrossState, rows: Tensor) -> CausalState | CrossState:
+        return state.select(rows) if isinstance(state, CrossState) else state.reorder(rows)

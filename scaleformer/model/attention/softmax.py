@@ -1,0 +1,84 @@
+"""Softmax attention, the quadratic yardstick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+#: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
+SHORT = 512 * 512
+
+from .base import Attention, beams_as_queries, grow, queries_as_beams
+
+
+@dataclass
+class KeyValueCache:
+    """Keys and values (rows, H, T, d), of which the first `length` are written; mask (rows, 1, 1, T) or None."""
+
+    key: Tensor
+    value: Tensor
+    length: int
+    mask: Tensor | None = None
+
+
+class SoftmaxAttention(Attention):
+    """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j, by torch's fused kernel.
+
+    Cost O(L S d) time, O(L + S) memory in training; decoding keeps every key and value written so far.
+    Source: [Vaswani 2017, equation 1], with sinusoidal positions added to the embeddings.
+    Left out: dropout on the attention weights, which the linear mechanisms cannot offer either.
+    """
+
+    absolute_positions: ClassVar[bool] = True
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        if self.causal:  # pads stand at the end of a row: no real query sees one
+            return _fused(query, key, value, causal=True)  # (B, H, L, d)
+        return _fused(query, key, value, key_mask[:, None, None, :])  # (B, H, L, d)
+
+    def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
+        empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)
+        return KeyValueCache(empty, torch.zeros_like(empty), 0)
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
+        return KeyValueCache(key, value, key.shape[2], key_mask[:, None, None, :])
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
+    ) -> tuple[Tensor, KeyValueCache]:
+        keys, values = (grow(b, position + 1, dim=2) for b in (state.key, state.value))  # (B*K, H, T, d)
+        keys[:, :, position] = key
+        values[:, :, position] = value
+        seen = slice(0, position + 1)
+        out = _fused(query[:, :, None], keys[:, :, seen], values[:, :, seen])  # (B*K, H, 1, d)
+        return out[:, :, 0], KeyValueCache(keys, values, position + 1)
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: KeyValueCache) -> Tensor:
+        beams = beams_as_queries(query, state.key.shape[0])  # (B, H, K, d)
+        return queries_as_beams(_fused(beams, state.key, state.value, state.mask))
+
+    def reorder(self, state: KeyValueCache, rows: Tensor) -> KeyValueCache:
+        mask = None if state.mask is None else state.mask[rows]
+        return KeyValueCache(state.key[rows], state.value[rows], state.length, mask)
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+    """query (B, H, L, d), key and value (B, H, S, d), mask (B, 1, 1, S) bool, True = seen -> (B, H, L, d)"""
+    if query.device.type != "cpu" or query.shape[2] * key.shape[2] >= SHORT:
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
+    dtype = query.dtype
+    with torch.autocast("cpu", enabled=False):
+        query, key, value = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value))
+        return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal).to(dtype)

@@ -1,0 +1,182 @@
+"""The encoder-decoder. B batch, K beams, L / S target and source length, D model width, V target vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from torch.utils.checkpoint import checkpoint
+
+from ..batch import Batch
+from .attention import SITES, Attention, build_attention, sinusoids
+from .layers import DecoderLayer, Dropout, EncoderLayer, LayerState
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Everything needed to build a Transformer.
+
+    attention   the mechanism of every site: {"name": ..., option: value, ...}
+    sites       exceptions to it: {"encoder" | "decoder" | "cross": {"name": ..., ...}}
+    """
+
+    source_vocabulary: int
+    target_vocabulary: int
+    shared_vocabulary: bool = True
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+    width: int = 128
+    feedforward: int = 256
+    heads: int = 4
+    dropout: float = 0.1
+    activation: str = "relu"
+    tie_embeddings: bool = True
+    gradient_checkpointing: bool = False
+    attention: Mapping[str, Any] = field(default_factory=lambda: {"name": "scaleformer"})
+    sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        wrong = []
+        for name in ("source_vocabulary", "target_vocabulary", "width", "feedforward", "heads"):
+            if getattr(self, name) < 1:
+                wrong.append(f"model.{name} is {getattr(self, name)}, but must be at least 1")
+        for name in ("encoder_layers", "decoder_layers"):
+            if getattr(self, name) < 1:
+                wrong.append(f"model.{name} is {getattr(self, name)}, but must be at least 1")
+        if not 0 <= self.dropout < 1:
+            wrong.append(f"model.dropout is {self.dropout}, but must be in [0, 1)")
+        if self.shared_vocabulary and self.source_vocabulary != self.target_vocabulary:
+            wrong.append(
+                f"a shared vocabulary has one size, not {self.source_vocabulary} and {self.target_vocabulary}: "
+                "set tokenizer.joint=true or model.shared_vocabulary=false"
+            )
+        unknown = set(self.sites) - set(SITES)
+        if unknown:
+            wrong.append(f"model.sites names {', '.join(sorted(unknown))}: the sites are {', '.join(SITES)}")
+        if wrong:
+            raise ValueError("; ".join(wrong))
+
+
+class Memory(NamedTuple):
+    """The encoded source: states (B, S, D), mask (B, S) bool, segments (B, S) long."""
+
+    states: Tensor
+    mask: Tensor
+    segments: Tensor
+
+
+class DecoderState(NamedTuple):
+    """Everything a step needs of the steps before it, for B documents times K beams."""
+
+    position: int
+    layers: list[LayerState]
+
+
+class Transformer(nn.Module):
+    """Pre-norm encoder-decoder [Vaswani 2017] whose attention is chosen site by site.
+
+    No length limit is built in: positions are relative, or sinusoids computed for the length at hand.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        D = config.width
+        self.source_embedding = nn.Embedding(config.source_vocabulary, D)
+        nn.init.normal_(self.source_embedding.weight, std=D**-0.5)
+        if config.shared_vocabulary:
+            self.target_embedding = self.source_embedding
+        else:
+            self.target_embedding = nn.Embedding(config.target_vocabulary, D)
+            nn.init.normal_(self.target_embedding.weight, std=D**-0.5)
+        if config.tie_embeddings:
+            self.output_weight = self.target_embedding.weight
+        else:
+            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary, D))
+            nn.init.normal_(self.output_weight, std=D**-0.5)
+
+        def attention(site: str) -> Attention:
+            return build_attention(config.sites.get(site) or config.attention, site, D, config.heads)
+
+        rest = (D, config.feedforward, config.dropout, config.activation)
+        encoder = [EncoderLayer(attention("encoder"), *rest) for _ in range(config.encoder_layers)]
+        decoder = [DecoderLayer(attention("decoder"), attention("cross"), *rest) for _ in range(config.decoder_layers)]
+        self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
+        self.encoder_norm = nn.LayerNorm(D)
+        self.decoder_norm = nn.LayerNorm(D)
+        self.dropout = Dropout(config.dropout)
+        self.source_positions = encoder[0].attention.absolute_positions
+        # order has to reach the decoder's queries once, through whichever of its two attentions is blind to it
+        self.target_positions = decoder[0].attention.absolute_positions or decoder[0].cross_attention.absolute_positions
+
+    @property
+    def encoder_layers(self) -> list[EncoderLayer]:
+        return cast(list[EncoderLayer], list(self.encoder))
+
+    @property
+    def decoder_layers(self) -> list[DecoderLayer]:
+        return cast(list[DecoderLayer], list(self.decoder))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Teacher-forced decoder states (B, L, D), position by position before the output layer (`logits`)."""
+        memory = self.encode(batch.source, batch.source_mask, batch.source_segments)
+        x = self._embed(self.target_embedding, batch.target_input, self.target_positions)  # (B, L, D)
+        for layer in self.decoder_layers:
+            x = self._run(layer, x, batch.target_mask, batch.target_segments, *memory)
+        return self.decoder_norm(x)  # (B, L, D)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """(..., D) -> (..., V)"""
+        return linear(states, self.output_weight)
+
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
+        """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Memory"""
+        x = self._embed(self.source_embedding, source, self.source_positions)  # (B, S, D)
+        for layer in self.encoder_layers:
+            x = self._run(layer, x, source_mask, source_segments)
+        return Memory(self.encoder_norm(x), source_mask, source_segments)
+
+    def init_state(self, memory: Memory, beams: int) -> DecoderState:
+        """The state before `<s>`, for K = `beams` hypotheses of each of the B documents; row = document * K + beam."""
+        rows = memory.states.shape[0] * beams
+        return DecoderState(0, [layer.init_state(*memory, rows) for layer in self.decoder_layers])
+
+    def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """One position of every hypothesis.
+
+        tokens (B*K,) long, the input at this position; segments (B*K,) long, the `<sep>` up to and including it.
+        Returns logits (B*K, V) fp32 of the next token, and the state advanced.
+        """
+        x = self._embed(self.target_embedding, tokens[:, None], self.target_positions, state.position)[:, 0]  # (B*K, D)
+        layers = []
+        for layer, layer_state in zip(self.decoder_layers, state.layers, strict=True):
+            x, layer_state = layer.step(x, state.position, segments, layer_state)
+            layers.append(layer_state)
+        return self.logits(self.decoder_norm(x)).float(), DecoderState(state.position + 1, layers)
+
+    def reorder(self, state: DecoderState, rows: Tensor, documents: Tensor | None = None) -> DecoderState:
+        """The state in which hypothesis n continues the old row rows[n]; the old state must not be used again.
+
+        rows (B'*K,) long; documents (B',) long, the old document of each new one, or None where all stay in place.
+        """
+        layers = [
+            layer.reorder(layer_state, rows, documents)
+            for layer, layer_state in zip(self.decoder_layers, state.layers, strict=True)
+        ]
+        return DecoderState(state.position, layers)
+
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: bool, start: int = 0) -> Tensor:
+        x = embedding(tokens) * self.config.width**0.5  # (B, L, D)
+        if positions:
+            index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+            x = x + sinusoids(index, self.config.width).to(x.dtype)  # (B, L, D)
+        return self.dropout(x)
+
+    def _run(self, layer: nn.Module, *inputs: Tensor) -> Tensor:
+        if self.config.gradient_checkpointing and self.training:
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)

@@ -1,0 +1,156 @@
+"""The encoder-decoder: causality, padding, and decoding proved equal to training, for every mechanism and mixture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.helpers import make_batch, make_model
+
+from scaleformer.model.attention import MECHANISMS
+from scaleformer.model.transformer import ModelConfig, Transformer
+
+MIXED = {
+    "mixed": {
+        "attention": {"name": "scaleformer", "horizon": 3},
+        "sites": {"cross": {"name": "softmax"}, "encoder": {"name": "kernelized"}},
+    }
+}
+CHOICES = {**{name: {"attention": {"name": name}} for name in MECHANISMS}, **MIXED}
+
+
+@pytest.fixture(params=CHOICES, ids=list(CHOICES))
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return make_model(**CHOICES[request.param])
+
+
+def test_no_target_position_sees_a_later_one(model: Transformer) -> None:
+    batch = make_batch([([3, 2], [4, 3, 2])])
+    before = model.logits(model(batch))
+    for position in range(1, batch.target_input.shape[1]):
+        changed = batch.target_input.clone()
+        changed[0, position] = 5 + (changed[0, position] - 4) % 15  # another token
+        after = model.logits(model(replace(batch, target_input=changed)))
+        torch.testing.assert_close(after[:, :position], before[:, :position], rtol=0, atol=1e-10)
+        assert (after[:, position:] - before[:, position:]).abs().amax() > 1e-6
+
+
+def test_pads_never_matter_and_a_sentence_alone_equals_it_in_a_batch(model: Transformer) -> None:
+    documents = [([5, 3], [4, 4]), ([1], [2]), ([2, 2, 9], [3, 7, 1])]
+    together = make_batch(documents)
+    logits = model.logits(model(together))
+    noisy = replace(
+        together,
+        source=together.source.masked_fill(~together.source_mask, 11),
+        target_input=together.target_input.masked_fill(~together.target_mask, 11),
+    )
+    noisy_logits = model.logits(model(noisy))
+    for row, document in enumerate(documents):
+        alone = make_batch([document], seeds=[row])
+        length = alone.target_input.shape[1]
+        expected = model.logits(model(alone))[0]
+        torch.testing.assert_close(logits[row, :length], expected, rtol=0, atol=1e-10)
+        torch.testing.assert_close(noisy_logits[row, :length], expected, rtol=0, atol=1e-10)
+
+
+@torch.no_grad()
+def test_steps_give_the_teacher_forced_logits(model: Transformer) -> None:
+    batch = make_batch([([5, 3], [4, 30]), ([1], [2]), ([2, 2, 40], [3, 7, 1])])
+    expected = model.logits(model(batch))
+    beams = 2
+    state = model.init_state(model.encode(batch.source, batch.source_mask, batch.source_segments), beams)
+    for position in range(batch.target_input.shape[1]):
+        tokens = batch.target_input[:, position].repeat_interleave(beams)
+        segments = batch.target_segments[:, position].repeat_interleave(beams)
+        logits, state = model.step(tokens, segments, state)
+        for row in range(len(batch)):
+            if batch.target_mask[row, position]:
+                for beam in range(beams):
+                    got = logits[row * beams + beam].double()
+                    torch.testing.assert_close(got, expected[row, position], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_reorder_continues_the_chosen_hypotheses_and_drops_documents(model: Transformer) -> None:
+    batch = make_batch([([5, 3], [4, 3]), ([4], [9]), ([2, 2], [3, 6])])
+    prefix = [[2, 7, 8, 4], [2, 9, 4, 6], [2, 5, 5, 5], [2, 6, 4, 4], [2, 10, 11, 12], [2, 12, 4, 9]]  # row = document*2+beam
+
+    def run(rows: list[list[int]], state, positions):  # type: ignore[no-untyped-def]
+        logits = None
+        for position in positions:
+            tokens = torch.tensor([row[position] for row in rows])
+            segments = torch.tensor([row[: position + 1].count(4) for row in rows])
+            logits, state = model.step(tokens, segments, state)
+        return logits, state
+
+    memory = model.encode(batch.source, batch.source_mask, batch.source_segments)
+    _, state = run(prefix, model.init_state(memory, 2), range(3))
+    chosen = [5, 5, 1, 0]  # document 2 with its second beam twice, then document 0 with its beams exchanged
+    state = model.reorder(state, torch.tensor(chosen), torch.tensor([2, 0]))
+    logits, _ = run([prefix[n] for n in chosen], state, [3])
+    for n, old in enumerate(chosen):
+        one = make_batch([([5, 3], [4, 3]), ([4], [9]), ([2, 2], [3, 6])])
+        document = old // 2
+        alone = model.encode(
+            one.source[document : document + 1],
+            one.source_mask[document : document + 1],
+            one.source_segments[document : document + 1],
+        )
+        expected, _ = run([prefix[old]], model.init_state(alone, 1), range(4))
+        torch.testing.assert_close(logits[n], expected[0], rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_checkpointing_changes_no_number(model: Transformer) -> None:
+    batch = make_batch([([5, 3], [4, 4]), ([1], [2])])
+    kept = Transformer(replace(model.config, gradient_checkpointing=True)).double()
+    kept.load_state_dict(model.state_dict())
+    gradients = []
+    for m in (model.train(), kept.train()):
+        m.logits(m(batch)).square().mean().backward()
+        gradients.append({name: p.grad for name, p in m.named_parameters()})
+    for name, gradient in gradients[0].items():
+        assert gradient is not None, name
+        torch.testing.assert_close(gradients[1][name], gradient)
+
+
+def test_sites_may_differ() -> None:
+    model = make_model(**MIXED["mixed"])
+    names = {
+        type(model.encoder[0].attention).__name__,
+        type(model.decoder[0].attention).__name__,
+        type(model.decoder[0].cross_attention).__name__,
+    }
+    assert names == {"KernelizedAttention", "ScaleformerAttention", "SoftmaxAttention"}
+    assert model.source_positions
+    assert model.target_positions
+
+
+def test_vocabularies_and_embeddings_are_shared_as_configured() -> None:
+    shared = make_model()
+    assert shared.source_embedding.weight is shared.target_embedding.weight is shared.output_weight
+    apart = Transformer(ModelConfig(20, 30, shared_vocabulary=False, width=16, feedforward=16))
+    assert apart.source_embedding.weight.shape == (20, 16)
+    assert apart.output_weight is apart.target_embedding.weight
+    untied = Transformer(ModelConfig(20, 20, tie_embeddings=False, width=16, feedforward=16))
+    assert untied.output_weight is not untied.target_embedding.weight
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"width": 30}, "multiple of model.heads"),
+        ({"activation": "tanh"}, "choose one of relu, gelu, silu"),
+        ({"dropout": 1.0}, "model.dropout is 1.0"),
+        ({"target_vocabulary": 21}, "tokenizer.joint=true"),
+        ({"attention": {"name": "nonesuch"}}, "choose one of scaleformer"),
+        ({"attention": {"name": "softmax", "horizon": 3}}, "no option horizon: it has no options"),
+        ({"attention": {"name": "scaleformer", "horizon": 0}}, "at least 1"),
+        ({"sites": {"decode": {"name": "softmax"}}}, "the sites are encoder, decoder, cross"),
+    ],
+    ids=["width", "activation", "dropout", "vocabulary", "attention", "option", "horizon", "site"],
+)
+def test_wrong_settings_are_named(changes: dict, message: str) -> None:
+    settings = {"source_vocabulary": 20, "target_vocabulary": 20, "width": 32, "feedforward": 16, **changes}
+    with pytest.raises(ValueError, match=message):
+        Transformer(ModelConfig(**settings))
