@@ -1,0 +1,183 @@
+"""What a trained model consists of, and how it comes back from disk without running anybody's code."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from .data.tokenizer import Tokenizer
+from .model.transformer import ModelConfig, Transformer
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file."""
+
+    model: Transformer
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    config: dict[str, Any]
+    sha256: str
+    path: Path
+
+
+def make_package(
+    model: ModelConfig, config: Mapping[str, Any], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
+) -> dict[str, Any]:
+    """Plain values and tensors only, as `weights_only` loading wants: configurations and tokenizers of a run."""
+    return {
+        "format": FORMAT,
+        "model": _plain(asdict(model)),
+        "config": _plain(config),
+        "source_tokenizer": _bytes_to_tensor(source_tokenizer.proto),
+        "target_tokenizer": _bytes_to_tensor(target_tokenizer.proto),
+    }
+
+
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedModel:
+    """Load a run directory (its best checkpoint, else its last), a checkpoint file or an exported model directory.
+
+    Raises ValueError in one line where the file is missing, cut short, of another format, or does not fit together.
+    """
+    path = find_checkpoint(path)
+    if path.is_dir():
+        package, weights = _read_export(path)
+        file = path / "model.safetensors"
+    else:
+        content = read_checkpoint(path)
+        package = content["scaleformer"]
+        weights = {
+            name.removeprefix("model."): tensor
+            for name, tensor in content["state_dict"].items()
+            if name.startswith("model.")
+        }
+        file = path
+    if package.get("format") != FORMAT:
+        raise ValueError(
+            f"{path}: the checkpoint has format {package.get('format')}, this version reads format {FORMAT}: "
+            "use the version of scaleformer that wrote it"
+        )
+    source_tokenizer = Tokenizer.from_proto(_tensor_to_bytes(package["source_tokenizer"]))
+    target_tokenizer = Tokenizer.from_proto(_tensor_to_bytes(package["target_tokenizer"]))
+    model_config = ModelConfig(**package["model"])
+    for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+        wanted = getattr(model_config, f"{side}_vocabulary")
+        if tokenizer.vocab_size != wanted:
+            raise ValueError(
+                f"{path}: the {side} tokenizer has {tokenizer.vocab_size} pieces and the model {wanted}: "
+                "they are not of one run"
+            )
+    model = Transformer(model_config)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        raise ValueError(f"{path}: the weights do not fit the model they come with: {first}") from error
+    model.to(device).eval()
+    return LoadedModel(model, source_tokenizer, target_tokenizer, package["config"], _sha256(file), path)
+
+
+def export_model(loaded: LoadedModel, directory: str | Path) -> None:
+    """Write a model without any pickle: model.safetensors, config.yaml, source.model and target.model."""
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    # a state dict names a tied weight twice; safetensors wants each tensor once
+    weights = dict(loaded.model.state_dict())
+    seen: dict[int, str] = {}
+    tied = {}
+    for name, tensor in list(weights.items()):
+        first = seen.setdefault(tensor.data_ptr(), name)
+        if first != name:
+            tied[name] = first
+            del weights[name]
+    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, directory / "model.safetensors")
+    (directory / "source.model").write_bytes(loaded.source_tokenizer.proto)
+    (directory / "target.model").write_bytes(loaded.target_tokenizer.proto)
+    description = {
+        "format": FORMAT,
+        "model": _plain(asdict(loaded.model.config)),
+        "tied": tied,
+        "config": loaded.config,
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The checkpoint file, or the exported model directory, that a user means by `path`."""
+    path = Path(path)
+    if path.is_dir():
+        if (path / "model.safetensors").is_file():
+            return path
+        for name in ("best.ckpt", "last.ckpt"):
+            if (path / "checkpoints" / name).is_file():
+                return path / "checkpoints" / name
+        raise ValueError(
+            f"{path}: no model here: wanted checkpoints/best.ckpt or checkpoints/last.ckpt (a run), "
+            "or model.safetensors (an exported model)"
+        )
+    if not path.is_file():
+        raise ValueError(f"{path}: no such run directory, checkpoint file or exported model")
+    return path
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint file of ours, read without unpickling code (`weights_only`)."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{path}: not a readable checkpoint (cut short, or not written by scaleformer): {reason}"
+        ) from (error)
+    if not isinstance(content, dict) or "scaleformer" not in content or "state_dict" not in content:
+        raise ValueError(f"{path}: a checkpoint, but not of scaleformer: it holds no configuration and tokenizer")
+    return content
+
+
+def _read_export(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        description = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
+        weights = load_file(path / "model.safetensors")
+        protos = {side: (path / f"{side}.model").read_bytes() for side in ("source", "target")}
+    except (OSError, yaml.YAMLError, SafetensorError) as error:
+        raise ValueError(f"{path}: not a complete exported model: {str(error).splitlines()[0]}") from error
+    for name, first in description.get("tied", {}).items():
+        weights[name] = weights[first]
+    tokenizers = {f"{side}_tokenizer": _bytes_to_tensor(proto) for side, proto in protos.items()}
+    return {**description, **tokenizers}, weights
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _bytes_to_tensor(data: bytes) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8)
+
+
+def _tensor_to_bytes(tensor: Tensor) -> bytes:
+    return tensor.numpy().tobytes()
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

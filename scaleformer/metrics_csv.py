@@ -1,0 +1,70 @@
+"""The logger that is always there: metrics.csv."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.loggers.logger import Logger
+from pytorch_lightning.utilities import rank_zero_only
+
+
+class MetricsCsv(Logger):
+    """One row a logged step in `directory`/metrics.csv, with a column `step` and one for each metric.
+
+    Lightning's own CSVLogger deletes the file of the run that it resumes, and splits training and validation of one
+    step over two rows. This one keeps the rows before the step it is resumed at, drops those after it (a killed run
+    has logged steps that its checkpoint does not know), and replaces the file whole, so that it is never half-written.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        super().__init__()
+        self.path = Path(directory) / "metrics.csv"
+        self._rows: list[dict[str, Any]] = []
+        if self.path.is_file():
+            with self.path.open(newline="", encoding="utf-8") as file:
+                self._rows = [{k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+
+    @property
+    def name(self) -> str:
+        return ""
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @property
+    def log_dir(self) -> str:
+        return str(self.path.parent)
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        step = step or 0
+        while self._rows and int(self._rows[-1]["step"]) > step:
+            self._rows.pop()
+        if not self._rows or int(self._rows[-1]["step"]) != step:
+            self._rows.append({"step": step})
+        self._rows[-1].update(metrics)
+
+    @rank_zero_only
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """The run's config.yaml holds them."""
+
+    @rank_zero_only
+    def save(self) -> None:
+        if not self._rows:
+            return
+        columns = ["step", *sorted({key for row in self._rows for key in row} - {"step"})]
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".csv.part")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns)
+            writer.writeheader()
+            writer.writerows(self._rows)
+        os.replace(temporary, self.path)
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        self.save()

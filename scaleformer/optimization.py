@@ -1,0 +1,77 @@
+"""Optimizers and learning-rate schedules, by configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+SCHEDULES = ("inverse_sqrt", "cosine", "constant")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """An optimizer; `learning_rate` is the peak of the schedule. Biases, norms and relative embeddings do not decay."""
+
+    name: str = "adamw"
+    learning_rate: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-9
+    weight_decay: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.name not in OPTIMIZERS:
+            raise ValueError(f"optimizer.name is {self.name!r}: choose one of {', '.join(OPTIMIZERS)}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"optimizer.learning_rate is {self.learning_rate}: it must be above 0")
+
+    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        parameters = list(parameters)
+        groups = [
+            {"params": [p for p in parameters if p.ndim == 2], "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if p.ndim != 2], "weight_decay": 0.0},
+        ]
+        return OPTIMIZERS[self.name](groups, lr=self.learning_rate, betas=(self.beta1, self.beta2), eps=self.eps)
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """The share of the peak learning rate at each step.
+
+    name          "inverse_sqrt" [Vaswani 2017, section 5.3], "cosine" or "constant"
+    warmup_steps  steps of linear rise from 0, before any of them
+    total_steps   where the cosine ends; null = trainer.max_steps
+    floor         share of the peak at which the cosine ends
+    """
+
+    name: str = "inverse_sqrt"
+    warmup_steps: int = 1000
+    total_steps: int | None = None
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in SCHEDULES:
+            raise ValueError(f"schedule.name is {self.name!r}: choose one of {', '.join(SCHEDULES)}")
+        if self.name == "cosine" and (self.total_steps is None or self.total_steps <= 0):
+            raise ValueError("schedule.name=cosine ends somewhere: set trainer.max_steps or schedule.total_steps")
+
+    def factor(self, step: int) -> float:
+        """Share of the peak learning rate at `step`, counted from 0."""
+        warmup = max(self.warmup_steps, 1)
+        rise = min((step + 1) / warmup, 1.0)
+        if self.name == "inverse_sqrt":
+            return rise * math.sqrt(warmup / max(step + 1, warmup))
+        if self.name == "cosine":
+            assert self.total_steps is not None
+            progress = min(max(step - warmup, 0) / max(self.total_steps - warmup, 1), 1.0)
+            return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
+        return rise
+
+    def build(self, optimizer: torch.optim.Optimizer) -> LambdaLR:
+        return LambdaLR(optimizer, self.factor)

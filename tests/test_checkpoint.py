@@ -1,0 +1,121 @@
+"""Checkpoints and exports: they come back whole, and nothing else gets in."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from tests.helpers import make_batch
+
+from scaleformer.checkpoint import export_model, find_checkpoint, load_model, make_package
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.model.transformer import ModelConfig, Transformer
+
+TEXTS = [f"the number {a} meets the letter {b}" for a in range(40) for b in "abcdefgh"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(TEXTS, 290)
+
+
+@pytest.fixture
+def run(tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A run directory with a best checkpoint, as the trainer leaves it."""
+    torch.manual_seed(1)
+    size = tokenizer.vocab_size
+    config = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2)
+    weights = {f"model.{name}": tensor for name, tensor in Transformer(config).state_dict().items()}
+    package = make_package(config, {"data": {"path": "here"}, "list": (1, 2)}, tokenizer, tokenizer)
+    (tmp_path / "checkpoints").mkdir()
+    torch.save({"scaleformer": package, "state_dict": weights}, tmp_path / "checkpoints" / "best.ckpt")
+    return tmp_path
+
+
+def change(run: Path, **changes: object) -> Path:
+    path = run / "checkpoints" / "best.ckpt"
+    content = torch.load(path, weights_only=True)
+    content["scaleformer"].update({k: v for k, v in changes.items() if k in content["scaleformer"]})
+    content.update({k: v for k, v in changes.items() if k in content})
+    torch.save(content, path)
+    return path
+
+
+def test_a_run_its_file_and_its_export_are_the_same_model(run: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    loaded = load_model(run)
+    assert loaded.config == {"data": {"path": "here"}, "list": [1, 2]}
+    assert loaded.source_tokenizer.proto == tokenizer.proto
+    export_model(loaded, tmp_path / "exported")
+    assert not list((tmp_path / "exported").glob("*.ckpt"))
+    batch = make_batch([([3, 4], [2, 5])])
+    expected = loaded.model(batch)
+    for path in (run / "checkpoints" / "best.ckpt", tmp_path / "exported"):
+        again = load_model(path)
+        assert not again.model.training
+        assert again.target_tokenizer.proto == tokenizer.proto
+        assert again.config == loaded.config
+        torch.testing.assert_close(again.model(batch), expected, rtol=0, atol=0)
+
+
+def test_the_last_checkpoint_stands_in_for_a_missing_best(run: Path) -> None:
+    (run / "checkpoints" / "best.ckpt").rename(run / "checkpoints" / "last.ckpt")
+    assert find_checkpoint(run).name == "last.ckpt"
+
+
+def test_a_hostile_pickle_does_not_run(run: Path) -> None:
+    marker = run / "executed"
+
+    class Hostile:
+        def __reduce__(self) -> tuple:
+            return os.mkdir, (str(marker),)
+
+    path = run / "hostile.ckpt"
+    torch.save({"scaleformer": Hostile(), "state_dict": {}}, path)
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        load_model(path)
+    path.write_bytes(pickle.dumps(Hostile()))
+    with pytest.raises(ValueError, match="not a readable checkpoint"):
+        load_model(path)
+    assert not marker.exists()
+
+
+def test_a_checkpoint_cut_short_is_named(run: Path) -> None:
+    path = run / "checkpoints" / "best.ckpt"
+    content = path.read_bytes()
+    for size in (0, 1, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(ValueError, match=r"best\.ckpt: not a readable checkpoint") as error:
+            load_model(run)
+        assert "\n" not in str(error.value)
+
+
+def test_another_format_is_named(run: Path) -> None:
+    change(run, format=0)
+    with pytest.raises(ValueError, match="format 0, this version reads format 1"):
+        load_model(run)
+
+
+def test_a_tokenizer_that_does_not_fit_is_named(run: Path) -> None:
+    other = Tokenizer.train(TEXTS, 288)
+    change(run, source_tokenizer=torch.frombuffer(bytearray(other.proto), dtype=torch.uint8))
+    with pytest.raises(ValueError, match="source tokenizer has 288 pieces and the model 290"):
+        load_model(run)
+
+
+def test_weights_that_do_not_fit_are_named(run: Path) -> None:
+    change(run, state_dict={"model.encoder_norm.weight": torch.ones(16)})
+    with pytest.raises(ValueError, match="the weights do not fit"):
+        load_model(run)
+
+
+def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no such run"):
+        load_model(tmp_path / "missing")
+    with pytest.raises(ValueError, match=r"wanted checkpoints/best\.ckpt"):
+        load_model(tmp_path)
+    torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
+    with pytest.raises(ValueError, match="not of scaleformer"):
+        load_model(tmp_path / "other.ckpt")

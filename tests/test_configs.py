@@ -1,0 +1,53 @@
+"""Every shipped configuration composes, and what it describes can be built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.decoding import DecodingConfig
+from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.optimization import OptimizerConfig, ScheduleConfig
+
+CONF = Path(__file__).parents[1] / "conf"
+GROUPS = ("data", "tokenizer", "model", "model/attention", "optimizer", "schedule", "trainer", "logger", "callbacks",
+          "decoding", "experiment")  # fmt: skip
+CHOICES = [
+    f"{group}={path.stem}"
+    for group in GROUPS
+    for path in sorted((CONF / group).glob("*.yaml"))
+    if path.stem != "base" or group != "data"
+]
+
+
+def configured(*overrides: str) -> dict:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("config", [*overrides, "run_dir=unused"])
+    return OmegaConf.to_container(cfg, resolve=True)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_choice_composes_and_builds(choice: str) -> None:
+    config = configured(choice, *(["data.hub.name=any"] if choice == "data=hub" else []))
+    from_mapping(DataConfig, config["data"], "data")
+    TokenizerConfig(**config["tokenizer"])
+    OptimizerConfig(**config["optimizer"])
+    ScheduleConfig(**config["schedule"])
+    DecodingConfig(**config["decoding"])
+    DecodingConfig(**config["callbacks"]["validation_bleu"]["decoding"])
+    small = {**config["model"], "width": 16, "feedforward": 16, "heads": 4, "encoder_layers": 1, "decoder_layers": 1}
+    Transformer(ModelConfig(20, 20, **small))
+
+
+def test_sites_are_chosen_one_by_one() -> None:
+    config = configured("model/attention=softmax", "model/attention@model.sites.cross=scaleformer")
+    assert config["model"]["attention"]["name"] == "softmax"
+    assert config["model"]["sites"]["cross"]["name"] == "scaleformer"
+    model = Transformer(ModelConfig(20, 20, **config["model"]))
+    assert type(model.decoder[0].cross_attention).__name__ == "ScaleformerAttention"
+    assert type(model.decoder[0].attention).__name__ == "SoftmaxAttention"

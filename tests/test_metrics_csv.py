@@ -1,0 +1,40 @@
+"""metrics.csv: one row a step, kept over a resume."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from scaleformer.metrics_csv import MetricsCsv
+
+
+def read(directory: Path) -> list[dict[str, str]]:
+    with (directory / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_metrics_of_one_step_share_a_row(tmp_path: Path) -> None:
+    logger = MetricsCsv(tmp_path)
+    logger.log_metrics({"train/loss": 2.5}, 10)
+    logger.log_metrics({"val/loss": 2.0}, 10)
+    logger.log_metrics({"train/loss": 1.5}, 20)
+    logger.save()
+    assert read(tmp_path) == [
+        {"step": "10", "train/loss": "2.5", "val/loss": "2.0"},
+        {"step": "20", "train/loss": "1.5", "val/loss": ""},
+    ]
+
+
+def test_a_resumed_run_keeps_what_came_before_and_replaces_what_its_checkpoint_does_not_know(tmp_path: Path) -> None:
+    first = MetricsCsv(tmp_path)
+    for step in (10, 20, 30):
+        first.log_metrics({"train/loss": float(step)}, step)
+    first.save()
+    second = MetricsCsv(tmp_path)
+    second.log_metrics({"train/loss": 0.5, "extra": 1.0}, 20)
+    second.finalize("success")
+    assert [(row["step"], row["train/loss"], row["extra"]) for row in read(tmp_path)] == [
+        ("10", "10.0", ""),
+        ("20", "0.5", "1.0"),
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
