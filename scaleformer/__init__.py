@@ -1,0 +1,25 @@
+"""Encoder-decoder transformers for long-document translation, at a cost that grows linearly with document length."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scaleformer.translator import Translator
+
+try:
+    __version__ = version("scaleformer")
+except PackageNotFoundError:  # the source tree on a path, not installed
+    __version__ = "unknown"
+
+__all__ = ["Translator", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when asked for: whoever wants the attention alone imports torch and nothing else.
+    if name == "Translator":
+        from scaleformer.translator import Translator
+
+        return Translator
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,131 @@
+"""What the commands share: errors in one line, settings of the decoding, a bar on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from scaleformer.decoding import DecodingConfig
+
+# Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
+CONFIGURATION = ("hydra", "omegaconf", "antlr4")
+
+
+def run_command(command: Callable[[], Any]) -> None:
+    """Run a function made by `hydra.main` whose task is decorated by `one_line_errors`, so that what is wrong with the
+    command line ends in one line and exit code 1 as well.
+
+    Hydra would print its own report, of several lines; HYDRA_FULL_ERROR makes it hand the exception on to us.
+    """
+    if not _wants_traceback():
+        os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")  # for the processes of other devices too
+    with one_line_errors():
+        command()
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turn ValueError, OSError, errors of the configuration and of memory into "error: ..." on stderr and exit code 1.
+
+    Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets them through as they are;
+    all other exceptions are faults of the program and keep their traceback.
+    """
+    if _wants_traceback():
+        yield
+        return
+    try:
+        yield
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would flush stdout at exit and complain once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        _exit(f"out of memory ({_flat(str(error)) or 'no more to be had'}): take smaller batches or pieces")
+    except Exception as error:
+        if isinstance(error, (ValueError, OSError)) or type(error).__module__.split(".")[0] in CONFIGURATION:
+            _exit(describe(error))
+        raise
+
+
+def describe(error: Exception) -> str:
+    """The message of an exception in one line."""
+    module = type(error).__module__.split(".")[0]
+    text = str(error) or type(error).__name__
+    if module == "omegaconf":
+        return text.splitlines()[0]  # the rest is its inner view of the key
+    if module in CONFIGURATION:
+        text = _flat(text.split("Config search path:")[0].split("See https:")[0])
+        if override := getattr(error, "override", None):
+            text = f"{override}: {text} (a value with = , or spaces wants quotes: \"key='value'\")"
+        cause = error.__cause__
+        if cause is not None and str(cause):
+            text = f"{text} ({str(cause).splitlines()[0]})"
+        return text
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return _flat(text)
+
+
+def _wants_traceback() -> bool:
+    if os.environ.get("SCALEFORMER_TRACEBACK") == "1":
+        return True
+    return os.environ.get("HYDRA_FULL_ERROR") == "1" and os.environ.get("SCALEFORMER_ONE_LINE") != "1"
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _exit(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(1)
+
+
+def set_threads(threads: Any) -> None:
+    """Use so many CPU threads; None for all cores. ValueError for what is no such number."""
+    if threads is None:
+        return
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"threads={threads}: wanted a whole number of at least 1, or null for all cores")
+    torch.set_num_threads(threads)
+
+
+def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides: Sequence[str]) -> DecodingConfig:
+    """The settings of the model's own run, but for what the command line says.
+
+    `settings` is the composed group, `overrides` the command line: `decoding=beam` takes the whole group,
+    `decoding.beam_size=5` this one setting.
+    """
+    keys = [override.split("=")[0].lstrip("+") for override in overrides]
+    if "decoding" in keys:
+        return DecodingConfig.from_mapping(settings)
+    given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
+    return DecodingConfig.from_mapping({**asdict(run), **{key: settings[key] for key in given}})
+
+
+@contextmanager
+def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
+    """A bar on stderr; gives the `progress` function that `Translator.translate_documents` takes."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[tokens]:,} tokens"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=1.0, tokens=0)
+        yield lambda share, tokens: bar.update(task, completed=share, tokens=tokens)

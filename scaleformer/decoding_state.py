@@ -1,0 +1,167 @@
+"""The bookkeeping of a search beside the state of the model: limits and counts of rows, what was written, what is done.
+
+Letters: B documents, K rows a document (beams or samples), row = b * K + k, A documents still in the batch, V words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PAD, UNK, BOS, EOS, SEP = range(5)
+# Finished documents are looked for every so many steps: on a GPU each look waits for the device.
+CHECK_EVERY = {"cpu": 1, "cuda": 16}
+# The batch is compacted when at most this share of its documents is still being written.
+COMPACT_BELOW = 0.75
+
+
+class Rows:
+    """Each row's next input, its count of `<sep>`, and what it may still write.
+
+    token, segments, segment_tokens (A*K,) long: the input of the next step, `<sep>` so far, tokens since the last one
+    cut (A*K,) bool: the limit ended a segment of this row
+    limits (A,) long: the most tokens of a document, `</s>` among them
+    wanted (A*K,) long, segment_limits (A*K, n) long: only with match_segments; `<sep>` wanted, the most tokens of each
+    segment, `<sep>` apart
+    """
+
+    def __init__(
+        self,
+        source: Tensor,
+        mask: Tensor,
+        source_segments: Tensor,
+        rows: int,
+        limit: Callable[[Tensor], Tensor],
+        match_segments: bool,
+    ) -> None:
+        B = source.shape[0]
+        self.token = source.new_full((B * rows,), BOS)
+        self.segments = source.new_zeros(B * rows)
+        self.segment_tokens = source.new_zeros(B * rows)
+        self.cut = torch.zeros(B * rows, dtype=torch.bool, device=source.device)
+        self.wanted: Tensor | None = None
+        self._ids: Tensor | None = None
+        if not match_segments:
+            self.limits = limit(mask.sum(1))  # (B,)
+            return
+        separators = (source == SEP) & mask
+        wanted = separators.sum(1)  # (B,)
+        n = int(source_segments.max()) + 1
+        lengths = source.new_zeros(B, n).scatter_add_(1, source_segments, (mask & ~separators).long())  # (B, n)
+        limits = limit(lengths)
+        real = torch.arange(n, device=source.device) < wanted[:, None]
+        self.limits = ((limits + 1) * real).sum(1) + 1  # a <sep> after each, </s> after all
+        self.wanted = wanted.repeat_interleave(rows)
+        self.segment_limits = limits.repeat_interleave(rows, 0)
+
+    def allow(self, logits: Tensor) -> Tensor:
+        """The logits (A*K, V) with -inf where a token may not come next."""
+        if self._ids is None:
+            self._ids = torch.arange(logits.shape[1], device=logits.device)
+            self._never = (self._ids == PAD) | (self._ids == BOS)
+        if self.wanted is None:
+            return logits.masked_fill(self._never, -math.inf)
+        complete, full = self._complete_and_full(self.wanted)
+        forbidden = torch.where(complete[:, None], self._ids != EOS, self._never | (self._ids == EOS))  # (A*K, V)
+        forbidden = torch.where(full[:, None], self._ids != SEP, forbidden)
+        return logits.masked_fill(forbidden, -math.inf)
+
+    def _complete_and_full(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """(A*K,) all segments are written; the running segment has reached its limit."""
+        complete = self.segments >= wanted
+        current = self.segments.clamp(max=self.segment_limits.shape[1] - 1)
+        limit = self.segment_limits.gather(1, current[:, None])[:, 0]
+        return complete, (self.segment_tokens >= limit) & ~complete
+
+    def advance(self, tokens: Tensor) -> None:
+        """Take the tokens (A*K,) chosen for the present rows."""
+        if self.wanted is not None:
+            self.cut = self.cut | self._complete_and_full(self.wanted)[1]
+        separator = tokens == SEP
+        self.token = tokens
+        self.segments = self.segments + separator
+        self.segment_tokens = (self.segment_tokens + 1) * ~separator
+
+    def select(self, rows: Tensor, documents: Tensor | None) -> None:
+        """New row i continues old row rows[i]; documents: the old places of those that stay, None when all do."""
+        self.token, self.segments = self.token[rows], self.segments[rows]
+        self.segment_tokens, self.cut = self.segment_tokens[rows], self.cut[rows]
+        if documents is not None:
+            self.limits = self.limits[documents]
+            if self.wanted is not None:
+                self.wanted, self.segment_limits = self.wanted[rows], self.segment_limits[rows]
+
+
+class History:
+    """The tokens that were chosen, and with beams the rows that they continued: an (A, K) entry of each a step.
+
+    Kept as back-pointers, so that a step costs the same however much has been written.
+    """
+
+    def __init__(self, documents: int) -> None:
+        self.documents = documents
+        self.waiting: list[Tensor] = []
+        self.parts: list[np.ndarray] = []
+        self.entries = np.zeros((0, 1, documents, 1), dtype=np.int32)  # (T, 1|2, B, K), when closed
+
+    def append(self, *entries: Tensor) -> None:
+        self.waiting.append(torch.stack(entries))  # (1|2, A, K)
+
+    def flush(self, active: Tensor) -> None:
+        """Put away what was appended while the batch held the documents `active` (A,)."""
+        if self.waiting:
+            held = torch.stack(self.waiting).cpu().numpy()  # (steps, 1|2, A, K)
+            part = np.zeros((*held.shape[:2], self.documents, held.shape[3]), dtype=np.int32)
+            part[:, :, active.cpu().numpy()] = held
+            self.parts.append(part)
+            self.waiting = []
+
+    def close(self) -> None:
+        """After the last flush; from then on `read`."""
+        self.entries = np.concatenate(self.parts)
+        self.parts = []
+
+    def read(self, document: int, row: int, length: int) -> tuple[int, ...]:
+        """The first `length` tokens of what ended in `row`."""
+        entries = self.entries[:length, :, document]  # (length, 1|2, K)
+        if entries.shape[1] == 1:
+            return tuple(entries[:, 0, row].tolist())
+        tokens = []
+        for step in range(length - 1, -1, -1):
+            tokens.append(int(entries[step, 0, row]))
+            row = entries[step, 1, row]
+        return tuple(reversed(tokens))
+
+
+class Active:
+    """Which documents are still in the batch, and when to look for those that are done."""
+
+    def __init__(self, limits: Tensor, rows: int, progress: Callable[[int], None] | None) -> None:
+        self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the batch that was given
+        self.done = torch.zeros_like(limits, dtype=torch.bool)  # (A,)
+        self.steps = int(limits.max())
+        self.rows, self.progress = rows, progress
+        self.every = CHECK_EVERY.get(limits.device.type, 16)
+        self.looked = 0
+        self.live = limits.shape[0]
+
+    def keep(self, step: int) -> Tensor | None:
+        """(A',) places of the present batch that go on, when it is time to compact; None when it stays as it is."""
+        step += 1
+        if step % self.every and step < self.steps:
+            return None
+        if self.progress is not None:
+            self.progress(self.live * (step - self.looked))
+        self.looked, self.live = step, int((~self.done).sum())
+        return (~self.done).nonzero()[:, 0] if self.live <= COMPACT_BELOW * len(self.done) else None
+
+    def drop(self, keep: Tensor) -> None:
+        self.places, self.done = self.places[keep], self.done[keep]
+
+    def all_rows(self, keep: Tensor) -> Tensor:
+        """The rows (A'*K,) of the kept documents."""
+        return (keep[:, None] * self.rows + torch.arange(self.rows, device=keep.device)).flatten()

@@ -1,0 +1,123 @@
+"""Documents to be translated and their translations, as files or pipes: JSON Lines, or text with a segment a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TextIO
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document, parse_document, read_lines
+from scaleformer.evaluation.bleu import join_segments
+from scaleformer.evaluation.results import atomic_writer
+from scaleformer.translator import Translation
+
+FORMATS = ("jsonl", "text")
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """What was read. gaps: of a text file the blank lines before each document, and after the last one."""
+
+    format: str
+    documents: list[Document]
+    gaps: tuple[int, ...] = ()
+
+
+def choose_format(format: str, *names: str) -> str:
+    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz])."""
+    if format in FORMATS:
+        return format
+    if format != "auto":
+        raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
+    name = next((name for name in names if name != "-"), "")
+    return "jsonl" if name.removesuffix(".gz").endswith((".jsonl", ".json")) else "text"
+
+
+def read_documents(name: str, format: str) -> DocumentFile:
+    """Read a file, .gz or not, or stdin for "-". Raises DataError with file and line."""
+    where = "stdin" if name == "-" else name
+    lines = _stdin_lines() if name == "-" else read_lines(name)
+    if format == "text":
+        found = _read_text(lines, where)
+    else:
+        found = DocumentFile(
+            format, [parse_document(line, f"{where}:{number}", require_target=False) for number, line in lines]
+        )
+    if not found.documents:
+        raise DataError(f"{where}: no documents")
+    return found
+
+
+def _stdin_lines() -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(sys.stdin.buffer, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"stdin:{number}: not UTF-8 (byte {error.start + 1} of the line)") from None
+        yield number, text.removesuffix("\n").removesuffix("\r")
+
+
+def _read_text(lines: Iterable[tuple[int, str]], where: str) -> DocumentFile:
+    documents: list[Document] = []
+    gaps = [0]
+    segments: list[str] = []
+    first = 1
+    for number, line in lines:
+        if line.strip():
+            if not segments:
+                first = number
+            segments.append(line)
+            continue
+        if segments:
+            documents.append(Document(f"{where}:{first}", tuple(segments)))
+            gaps.append(0)
+            segments = []
+        gaps[-1] += 1
+    if segments:
+        documents.append(Document(f"{where}:{first}", tuple(segments)))
+        gaps.append(0)
+    return DocumentFile("text", documents, tuple(gaps))
+
+
+@contextmanager
+def translation_writer(name: str) -> Iterator[TextIO]:
+    """The output, opened before the work begins: stdout for "-", else a file that is replaced when all is written."""
+    if name == "-":
+        yield sys.stdout
+        sys.stdout.flush()
+    else:
+        with atomic_writer(name) as file:
+            yield file
+
+
+def write_translations(file: TextIO, source: DocumentFile, translations: Sequence[Translation]) -> None:
+    """Write translations in the shape of what was read.
+
+    text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
+    target where the source has one (the reference), hypothesis, finished, log_probability and score; with more than
+    one hypothesis all of them in n_best.
+    """
+    if source.format == "text":
+        for gap, translation in zip(source.gaps, translations, strict=False):
+            file.write("\n" * gap)
+            file.writelines(join_segments([segment]) + "\n" for segment in translation.segments)
+        file.write("\n" * source.gaps[-1])
+        return
+    for document, translation in zip(source.documents, translations, strict=True):
+        best = translation.hypotheses[0]
+        record: dict[str, object] = {"id": document.id, "source": document.source}
+        if document.target:
+            record["target"] = document.target
+        record |= {
+            "hypothesis": best.segments,
+            "finished": best.finished,
+            "log_probability": best.log_probability,
+            "score": best.score,
+        }
+        if len(translation.hypotheses) > 1:
+            record["n_best"] = [asdict(hypothesis) for hypothesis in translation.hypotheses]
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,0 +1,67 @@
+"""Which segments of a hypothesis stand for which segments of the reference, when their numbers differ."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+RULE = (
+    "equal counts: by index; otherwise each hypothesis segment goes, in order, to the reference segment that makes the "
+    "sum of word Dice coefficients largest, and those of one reference segment are joined by a space"
+)
+
+
+def align_segments(hypothesis: Sequence[str], reference: Sequence[str]) -> list[str]:
+    """The hypothesis cut anew into as many segments as the reference has; all of it is kept, in order.
+
+    With equal counts the hypothesis comes back as it is. Otherwise a monotone alignment by dynamic programming, after
+    the idea of [Matusov 2005] (segments instead of words, shared words instead of edits); reference segments that get
+    nothing are paired with an empty one. O(hypothesis segments * reference segments).
+    """
+    if len(hypothesis) == len(reference):
+        return list(hypothesis)
+    if not reference:
+        raise ValueError("the reference has no segments: nothing to align with")
+    aligned: list[list[str]] = [[] for _ in reference]
+    for segment, place in zip(hypothesis, _places(hypothesis, reference), strict=True):
+        aligned[place].append(segment)
+    return [" ".join(segments) for segments in aligned]
+
+
+def _places(hypothesis: Sequence[str], reference: Sequence[str]) -> list[int]:
+    """The reference segment of each hypothesis segment, never falling, with the largest sum of similarities."""
+    similarity = _dice(hypothesis, reference)  # (hypothesis, reference)
+    best = np.zeros(
+        len(reference)
+    )  # of all before, when the last of them went to reference segment i or an earlier one
+    came: list[np.ndarray] = []
+    for row in similarity:
+        total = best + row
+        best = np.maximum.accumulate(total)
+        came.append(np.maximum.accumulate(np.where(total == best, np.arange(len(row)), 0)))
+    places, place = [], len(reference) - 1
+    for back in reversed(came):
+        place = int(back[place])
+        places.append(place)
+    return places[::-1]
+
+
+def _dice(hypothesis: Sequence[str], reference: Sequence[str]) -> np.ndarray:
+    """2 * shared words / all words, of every pair; (hypothesis, reference)."""
+    lengths = np.array([len(segment.split()) for segment in reference])
+    where: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for place, segment in enumerate(reference):
+        for word, count in Counter(segment.split()).items():
+            where[word].append((place, count))
+    found = {word: np.array(entries).T for word, entries in where.items()}  # (2, reference segments with the word)
+    similarity = np.zeros((len(hypothesis), len(reference)))
+    for row, segment in zip(similarity, hypothesis, strict=True):
+        words = segment.split()
+        for word, count in Counter(words).items():
+            if word in found:
+                places, counts = found[word]
+                row[places] += np.minimum(counts, count)
+        row *= 2 / np.maximum(lengths + len(words), 1)
+    return similarity

@@ -1,0 +1,48 @@
+"""Translations beside source and reference, to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scaleformer.evaluation.align import align_segments
+from scaleformer.evaluation.results import atomic_writer
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A document and its translation, as segments."""
+
+    id: str
+    source: Sequence[str]
+    reference: Sequence[str]
+    hypothesis: Sequence[str]
+    finished: bool = True
+
+
+def format_samples(samples: Iterable[Sample], max_segments: int = 20) -> str:
+    """Segment by segment source, reference and hypothesis; at most `max_segments` of a document, with a note.
+
+    A hypothesis with another number of segments is aligned as for s-BLEU (`scaleformer.evaluation.align`).
+    """
+    blocks = []
+    for sample in samples:
+        note = f"{len(sample.source)} segments, {len(sample.hypothesis)} in the hypothesis"
+        if not sample.finished:
+            note += ", cut at the length limit"
+        lines = [f"=== {sample.id} ({note})"]
+        rows = zip(sample.source, sample.reference, align_segments(sample.hypothesis, sample.reference), strict=True)
+        for number, (source, reference, hypothesis) in enumerate(rows, 1):
+            if number > max_segments:
+                lines.append(f"({len(sample.source) - max_segments} more segments)")
+                break
+            lines += [f"source      {source}", f"reference   {reference}", f"hypothesis  {hypothesis}".rstrip(), ""]
+        blocks.append("\n".join(lines).rstrip() + "\n")
+    return "\n".join(blocks)
+
+
+def write_samples(path: str | Path, samples: Iterable[Sample], max_segments: int = 20) -> None:
+    """Write `format_samples` to a file, whole or not at all. Raises OSError."""
+    with atomic_writer(path) as file:
+        file.write(format_samples(samples, max_segments))

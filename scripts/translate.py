@@ -1,0 +1,54 @@
+"""Translate documents: JSON Lines or plain text, files or pipes.
+
+python scripts/translate.py checkpoint=RUN input=FILE output=FILE [decoding.beam_size=5] [decoding.match_segments=true]
+"""
+
+from __future__ import annotations
+
+import logging
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.document_files import choose_format, read_documents, translation_writer, write_translations
+from scaleformer.translator import Translator
+
+log = logging.getLogger(__name__)
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="translate")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    set_threads(config.threads)
+    names = str(config.input), str(config.output)
+    format = choose_format(config.format, *names)
+    translator = Translator.load(config.checkpoint, config.device)
+    overrides = list(HydraConfig.get().overrides.task)
+    decoding = choose_decoding(translator.decoding, dict(config.decoding), overrides)
+    if format == "text" and decoding.n_best > 1:
+        raise ValueError(f"decoding.n_best={decoding.n_best}: text holds one translation; set format=jsonl")
+    source = read_documents(names[0], format)
+    with translation_writer(names[1]) as file:
+        with translation_bar("translating") as progress:
+            translations = translator.translate_documents(
+                [document.source for document in source.documents],
+                decoding,
+                ids=[document.id for document in source.documents],
+                max_tokens=config.max_tokens,
+                mode=config.mode,
+                progress=progress,
+            )
+        write_translations(file, source, translations)
+    differ = sum(len(t.segments) != t.source_segments for t in translations)
+    if differ:
+        log.warning(
+            "%d of %d documents do not have as many segments as their source; decoding.match_segments=true gives them",
+            differ,
+            len(translations),
+        )
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,47 @@
+"""A run directory with a small untrained model, as the trainer leaves one, for tests of what comes after training."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaleformer.checkpoint import make_package
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.model.transformer import ModelConfig, Transformer
+
+DOCUMENTS = [
+    {"id": "north/one", "source": ["the cat sees", "it runs"], "target": ["die katze sieht", "sie rennt"]},
+    {"id": "south/two", "source": ["a dog"], "target": ["ein hund"]},
+    {"id": "north/three", "source": ["a house", "a tree", "a cat"], "target": ["ein haus", "ein baum", "eine katze"]},
+]
+
+
+@functools.cache
+def tokenizer() -> Tokenizer:
+    """A vocabulary of bytes and a few letters."""
+    return Tokenizer.train([text for d in DOCUMENTS for side in ("source", "target") for text in d[side]], 290)
+
+
+def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, Any]] = DOCUMENTS) -> Path:
+    """A folder with one split as JSON Lines."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(document, ensure_ascii=False) + "\n" for document in documents]
+    (folder / f"{split}.jsonl").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def make_run(folder: Path, config: dict[str, Any] | None = None) -> Path:
+    """`config` is that of the run: data, decoding ... Short outputs, so that an untrained model is quick."""
+    torch.manual_seed(1)
+    size = tokenizer().vocab_size
+    model = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2)
+    weights = {f"model.{name}": tensor for name, tensor in Transformer(model).state_dict().items()}
+    decoding = {"strategy": "greedy", "max_length_ratio": 0.2, "max_length_offset": 3}
+    package = make_package(model, {"decoding": decoding, **(config or {})}, tokenizer(), tokenizer())
+    (folder / "checkpoints").mkdir(parents=True)
+    torch.save({"scaleformer": package, "state_dict": weights}, folder / "checkpoints" / "best.ckpt")
+    return folder

@@ -1,0 +1,120 @@
+"""The command: the corpus of the run or another, whole documents or pieces, results beside the run."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runs import make_run, write_corpus
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate_bleu.py"
+
+
+@pytest.fixture
+def corpus(tmp_path) -> Path:
+    return write_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def run(tmp_path, corpus) -> Path:
+    return make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": str(corpus)}})
+
+
+@pytest.fixture
+def evaluate(monkeypatch, capsys):
+    """The script in this process: exit code, stdout, stderr."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+        code: object = 0
+        try:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        except SystemExit as error:
+            code = error.code
+        return int(str(code or 0)), *capsys.readouterr()
+
+    return command
+
+
+def test_the_corpus_of_the_run(run, evaluate):
+    code, out, err = evaluate(f"checkpoint={run}")
+    assert code == 0, err
+    for text in (
+        "d-BLEU",
+        "s-BLEU",
+        "chrF++",
+        "TER",
+        "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp",
+        "d-BLEU of north",
+    ):
+        assert text in out
+    result = json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
+    assert result["documents"] == 3
+    assert result["metrics"] == "default"
+    assert result["corpus"]["where"].endswith("test.jsonl")
+    assert result["decoding"]["strategy"] == "greedy"
+    assert {p.name for p in (run / "results").iterdir()} == {
+        "bleu-test.json",
+        "bleu-test.jsonl",
+        "bleu-test.hypotheses.txt",
+        "bleu-test.references.txt",
+    }
+    assert "north/one" in (run / "samples.txt").read_text(encoding="utf-8")
+
+
+def test_another_corpus_and_other_settings(run, evaluate, tmp_path):
+    other = write_corpus(tmp_path / "other", "valid", [{"id": "x", "source": ["a b", "c"], "target": ["d", "e"]}])
+    code, out, err = evaluate(
+        f"checkpoint={run}", "data=jsonl", f"data.path={other}", "split=valid", "metrics=multi30k", "ter=false",
+        "mode=segment", f"output={tmp_path / 'results of it'}", "decoding=beam", "decoding.max_length_ratio=0.5",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "TER" not in out
+    result = json.loads((tmp_path / "results of it" / "bleu-valid.json").read_text(encoding="utf-8"))
+    assert result["documents"] == 1
+    assert "tok:none" in result["signatures"]["d-BLEU"]
+    assert result["decoding"]["strategy"] == "beam"
+    assert result["decoding"]["max_length_ratio"] == 0.5
+    assert result["count_mismatches"] == 0
+    assert not (run / "results").exists()
+
+
+def test_pieces_and_the_first_documents(run, evaluate):
+    code, _, err = evaluate(f"checkpoint={run}", "max_tokens=12", "max_documents=2")
+    assert code == 0, err
+    result = json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
+    assert (result["documents"], result["max_tokens"]) == (2, 12)
+
+
+BAD = {
+    "split": (["split=valid"], "'valid' split; present: test"),
+    "no data": (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder"),
+    "no path": (["data=jsonl"], "data.path"),
+    "metrics": (["metrics=best"], "metrics=best: no such preset; choose one of default, lowercase, multi30k"),
+    "data setting": (["data=jsonl", "data.pat=x"], "Key 'pat' is not in struct"),
+    "data alone": (["data.path=x"], "Key 'data' is not in struct"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_one_line(run, evaluate, name):
+    changes, message = BAD[name]
+    code, out, err = evaluate(f"checkpoint={run}", *changes)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (run / "results").exists()
+
+
+def test_a_checkpoint_without_a_corpus_asks_for_one(evaluate, tmp_path):
+    run = make_run(tmp_path / "bare")
+    code, _, err = evaluate(f"checkpoint={run}")
+    assert (code, err) == (1, "error: the checkpoint names no corpus: say which with data=jsonl data.path=DIR\n")

@@ -1,0 +1,190 @@
+"""The command as users run it: shapes of input and output, pipes, and what is wrong in one line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaleformer.translator import Translator
+from tests.runs import DOCUMENTS, make_run, write_corpus
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "translate.py"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("translate") / "run")
+
+
+@pytest.fixture
+def translate(monkeypatch, capsys):
+    """The script in this process: exit code, stdout, stderr."""
+
+    def command(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
+        code: object = 0
+        try:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        except SystemExit as error:
+            code = error.code
+        return int(str(code or 0)), *capsys.readouterr()
+
+    return command
+
+
+def expected(run: Path, **decoding) -> list[list[str]]:
+    return Translator.load(run, "cpu").translate([d["source"] for d in DOCUMENTS], **decoding)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+def test_json_lines(run, translate, tmp_path, ending):
+    source = write_corpus(tmp_path) / "test.jsonl"
+    output = tmp_path / f"out.{ending}"
+    code, out, err = translate(f"checkpoint={run}", f"input={source}", f"output={output}")
+    assert (code, out) == (0, "")
+    assert "translating" in err
+    data = output.read_bytes()
+    records = [json.loads(line) for line in (gzip.decompress(data) if ending.endswith("gz") else data).splitlines()]
+    assert [record["id"] for record in records] == [d["id"] for d in DOCUMENTS]
+    assert [record["source"] for record in records] == [d["source"] for d in DOCUMENTS]
+    assert [record["target"] for record in records] == [d["target"] for d in DOCUMENTS]
+    assert [record["hypothesis"] for record in records] == expected(run)
+    assert all(record["finished"] in (True, False) and record["score"] <= 0 for record in records)
+
+
+def test_text_keeps_its_shape(run, translate, tmp_path):
+    (tmp_path / "in.txt").write_text(
+        "\nthe cat sees\nit runs\n\n\na dog\n \na house\r\na tree\na cat", encoding="utf-8"
+    )
+    output = tmp_path / "out.txt"
+    settings = ("decoding.match_segments=true", "decoding.max_length_offset=4")
+    code, _, err = translate(f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", f"output={output}", *settings)
+    assert code == 0
+    one, two, three = expected(run, match_segments=True, max_length_offset=4)
+    lines = ["", *one, "", "", *two, "", *three]
+    assert output.read_text(encoding="utf-8") == "".join(" ".join(line.splitlines()) + "\n" for line in lines)
+    assert "as many segments" not in err
+
+
+def test_settings_of_the_run_unless_the_command_line_says_otherwise(run, translate, tmp_path):
+    source = write_corpus(tmp_path) / "test.jsonl"
+    arguments = (f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}")
+
+    def hypotheses(*overrides: str) -> list[list[str]]:
+        assert translate(*arguments, *overrides)[0] == 0
+        return [json.loads(line)["hypothesis"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+
+    assert hypotheses("decoding.max_length_offset=9") == expected(run, max_length_offset=9)
+    whole = {"strategy": "beam", "beam_size": 2, "max_length_ratio": 0.5, "max_length_offset": 10}
+    assert hypotheses("decoding=beam", "decoding.beam_size=2", "decoding.max_length_ratio=0.5") == expected(
+        run, **whole
+    )
+
+
+def test_n_best(run, translate, tmp_path):
+    source = write_corpus(tmp_path) / "test.jsonl"
+    arguments = (f"checkpoint={run}", f"input={source}", "decoding.strategy=beam", "decoding.n_best=2")
+    assert translate(*arguments, f"output={tmp_path / 'out.jsonl'}")[0] == 0
+    for line in (tmp_path / "out.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        assert len(record["n_best"]) == 2
+        assert record["n_best"][0]["segments"] == record["hypothesis"]
+    code, _, err = translate(*arguments, f"output={tmp_path / 'out.txt'}", "format=text")
+    assert (code, err) == (1, "error: decoding.n_best=2: text holds one translation; set format=jsonl\n")
+
+
+def test_pipes(run, translate, monkeypatch):
+    for text, format in (("a dog\n", "text"), (json.dumps(DOCUMENTS[1]) + "\n", "jsonl")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        code, out, err = translate(f"checkpoint={run}", "input=-", "output=-", f"format={format}")
+        assert code == 0, err
+        found = json.loads(out)["hypothesis"] if format == "jsonl" else out
+        segments = expected(run)[1]
+        assert found == (segments if format == "jsonl" else "".join(" ".join(s.splitlines()) + "\n" for s in segments))
+
+
+def test_a_process_of_its_own(run, tmp_path):
+    """Nothing but the translation on stdout; a reader that has gone is no reason for a traceback."""
+    command = (
+        f"'{sys.executable}' '{SCRIPT}' checkpoint='{run}' input=- output=- format=text decoding.match_segments=true"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], input="a dog\n\n" * 3, capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert done.stdout.count("\n") == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+BAD = {
+    "no checkpoint": (["checkpoint=nowhere"], "nowhere: no such run directory, checkpoint file or exported model"),
+    "no input": (["input=missing.jsonl"], "missing.jsonl: no such file"),
+    "key": (["beam=3"], "Could not override 'beam'"),
+    "setting": (["decoding.beams=3"], "Key 'beams' is not in struct"),
+    "added setting": (["+decoding.beams=3"], "no such decoding setting: beams"),
+    "choice": (["decoding=best"], "Available options in 'decoding': beam greedy sample"),
+    "value": (["decoding.beam_size=0"], "beam_size=0 (wanted a whole number of at least 1)"),
+    "grammar": (["input=a=b"], "input=a=b: mismatched input '='"),
+    "format": (["format=xml"], "format=xml: choose one of auto, jsonl, text"),
+    "mode": (["mode=page"], "mode=page: choose one of document, segment"),
+    "device": (["device=gpu"], "device=gpu: not available here"),
+    "threads": (["threads=many"], "threads=many: wanted a whole number of at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_one_line(run, translate, tmp_path, name):
+    changes, message = BAD[name]
+    write_corpus(tmp_path)
+    output = tmp_path / "out.jsonl"
+    output.write_text("old")
+    arguments = {"checkpoint": run, "input": tmp_path / "test.jsonl", "output": output}
+    arguments = {k: v for k, v in arguments.items() if not changes[0].startswith(f"{k}=")}
+    code, out, err = translate(*(f"{k}={v}" for k, v in arguments.items()), *changes)
+    assert code == 1
+    assert out == ""
+    *_, last = err.splitlines()
+    assert last.startswith("error: ")
+    assert message in last
+    assert "Traceback" not in err
+    assert "job with overrides" not in err
+    assert output.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "test.jsonl"]
+
+
+BAD_INPUT = {
+    "malformed": (b'{"id": "a", "source": ["x"]}\n{"id"\n', "in.jsonl:2: malformed JSON"),
+    "not UTF-8": (b'{"id": "a", "source": ["\xff"]}\n', "in.jsonl:1: not UTF-8"),
+    "empty document": (b'{"id": "a", "source": []}\n', "in.jsonl:1: document 'a' is empty"),
+    "lengths": (b'{"id": "a", "source": ["x"], "target": []}\n', "1 source segments and 0 target segments"),
+    "nothing": (b"", "in.jsonl: no documents"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+@pytest.mark.parametrize("pipe", [False, True], ids=["file", "stdin"])
+def test_bad_input_is_named_with_its_line(run, translate, tmp_path, monkeypatch, name, pipe):
+    content, message = BAD_INPUT[name]
+    (tmp_path / "in.jsonl").write_bytes(content)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    source = "-" if pipe else tmp_path / "in.jsonl"
+    code, _, err = translate(f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}")
+    assert code == 1
+    assert (message.replace("in.jsonl", "stdin") if pipe else message) in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_input_and_output_may_be_one_file(run, translate, tmp_path):
+    path = write_corpus(tmp_path) / "test.jsonl"
+    assert translate(f"checkpoint={run}", f"input={path}", f"output={path}")[0] == 0
+    assert [json.loads(line)["hypothesis"] for line in path.read_text().splitlines()] == expected(run)

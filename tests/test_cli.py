@@ -1,0 +1,114 @@
+"""Errors in one line, and which settings count."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from scaleformer.cli import choose_decoding, describe, one_line_errors, run_command, set_threads
+from scaleformer.decoding import DecodingConfig
+
+CONF = Path(__file__).parents[1] / "conf"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    for name in ("SCALEFORMER_TRACEBACK", "SCALEFORMER_ONE_LINE", "HYDRA_FULL_ERROR"):
+        monkeypatch.setenv(name, "0")
+
+
+def failing(error: BaseException):
+    def command() -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ValueError("a\n  long   story"), 1, "error: a long story"),
+        (FileNotFoundError(2, "No such file", "x.txt"), 1, "error: x.txt: No such file"),
+        (OSError("just words"), 1, "error: just words"),
+        (MemoryError(), 1, "error: out of memory (no more to be had): take smaller batches or pieces"),
+        (
+            torch.OutOfMemoryError("CUDA out of"),
+            1,
+            "error: out of memory (CUDA out of): take smaller batches or pieces",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_one_line_and_an_exit_code(error, code, line, capsys):
+    with pytest.raises(SystemExit) as exit:
+        run_command(failing(error))
+    assert exit.value.code == code
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_faults_of_the_program_keep_their_traceback():
+    with pytest.raises(KeyError):
+        run_command(failing(KeyError("bug")))
+
+
+@pytest.mark.parametrize("name", ["SCALEFORMER_TRACEBACK", "HYDRA_FULL_ERROR"])
+def test_the_traceback_on_demand(name, monkeypatch):
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ValueError, match="bad"):
+        run_command(failing(ValueError("bad")))
+
+
+def test_processes_started_by_a_command_print_one_line_too(capsys):
+    def command() -> None:
+        with one_line_errors():
+            raise ValueError("in the child, with the environment of the parent")
+
+    with pytest.raises(SystemExit):
+        run_command(command)
+    assert capsys.readouterr().err.startswith("error: in the child")
+
+
+def test_a_decorator(capsys):
+    @one_line_errors()
+    def command() -> None:
+        raise ValueError("bad")
+
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            command()
+    assert capsys.readouterr().err == "error: bad\n" * 2
+
+
+def test_errors_of_the_configuration_are_cut_to_their_first_line():
+    with pytest.raises(OmegaConfBaseException) as error:
+        _ = OmegaConf.create({"checkpoint": "???"}).checkpoint
+    assert describe(error.value) == "Missing mandatory value: checkpoint"
+
+
+def test_settings_of_the_command_line_go_before_those_of_the_run():
+    run = DecodingConfig(strategy="greedy", length_penalty=0.3)
+    settings = asdict(DecodingConfig(beam_size=7))
+    assert choose_decoding(run, settings, ["checkpoint=x", "output=decoding"]) == run
+    assert choose_decoding(run, settings, ["decoding.beam_size=7"]) == DecodingConfig("greedy", 7, 0.3)
+    assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)
+
+
+def test_the_beam_configuration_is_the_default():
+    assert yaml.safe_load((CONF / "decoding" / "beam.yaml").read_text(encoding="utf-8")) == asdict(DecodingConfig())
+
+
+def test_threads():
+    before = torch.get_num_threads()
+    set_threads(None)
+    assert torch.get_num_threads() == before
+    set_threads(before)
+    for wrong in (0, "many", True):
+        with pytest.raises(ValueError, match=f"threads={wrong}: wanted a whole number"):
+            set_threads(wrong)
