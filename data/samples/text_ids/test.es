@@ -1,0 +1,3 @@
+Hierva agua fresca.
+Viértala sobre las hojas.
+Espere cuatro minutos.

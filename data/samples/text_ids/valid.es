@@ -1,0 +1,2 @@
+Las hojas caen pronto este año.
+Las rastrillamos en montones.

@@ -1,0 +1,148 @@
+"""Settings of the data module: plain dataclasses, checked when made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from scaleformer.data.synthetic import SyntheticConfig
+
+FORMATS = ("synthetic", "jsonl", "text", "hub")
+BOUNDARIES = ("blank", "ids", "lines")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class HubConfig:
+    """A data set of the Hugging Face Hub (or any builder of `datasets.load_dataset`, such as "json").
+
+    name, subset        as `load_dataset` takes them; data_files too (for builders that read files)
+    source, target      columns; a dot reaches into a column of dictionaries ("translation.en"). Cells are lists of
+                        segments, or one segment each
+    document            "" (a row is a document) or the column whose equal neighbours make one document
+    train, valid, test  the data set's own names of the splits, "" when it has none
+    """
+
+    name: str = ""
+    subset: str | None = None
+    data_files: dict[str, str] | None = None
+    source: str = "source"
+    target: str = "target"
+    document: str = ""
+    train: str = "train"
+    valid: str = "validation"
+    test: str = "test"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """What is read, how documents are cut into examples and examples are put into batches.
+
+    format            synthetic | jsonl | text | hub
+    path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
+    source_suffix, target_suffix  text: endings of the two files
+    boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
+                      document; "lines": every line is a document
+    holdout           one jsonl file: shares of its documents that become valid and test
+    max_tokens        longest example, on either side, in tokens with `<sep>` and `</s>`
+    batch_tokens      padded source and target tokens of a batch together
+    overlong          a single segment beyond max_tokens: "keep" (counted) or "error"
+    multi_resolution  draw the cut sizes anew in every epoch, from one segment to max_tokens
+    join_segments     null, or [fewest, most]: random segments joined to documents of that many, anew in every epoch
+    max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
+    streaming         read and encode the training split anew in every epoch instead of keeping it encoded
+    window            segments that are cut, joined and sorted into batches together when the training split is encoded
+                      on the way (streaming, subword sampling)
+    num_workers       processes that make batches ready
+    cache_dir         Arrow files, tokenizers and encoded corpora, all by content hash
+    seed              of cuts, joins, order and subword sampling
+    """
+
+    format: str = "synthetic"
+    path: str | None = None
+    source_suffix: str = "source"
+    target_suffix: str = "target"
+    boundaries: str = "blank"
+    holdout: tuple[float, float] = (0.05, 0.05)
+    max_tokens: int = 512
+    batch_tokens: int = 8192
+    overlong: str = "keep"
+    multi_resolution: bool = False
+    join_segments: tuple[int, int] | None = None
+    max_ratio: float | None = None
+    streaming: bool = False
+    window: int = 50_000
+    num_workers: int = 0
+    cache_dir: str = "data/cache"
+    seed: int = 1
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    hub: HubConfig = field(default_factory=HubConfig)
+
+    def __post_init__(self) -> None:
+        _one_of("data.format", self.format, FORMATS)
+        _one_of("data.boundaries", self.boundaries, BOUNDARIES)
+        _one_of("data.overlong", self.overlong, ("keep", "error"))
+        for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"data.{name}={getattr(self, name)}: wanted at least {least}")
+        if self.seed < 0:
+            raise ValueError(f"data.seed={self.seed}: wanted 0 or more")
+        if len(self.holdout) != 2 or min(self.holdout) < 0 or sum(self.holdout) >= 1:
+            raise ValueError(f"data.holdout={list(self.holdout)}: wanted the shares of [valid, test], together below 1")
+        if self.max_ratio is not None and self.max_ratio < 1:
+            raise ValueError(f"data.max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
+        if self.join_segments is not None:
+            join = self.join_segments
+            if len(join) != 2 or not 1 <= join[0] <= join[1]:
+                raise ValueError(f"data.join_segments={list(join)}: wanted null or [fewest, most], fewest at least 1")
+            if self.multi_resolution:
+                raise ValueError("data.join_segments and data.multi_resolution exclude each other: set one of them")
+
+
+def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """A configuration dataclass from plain keys and values (lists become tuples); `where` ("" or "data") begins the
+    names of settings in messages.
+
+    Raises ValueError for a key that there is not, naming those that there are, for values of another type, and
+    for those that the class refuses.
+    """
+    assert is_dataclass(kind)
+    hints = get_type_hints(kind)
+    prefix = f"{where}." if where else ""
+    if unknown := [key for key in values if key not in hints]:
+        raise ValueError(f"{prefix}{unknown[0]}: no such setting; there are {', '.join(hints)}")
+    made: dict[str, Any] = {}
+    for key, value in values.items():
+        hint = hints[key]
+        if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
+            value = from_mapping(hint, value, f"{prefix}{key}")
+        elif isinstance(value, list):
+            value = tuple(value)
+        if not _fits(value, hint):
+            name = hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint)
+            raise ValueError(f"{prefix}{key}={value!r}: wanted {name.replace('None', 'null')}")
+        made[key] = value
+    return kind(**made)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of an annotated type; an int is a float too, a bool is no number."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, choice) for choice in arguments)
+    if origin is tuple:
+        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_fits, value, arguments))
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            _fits(k, arguments[0]) and _fits(v, arguments[1]) for k, v in value.items()
+        )
+    if hint in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r}: choose one of {', '.join(choices)}")

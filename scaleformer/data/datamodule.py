@@ -1,0 +1,271 @@
+"""The Lightning data module: reads, trains or takes tokenizers, encodes once, and gives batches."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+from pytorch_lightning.trainer.states import TrainerFn
+
+from scaleformer.data.batching import Cutting, make_batches, make_plan
+from scaleformer.data.config import DataConfig
+from scaleformer.data.corpus import DocumentStream, SplitSource, load_split, split_sources
+from scaleformer.data.encoded import EncodedCorpus, cached_encoding, encode_documents
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document
+from scaleformer.data.loader import (
+    FixedLoader,
+    Position,
+    StreamedBatches,
+    TokenBatchSampler,
+    TrainLoader,
+    document_windows,
+)
+from scaleformer.data.report import DataReport, report_split
+from scaleformer.data.synthetic import generate
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
+
+
+class DocumentDataModule(pl.LightningDataModule):
+    """Documents as batches for training and validation, and whole for decoding.
+
+    tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
+    and kept. Everything is lazy: evaluating on a test split alone needs no training split.
+
+    Its state in a checkpoint is the epoch and the number of batches trained on; training goes on with the very next
+    batch. Where settings or data have changed since, it goes on with the next epoch and says so.
+    """
+
+    def __init__(
+        self,
+        config: DataConfig,
+        tokenizer: TokenizerConfig | None = None,
+        tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.tokenizer_config = tokenizer or TokenizerConfig()
+        self._tokenizers = tokenizers
+        self._corpora: dict[str, Sequence[Document]] = {}
+        self._encoded: dict[str, EncodedCorpus] = {}
+        self._fingerprints: dict[str, str] = {}
+        self._state: dict[str, Any] | None = None
+        self._train_loader: TrainLoader | None = None
+
+    @cached_property
+    def sources(self) -> dict[str, SplitSource]:
+        """The splits that there are. Raises DataError as `split_sources`."""
+        return split_sources(self.config)
+
+    def source(self, split: str) -> SplitSource:
+        """Where a split comes from; raises DataError naming the splits present if there is no such one."""
+        if split not in self.sources:
+            place = self.config.path or self.config.hub.name or self.config.format
+            raise DataError(f"{place}: no {split!r} split; present: {', '.join(self.sources)}")
+        return self.sources[split]
+
+    def documents(self, split: str) -> Sequence[Document]:
+        """The whole documents of a split (one jsonl file has "all" too). Raises DataError for bad input."""
+        if split not in self._corpora:
+            source = self.source(split)
+            if source.synthetic is not None:
+                self._corpora[split] = list(generate(source.synthetic, split))  # an Arrow file would lose the labels
+            else:
+                self._corpora[split] = load_split(source, self.config.cache_dir)
+        return self._corpora[split]
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        """(source, target); one and the same when joint."""
+        if self._tokenizers is None:
+            self._tokenizers = self._train_tokenizers()
+        return self._tokenizers
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self.tokenizers[0]
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        return self.tokenizers[1]
+
+    def _train_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        config = self.tokenizer_config
+        documents: Iterable[Document]
+        documents = DocumentStream(self.source("train")) if self.config.streaming else self.documents("train")
+
+        def train(sides: tuple[str, ...]) -> Tokenizer:
+            return cached_tokenizer(_Texts(documents, sides, config.max_segments), config, self.config.cache_dir)
+
+        if config.joint:
+            tokenizer = train(("source", "target"))
+            return tokenizer, tokenizer
+        return train(("source",)), train(("target",))
+
+    @property
+    def on_the_fly(self) -> bool:
+        """Whether the training split is encoded anew in every epoch (streaming, subword sampling)."""
+        return self.config.streaming or self.tokenizer_config.sample_alpha > 0
+
+    @property
+    def cutting(self) -> Cutting:
+        config = self.config
+        return Cutting(
+            config.max_tokens, config.multi_resolution, config.join_segments, config.max_ratio, config.overlong
+        )
+
+    def encoded(self, split: str) -> EncodedCorpus:
+        """The token ids of a split, kept by content hash."""
+        if split not in self._encoded:
+            documents, fingerprint = self.documents(split), self._fingerprint(split)
+            self._encoded[split] = cached_encoding(documents, fingerprint, *self.tokenizers, self.config.cache_dir)
+        return self._encoded[split]
+
+    def fingerprint(self) -> dict[str, str]:
+        """sha256 of the content of each split's files and of the settings that decide its documents."""
+        return {split: self._fingerprint(split) for split in self.sources}
+
+    def _fingerprint(self, split: str) -> str:
+        if split not in self._fingerprints:
+            self._fingerprints[split] = self.source(split).fingerprint()
+        return self._fingerprints[split]
+
+    def prepare_data(self) -> None:
+        """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
+        if self.on_the_fly:
+            assert self.tokenizers
+        else:
+            self.encoded("train")
+        if "valid" in self.sources:
+            self.encoded("valid")
+
+    def train_dataloader(self) -> TrainLoader:
+        """Batches of the training split, an epoch each time it is iterated; without a length."""
+        rank, world = self._rank
+        cutting, config = self.cutting, self.config
+        batches: TokenBatchSampler | StreamedBatches
+        if self.on_the_fly:
+            documents = DocumentStream(self.source("train")) if config.streaming else self.documents("train")
+            batches = StreamedBatches(
+                documents,
+                self.tokenizers,
+                cutting,
+                config.batch_tokens,
+                config.seed,
+                config.window,
+                self.tokenizer_config.sample_alpha,
+                rank,
+                world,
+            )
+        else:
+            batches = TokenBatchSampler(self.encoded("train"), cutting, config.batch_tokens, config.seed, rank, world)
+        self._train_loader = TrainLoader(batches, config.num_workers, self._start, self._trained())
+        return self._train_loader
+
+    def val_dataloader(self) -> FixedLoader | list[Any]:
+        """Batches of the validation split, cut like those of training but always alike; [] when there is none."""
+        if "valid" not in self.sources:
+            return []
+        rank, world = self._rank
+        corpus = self.encoded("valid")
+        plan = make_plan(corpus, self._validation_cutting, self._rng)
+        batches = [[plan.segments(i) for i in batch] for batch in make_batches(plan, self.config.batch_tokens, None)]
+        return FixedLoader(corpus, batches[rank::world], self.config.num_workers)
+
+    @cached_property
+    def report(self) -> DataReport:
+        """What becomes of the training split in its first epoch (streamed: of its first window) and of validation."""
+        config = self.config
+        report = DataReport(config.max_tokens, config.batch_tokens)
+        if "train" in self.sources:
+            if config.streaming:
+                first = next(document_windows(DocumentStream(self.source("train")), config.window))
+                name, corpus = "train (first window)", encode_documents(first, *self.tokenizers)
+            else:
+                name, corpus = "train", self.encoded("train")
+            report.splits[name] = report_split(corpus, self.cutting, config.batch_tokens, self._rng)
+        if "valid" in self.sources:
+            report.splits["valid"] = report_split(
+                self.encoded("valid"), self._validation_cutting, config.batch_tokens, self._rng, shuffle=False
+            )
+        return report
+
+    @property
+    def _validation_cutting(self) -> Cutting:
+        """Cut as long as may be, joined as in training, nothing left out."""
+        return replace(self.cutting, multi_resolution=False, max_ratio=None)
+
+    @property
+    def _rng(self) -> np.random.Generator:
+        return np.random.default_rng((self.config.seed, 0))
+
+    @property
+    def _rank(self) -> tuple[int, int]:
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+
+    def _trained(self) -> Callable[[], int] | None:
+        if self.trainer is None or self.trainer.state.fn != TrainerFn.FITTING:
+            return None
+        progress: Any = self.trainer.fit_loop.epoch_loop.batch_progress.total
+        return lambda: progress.processed
+
+    @cached_property
+    def _signature(self) -> str:
+        """What must not change for a place inside an epoch to keep its meaning."""
+        config = self.config
+        parts = [asdict(self.cutting), config.batch_tokens, config.seed, self._rank[1], self.on_the_fly]
+        parts += [config.window, self.tokenizer_config.sample_alpha, *(t.hash for t in self.tokenizers)]
+        parts.append(self._fingerprint("train"))
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Epoch and batches of it that were trained on."""
+        epoch, done = self._train_loader.position if self._train_loader is not None else (0, 0)
+        return {"epoch": epoch, "done": done, "signature": self._signature}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on after the batches that the state counts."""
+        self._state = dict(state_dict)
+
+    @property
+    def _start(self) -> Position:
+        if self._state is None:
+            return 0, 0
+        epoch, done = self._state["epoch"], self._state["done"]
+        if not done or self._state["signature"] == self._signature:
+            return epoch, done
+        warnings.warn(
+            f"data, tokenizer or batch settings changed since the checkpoint was written inside epoch {epoch}: "
+            f"going on with epoch {epoch + 1}",
+            stacklevel=2,
+        )
+        return epoch + 1, 0
+
+
+class _Texts(Iterable[str]):
+    """Segments of some documents, as often as wanted; `limit` > 0: that many at most, evenly spread."""
+
+    def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
+        self.documents = documents
+        self.sides = sides
+        self.step = 1
+        if limit:
+            count = sum(1 for _ in self._all())
+            self.step = max(1, -(-count // limit))
+
+    def _all(self) -> Iterator[str]:
+        for document in self.documents:
+            for side in self.sides:
+                yield from getattr(document, side)
+
+    def __iter__(self) -> Iterator[str]:
+        for number, text in enumerate(self._all()):
+            if number % self.step == 0:
+                yield text

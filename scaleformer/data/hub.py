@@ -1,0 +1,62 @@
+"""Documents from `datasets.load_dataset`: the Hugging Face Hub, or files that one of its builders reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import datasets
+
+from scaleformer.data.config import HubConfig
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document, check_document
+
+
+def hub_documents(config: HubConfig, split: str) -> Iterator[Document]:
+    """Documents of a split, in its order. Raises DataError: not found, no network, no such column, wrong types."""
+    if not config.name:
+        raise DataError("data.format=hub needs data.hub.name: the id of a data set")
+    try:
+        rows = datasets.load_dataset(config.name, config.subset, data_files=config.data_files, split=split)
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(f"{config.name}: cannot load the split {split!r}: {reason}") from error
+    name = ""
+    pending: tuple[list[str], list[str]] = ([], [])
+    for number, row in enumerate(rows, 1):
+        where = f"{config.name}[{split}]:{number}"
+        source, target = (_cell(row, column, where) for column in (config.source, config.target))
+        own = str(_value(row, config.document, where)) if config.document else f"{split}/{number}"
+        if pending[0] and own != name:
+            yield _document(name, pending, where)
+            pending = ([], [])
+        name = own
+        pending[0].extend(source)
+        pending[1].extend(target)
+        if len(source) != len(target):
+            raise DataError(f"{where}: {len(source)} source segments and {len(target)} target segments: align them")
+    if pending[0]:
+        yield _document(name, pending, config.name)
+
+
+def _document(name: str, sides: tuple[list[str], list[str]], where: str) -> Document:
+    document = Document(name, tuple(sides[0]), tuple(sides[1]))
+    check_document(document, where)
+    return document
+
+
+def _value(row: Any, column: str, where: str) -> Any:
+    value = row
+    for key in column.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise DataError(f"{where}: no column {column!r}; there are {', '.join(row)}")
+        value = value[key]
+    return value
+
+
+def _cell(row: Any, column: str, where: str) -> list[str]:
+    value = _value(row, column, where)
+    segments = [value] if isinstance(value, str) else value
+    if not isinstance(segments, list) or not all(isinstance(segment, str) for segment in segments):
+        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, wanted text or a list of texts")
+    return segments

@@ -1,0 +1,190 @@
+"""Conversion of other formats to JSON Lines splits, every segment and document left out counted by reason."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from rich.table import Table
+
+from scaleformer.data.config import BOUNDARIES
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
+from scaleformer.data.po import read_po_tree
+
+FORMATS = ("jsonl", "text", "tsv", "po")
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """Settings of a conversion.
+
+    format          jsonl | text | tsv | po
+    input           jsonl, tsv: a file; po: a file or folder; text: the source file
+    target, ids     text: the target file, and with boundaries=ids the file of document names
+    boundaries      text: blank | ids | lines
+    output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
+    valid, test     shares of the documents that become valid and test, drawn by `seed`
+    drop_empty      leave out segments that are empty (or blank) on a side
+    drop_identical  leave out segments that are the same on both sides
+    max_ratio       null, or leave out segments whose lengths in characters differ by more than this factor
+    min_segments    leave out documents with fewer segments than that, after all else
+    """
+
+    format: str
+    input: str
+    output: str
+    target: str | None = None
+    ids: str | None = None
+    boundaries: str = "blank"
+    valid: float = 0.05
+    test: float = 0.05
+    seed: int = 1
+    drop_empty: bool = True
+    drop_identical: bool = False
+    max_ratio: float | None = None
+    min_segments: int = 1
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ValueError(f"format={self.format!r}: choose one of {', '.join(FORMATS)}")
+        if self.boundaries not in BOUNDARIES:
+            raise ValueError(f"boundaries={self.boundaries!r}: choose one of {', '.join(BOUNDARIES)}")
+        if self.format == "text" and self.target is None:
+            raise ValueError("format=text needs target=FILE beside input=FILE")
+        if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
+            raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
+        if min(self.valid, self.test) < 0 or self.valid + self.test > 1:
+            raise ValueError(f"valid={self.valid} test={self.test}: wanted shares, together at most 1")
+        if self.max_ratio is not None and self.max_ratio < 1:
+            raise ValueError(f"max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
+        if self.min_segments < 1:
+            raise ValueError(f"min_segments={self.min_segments}: wanted at least 1")
+
+
+@dataclass
+class PrepareReport:
+    """Counts of a conversion: what was written, by split, and what was left out, by reason."""
+
+    documents: Counter[str] = field(default_factory=Counter)
+    segments: Counter[str] = field(default_factory=Counter)
+    dropped_segments: Counter[str] = field(default_factory=Counter)
+    dropped_documents: Counter[str] = field(default_factory=Counter)
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """Plain types, for JSON."""
+        return {name: dict(counts) for name, counts in vars(self).items()}
+
+    def table(self) -> Table:
+        """A table for `rich.print`."""
+        table = Table(title="Prepared")
+        for column in ("", "documents", "segments"):
+            table.add_column(column, justify="right" if column else "left")
+        for split in SPLITS:
+            table.add_row(split, f"{self.documents[split]:,}", f"{self.segments[split]:,}")
+        for reason in sorted({*self.dropped_segments, *self.dropped_documents}):
+            documents, segments = self.dropped_documents.get(reason), self.dropped_segments.get(reason)
+            cells = ("" if count is None else f"{count:,}" for count in (documents, segments))
+            table.add_row(f"left out: {reason}", *cells)
+        return table
+
+
+def prepare(config: PrepareConfig) -> PrepareReport:
+    """Convert, and give the counts. The output folder appears whole or not at all.
+
+    Raises DataError for bad input, an output folder that is not empty, and when nothing is left.
+    """
+    output = Path(config.output)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise DataError(f"{output}: exists and is not an empty folder: choose another output")
+    report = PrepareReport()
+    temporary = None
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
+        _write(config, temporary, report)
+        temporary.chmod(0o755)
+        if output.exists():
+            output.rmdir()
+        os.rename(temporary, output)
+    except OSError as error:
+        raise DataError(f"{output}: cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return report
+
+
+def _write(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
+    counted = PrepareReport()
+    count = sum(1 for _ in _cleaned(_read(config, counted), config, counted))
+    if count == 0:
+        raise DataError(f"{config.input}: no document is left ({_reasons(counted)})")
+    splits = assign_splits(count, config.valid, config.test, config.seed)
+    files: dict[str, IO[str]] = {}
+    with ExitStack() as stack:
+        for split, document in zip(splits, _cleaned(_read(config, report), config, report), strict=True):
+            if split not in files:
+                # Without a time stamp the same documents give the same bytes.
+                packed = stack.enter_context(gzip.GzipFile(folder / f"{split}.jsonl.gz", "wb", mtime=0))
+                files[split] = stack.enter_context(io.TextIOWrapper(packed, encoding="utf-8", newline="\n"))
+            files[split].write(document.to_json() + "\n")
+            report.documents[split] += 1
+            report.segments[split] += len(document.source)
+    text = json.dumps({"settings": asdict(config), **report.to_dict()}, indent=2, ensure_ascii=False)
+    (folder / "report.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _reasons(report: PrepareReport) -> str:
+    counts = report.dropped_segments + report.dropped_documents
+    return ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "the input is empty"
+
+
+def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
+    if config.format == "jsonl":
+        return read_jsonl(config.input)
+    if config.format == "tsv":
+        return read_tsv(config.input)
+    if config.format == "po":
+        return read_po_tree(config.input, report.dropped_segments)
+    assert config.target is not None
+    return read_text_pair(config.input, config.target, config.boundaries, config.ids)
+
+
+def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
+    for document in documents:
+        pairs = []
+        for source, target in zip(document.source, document.target, strict=True):
+            reason = _fault(source, target, config)
+            if reason:
+                report.dropped_segments[reason] += 1
+            else:
+                pairs.append((source, target))
+        if len(pairs) < config.min_segments:
+            report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
+            report.dropped_segments["of documents left out"] += len(pairs)
+        else:
+            yield Document(document.id, tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
+
+
+def _fault(source: str, target: str, config: PrepareConfig) -> str:
+    """Why a segment is left out, "" if it is not."""
+    if config.drop_empty and not (source.strip() and target.strip()):
+        return "empty"
+    if config.drop_identical and source == target:
+        return "identical"
+    short, long = sorted((len(source.strip()), len(target.strip())))
+    if config.max_ratio is not None and long > config.max_ratio * short:
+        return "length ratio"
+    return ""

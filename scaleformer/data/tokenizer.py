@@ -1,0 +1,278 @@
+"""Subword tokenizer: sentencepiece, trained from the training split and kept by content hash.
+
+Ids: `<pad>` 0, `<unk>` 1, `<s>` 2, `</s>` 3, `<sep>` 4. With byte fallback any text round-trips exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import sentencepiece as spm
+
+from scaleformer.data.errors import cache_errors
+
+PAD, UNK, BOS, EOS, SEP = 0, 1, 2, 3, 4
+PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"
+
+# sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are written with an
+# escape character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
+ESCAPE = "\ue000"
+_SPACE = "\u2581"
+_ESCAPED = re.compile(f"{ESCAPE}|{_SPACE}|{SEP_PIECE}")
+_UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
+# What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
+_UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
+_MODEL_TYPES = ("unigram", "bpe")
+_CACHE_VERSION = 1
+
+
+def escape(text: str) -> str:
+    """Text in which sentencepiece finds no `<sep>` and no U+2581, from which `unescape` gives the same text back."""
+
+    def replacement(match: re.Match[str]) -> str:
+        found = match.group()
+        if found == ESCAPE:
+            return ESCAPE * 2
+        return f"{ESCAPE}_" if found == _SPACE else f"<{ESCAPE}sep>"
+
+    return _ESCAPED.sub(replacement, text)
+
+
+def unescape(text: str) -> str:
+    """The inverse of `escape`."""
+    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": _SPACE, "": ""}[match.group(1)], text)
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """Settings of the tokenizers.
+
+    vocab_size         pieces of each vocabulary, the 5 special ones and the 256 bytes among them
+    model_type         "unigram" [Kudo 2018] or "bpe" [Sennrich 2016]
+    joint              one vocabulary for both languages (needed for shared embeddings), else one each
+    byte_fallback      characters without a piece become bytes; without it they become `<unk>` and are lost
+    character_coverage share of the characters of the training text that get a piece of their own
+    split_digits       every digit is a piece of its own
+    sample_alpha       0, or subword sampling in training. unigram: the exponent of [Kudo 2018] over all segmentations,
+                       smaller is wilder (0.5: about 6% more tokens, 0.1: nearly twice as many). bpe: the share of
+                       merges that are dropped [Provilkov 2020], larger is wilder (0.1: about 30% more tokens)
+    max_segments       0, or train on that many segments at most (evenly spread over the training split)
+    """
+
+    vocab_size: int = 8000
+    model_type: str = "unigram"
+    joint: bool = True
+    byte_fallback: bool = True
+    character_coverage: float = 0.9995
+    split_digits: bool = False
+    sample_alpha: float = 0.0
+    max_segments: int = 0
+
+    def __post_init__(self) -> None:
+        if self.model_type not in _MODEL_TYPES:
+            raise ValueError(f"tokenizer.model_type={self.model_type!r}: choose one of {', '.join(_MODEL_TYPES)}")
+        if not 0 < self.character_coverage <= 1:
+            raise ValueError(f"tokenizer.character_coverage={self.character_coverage}: choose a number in (0, 1]")
+        if not 0 <= self.sample_alpha < 1:
+            raise ValueError(f"tokenizer.sample_alpha={self.sample_alpha}: choose a number in [0, 1)")
+        if self.vocab_size < 6:
+            raise ValueError(f"tokenizer.vocab_size={self.vocab_size}: choose at least 6 (5 pieces are special)")
+        if self.max_segments < 0:
+            raise ValueError(f"tokenizer.max_segments={self.max_segments}: choose 0 (all) or a positive number")
+
+
+class Tokenizer:
+    """A trained sentencepiece model. `proto` is all of it: keep the bytes, rebuild with `from_proto`."""
+
+    def __init__(self, proto: bytes) -> None:
+        self.proto = proto
+        self._processor = spm.SentencePieceProcessor()
+        try:
+            self._processor.LoadFromSerializedProto(proto)
+            pieces = [self._processor.id_to_piece(i) for i in range(5)]
+        except (RuntimeError, IndexError) as error:
+            raise ValueError("not a sentencepiece model: the bytes are damaged or cut short") from error
+        expected = [PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE]
+        if pieces != expected:
+            raise ValueError(
+                f"this tokenizer's first pieces are {pieces}, wanted {expected}: train it with this program"
+            )
+
+    @classmethod
+    def from_proto(cls, proto: bytes) -> Tokenizer:
+        """The tokenizer that `proto` describes; raises ValueError when the bytes are no such model."""
+        return cls(proto)
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int,
+        model_type: str = "unigram",
+        byte_fallback: bool = True,
+        character_coverage: float = 0.9995,
+        split_digits: bool = False,
+    ) -> Tokenizer:
+        """Train on segments. The same texts and settings give the same bytes (one thread: more would change them).
+
+        Raises ValueError when the vocabulary is larger than the texts allow, or too small for their characters.
+        """
+        if model_type not in _MODEL_TYPES:
+            raise ValueError(f"tokenizer.model_type={model_type!r}: choose one of {', '.join(_MODEL_TYPES)}")
+        count = 0
+
+        def sentences() -> Iterator[str]:
+            nonlocal count
+            for text in texts:
+                # Lines and controls are trained on as spaces: such characters are encoded as bytes anyway.
+                clean = _UNTRAINABLE.sub(" ", escape(text)).strip(" ")
+                if clean:
+                    count += 1
+                    yield clean
+
+        model = io.BytesIO()
+        try:
+            spm.SentencePieceTrainer.train(
+                sentence_iterator=sentences(),
+                model_writer=model,
+                vocab_size=vocab_size,
+                model_type=model_type,
+                byte_fallback=byte_fallback,
+                character_coverage=character_coverage,
+                split_digits=split_digits,
+                pad_id=PAD,
+                unk_id=UNK,
+                bos_id=BOS,
+                eos_id=EOS,
+                pad_piece=PAD_PIECE,
+                user_defined_symbols=[SEP_PIECE],
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                num_threads=1,
+                max_sentence_length=2**30,  # the default drops longer lines in silence; this is the most it takes
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise ValueError(_training_message(str(error), vocab_size, count, byte_fallback)) from error
+        return cls(model.getvalue())
+
+    @property
+    def vocab_size(self) -> int:
+        return self._processor.vocab_size()
+
+    @property
+    def hash(self) -> str:
+        """sha256 of the model, the name under which encoded corpora are kept."""
+        return hashlib.sha256(self.proto).hexdigest()
+
+    def encode(self, text: str, sample: bool = False, alpha: float = 0.1, nbest: int = -1) -> list[int]:
+        """Token ids of a text, without `<sep>` or `</s>`.
+
+        sample=True draws one of the possible segmentations (unigram: among the `nbest` best, -1 all; BPE: merges are
+        dropped with probability `alpha`) from sentencepiece's generator, see `seed_sampling`.
+        """
+        if sample:
+            return self._processor.encode(escape(text), enable_sampling=True, alpha=alpha, nbest_size=nbest)
+        return self._processor.encode(escape(text))
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of many texts in one call."""
+        return self._processor.encode([escape(text) for text in texts])
+
+    def encode_segments(self, segments: Sequence[str], sample: bool = False, alpha: float = 0.1) -> list[int]:
+        """Token ids of a document, every segment closed by `<sep>`; without `</s>`."""
+        if sample:
+            encoded = [self.encode(segment, sample=True, alpha=alpha) for segment in segments]
+        else:
+            encoded = self.encode_batch(segments)
+        return [token for tokens in encoded for token in (*tokens, SEP)]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids; special pieces but `<unk>` are left out."""
+        return unescape(self._processor.decode([int(i) for i in ids if i not in (PAD, BOS, EOS, SEP)]))
+
+    def decode_segments(self, ids: Sequence[int]) -> list[str]:
+        """Segments of token ids up to the first `</s>`: split after every `<sep>`, an unclosed last one is kept."""
+        segments: list[list[int]] = [[]]
+        for token in ids:
+            if token == EOS:
+                break
+            if token == SEP:
+                segments.append([])
+            elif token not in (PAD, BOS):
+                segments[-1].append(int(token))
+        if not segments[-1]:
+            segments.pop()
+        return [self.decode(segment) for segment in segments]
+
+    def piece(self, token: int) -> str:
+        """The piece of a token id, for reports."""
+        return self._processor.id_to_piece(int(token))
+
+
+def seed_sampling(seed: int) -> None:
+    """Start sentencepiece's generator (one for the process) anew: subword sampling after it is reproducible."""
+    spm.set_random_generator_seed(seed % (2**32 - 1))
+
+
+def cached_tokenizer(texts: Iterable[str], config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:
+    """Train on `texts` unless a model for the same texts and settings is kept in `cache_dir`/tokenizers.
+
+    `texts` is read twice (hash, training), so it must be re-iterable. Written beside and renamed: never half a file.
+    Raises ValueError as `Tokenizer.train`, DataError when the cache cannot be written; a kept file that is damaged is
+    made again.
+    """
+    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments")}
+    digest = hashlib.sha256(json.dumps([_CACHE_VERSION, spm.__version__, settings], sort_keys=True).encode())
+    for text in texts:
+        data = text.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
+    if path.exists():
+        try:
+            return Tokenizer.from_proto(path.read_bytes())
+        except ValueError:
+            path.unlink(missing_ok=True)
+    tokenizer = Tokenizer.train(texts, **settings)
+    with cache_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, tokenizer.proto)
+    return tokenizer
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name in the same folder, then rename it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback: bool) -> str:
+    if sentences == 0:
+        return "the tokenizer has no text to train on: every segment of the training split is empty"
+    if found := re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", error):
+        return (
+            f"tokenizer.vocab_size={vocab_size} is larger than the training text allows: "
+            f"set tokenizer.vocab_size to at most {found.group(1)}, or give more text"
+        )
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
+        hint = " (256 of them are the bytes of tokenizer.byte_fallback)" if byte_fallback else ""
+        return (
+            f"tokenizer.vocab_size={vocab_size} is smaller than the {found.group(1)} pieces that the characters of the "
+            f"training text need{hint}: raise tokenizer.vocab_size or lower tokenizer.character_coverage"
+        )
+    return f"sentencepiece could not train with tokenizer.vocab_size={vocab_size}: {' '.join(error.split())}"

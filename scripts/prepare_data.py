@@ -1,0 +1,57 @@
+"""Convert text pairs, TSV, gettext .po trees or JSON Lines to JSON Lines splits.
+
+    python scripts/prepare_data.py format=text input=corpus.en target=corpus.es output=data/prepared/corpus
+    python scripts/prepare_data.py format=po input=locale/es/LC_MESSAGES output=data/prepared/docs min_segments=5
+
+All settings: `scaleformer.data.prepare.PrepareConfig`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, fields
+from typing import Any
+
+import rich
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from scaleformer.data.config import from_mapping
+from scaleformer.data.prepare import PrepareConfig, prepare
+
+
+def settings(arguments: list[str]) -> PrepareConfig:
+    """The configuration that `key=value` arguments give; raises ValueError for unknown, missing and wrong ones."""
+    if wrong := [argument for argument in arguments if "=" not in argument]:
+        raise ValueError(f"{wrong[0]!r}: wanted key=value")
+    values: dict[str, Any] = {}
+    known = {f.name: f for f in fields(PrepareConfig)}
+    if unknown := [a.split("=")[0] for a in arguments if a.split("=")[0] not in known]:
+        raise ValueError(f"{unknown[0]}: no such setting; there are {', '.join(known)}")
+    for argument in arguments:
+        key, text = argument.split("=", 1)
+        # Paths and names stay as they were typed: YAML would make a number of input=2024.
+        if known[key].type in ("str", "str | None"):
+            values[key] = text
+            continue
+        try:
+            values[key] = OmegaConf.to_container(OmegaConf.from_cli([argument]))[key]  # type: ignore[index,call-overload]
+        except OmegaConfBaseException as error:
+            raise ValueError(f"{argument}: {error}") from None
+    missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
+    if missing:
+        raise ValueError(f"{missing[0]}=... is missing; settings: {', '.join(known)}")
+    return from_mapping(PrepareConfig, values, "")
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        rich.print(prepare(settings(arguments)).table())
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,187 @@
+"""Cuts, joins, budgets and padding: nothing lost, nothing doubled, no limit exceeded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from scaleformer.data.batching import (
+    Cutting,
+    Example,
+    Plan,
+    collate,
+    kept_segments,
+    make_batches,
+    make_example,
+    make_plan,
+    share,
+)
+from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.data.errors import DataError
+from tests.data.toy import encoded, random_corpus
+
+CUTTINGS = [
+    pytest.param(Cutting(50), id="longest"),
+    pytest.param(Cutting(50, multi_resolution=True), id="multi-resolution"),
+    pytest.param(Cutting(50, join_segments=(2, 5)), id="joined"),
+    pytest.param(Cutting(10, multi_resolution=True), id="many over-long"),
+]
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def groups(plan: Plan) -> list[list[int]]:
+    return [plan.segments(i).tolist() for i in range(len(plan))]
+
+
+@pytest.mark.parametrize("cutting", CUTTINGS)
+@pytest.mark.parametrize("seed", range(3))
+def test_every_segment_once_and_within_the_limit(cutting: Cutting, seed: int) -> None:
+    corpus = random_corpus(seed)
+    plan = make_plan(corpus, cutting, rng(seed))
+    assert sorted(i for group in groups(plan) for i in group) == list(range(corpus.segments))
+    for group, source, target in zip(groups(plan), plan.source_lengths, plan.target_lengths, strict=True):
+        assert source == sum(corpus.source_lengths[i] for i in group) + 1
+        assert target == sum(corpus.target_lengths[i] for i in group) + 1
+        assert len(group) == 1 or max(source, target) <= cutting.max_tokens
+        if cutting.join_segments is None:
+            assert group == list(range(group[0], group[-1] + 1))
+            assert len({int(corpus.document_of[i]) for i in group}) == 1
+
+
+def slow_cut(corpus: EncodedCorpus, limit: int) -> list[list[int]]:
+    """Take segment after segment as long as both sides fit."""
+    found: list[list[int]] = []
+    for start, stop in zip(corpus.documents[:-1], corpus.documents[1:], strict=True):
+        group: list[int] = []
+        for i in range(start, stop):
+            longer = [*group, i]
+            sides = (corpus.source_lengths, corpus.target_lengths)
+            if group and max(sum(side[j] for j in longer) + 1 for side in sides) > limit:
+                found.append(group)
+                longer = [i]
+            group = longer
+        found.append(group)
+    return found
+
+
+@pytest.mark.parametrize("limit", [3, 17, 40, 100, 10_000])
+def test_longest_cuts_are_those_of_a_plain_loop(limit: int) -> None:
+    corpus = random_corpus(5)
+    assert groups(make_plan(corpus, Cutting(limit), rng())) == slow_cut(corpus, limit)
+
+
+def test_limit_is_met_exactly() -> None:
+    corpus = encoded([[(4, 2), (5, 2), (1, 1)]])
+    assert groups(make_plan(corpus, Cutting(10), rng())) == [[0, 1], [2]]  # 4 + 5 + `</s>` = 10
+    assert groups(make_plan(corpus, Cutting(11), rng())) == [[0, 1, 2]]
+    assert groups(make_plan(corpus, Cutting(9), rng())) == [[0], [1, 2]]
+
+
+def test_multi_resolution_sizes_range_from_one_segment_to_the_maximum() -> None:
+    corpus = encoded([[(10, 10)] * 64 for _ in range(40)])
+    plan = make_plan(corpus, Cutting(641, multi_resolution=True), rng())
+    sizes = np.diff(plan.bounds)
+    # Log-uniform between 1 and 64 segments: a sixth of the draws lies in each octave.
+    assert sizes.min() == 1
+    assert sizes.max() > 48
+    shares = [((sizes >= 2**k) & (sizes < 2 ** (k + 1))).mean() for k in range(5)]
+    assert min(shares) > 0.09
+    assert max(shares) < 0.25
+
+
+def test_join_sizes() -> None:
+    corpus = encoded([[(5, 5)]] * 300)
+    plan = make_plan(corpus, Cutting(10_000, join_segments=(2, 5)), rng())
+    sizes = np.diff(plan.bounds)
+    assert set(sizes[:-1]) == {2, 3, 4, 5}
+    assert plan.order.tolist() != list(range(300))
+
+
+@pytest.mark.parametrize("cutting", CUTTINGS[1:3])
+def test_plans_are_functions_of_the_seed(cutting: Cutting) -> None:
+    corpus = random_corpus(1)
+    same, again, other = (groups(make_plan(corpus, cutting, rng(seed))) for seed in (3, 3, 4))
+    assert same == again != other
+
+
+def test_overlong_error_names_the_segment() -> None:
+    corpus = encoded([[(3, 3)], [(3, 3), (4, 30)]])
+    message = r"document 'd1', segment 1: 31 tokens are more than data\.max_tokens=30"
+    with pytest.raises(DataError, match=message):
+        make_plan(corpus, Cutting(30, overlong="error"), rng())
+    assert len(make_plan(corpus, Cutting(31, overlong="error"), rng())) == 3
+
+
+def test_length_ratio() -> None:
+    corpus = encoded([[(3, 3), (2, 6), (7, 2)], [(1, 4)]])
+    assert kept_segments(corpus, 3.0).tolist() == [0, 1]
+    assert kept_segments(corpus, None).tolist() == [0, 1, 2, 3]
+    assert groups(make_plan(corpus, Cutting(100, max_ratio=3.5), rng())) == [[0, 1, 2]]
+
+
+@pytest.mark.parametrize("cutting", CUTTINGS)
+@pytest.mark.parametrize("budget", [40, 100, 1000])
+@pytest.mark.parametrize("shuffled", [False, True], ids=["sorted", "shuffled"])
+def test_batches_keep_the_budget_and_all_examples(cutting: Cutting, budget: int, shuffled: bool) -> None:
+    plan = make_plan(random_corpus(2), cutting, rng())
+    batches = make_batches(plan, budget, rng() if shuffled else None)
+    assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(plan)))
+    for batch in batches:
+        cost = len(batch) * int(plan.source_lengths[batch].max() + plan.target_lengths[batch].max())
+        assert cost <= budget or len(batch) == 1
+
+
+def test_batches_of_a_seed() -> None:
+    plan = make_plan(random_corpus(2), Cutting(50), rng())
+    same, again, other = ([b.tolist() for b in make_batches(plan, 200, rng(s))] for s in (1, 1, 2))
+    assert same == again != other
+
+
+def test_empty_plan_has_no_batches() -> None:
+    plan = make_plan(encoded([[(1, 9)]]), Cutting(10, max_ratio=2.0), rng())
+    assert len(plan) == 0
+    assert make_batches(plan, 100, rng()) == []
+    assert share([], 0, 2) == []
+
+
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_shares_of_processes(count: int) -> None:
+    batches = [np.array([i]) for i in range(count)]
+    shares = [[int(b[0]) for b in share(batches, rank, 3)] for rank in range(3)]
+    assert len({len(s) for s in shares}) == 1
+    assert {i for s in shares for i in s} == set(range(count))
+    assert sum(len(s) for s in shares) - count < 3
+
+
+def test_examples_carry_their_names_and_tokens() -> None:
+    corpus = encoded([[(2, 3), (3, 2)], [(1, 2), (2, 1), (2, 2)]])
+    part = make_example(corpus, np.array([2, 3]))
+    assert (part.id, part.document, part.segments) == ("d1[0:2]", "d1", (2, 3))
+    # Source tokens of segments 2 and 3: positions 5 and 6..7 of the corpus, the last of each a `<sep>` (4).
+    assert part.source.tolist() == [4, 16, 4, 3]
+    assert part.target.tolist() == [15, 4, 4, 3]
+    assert make_example(corpus, np.array([0, 1])).id == "d0"
+    assert make_example(corpus, np.array([4])).id == "d1[2:3]"
+    assert make_example(corpus, np.array([1, 2])).id == "d0[1]+1"
+    assert make_example(corpus, np.array([3, 0, 1])).id == "d1[1]+2"
+
+
+def test_collate_by_hand() -> None:
+    long = Example("a", "a", (0, 1), np.array([7, 4, 8, 9, 4, 3]), np.array([5, 6, 4, 4, 3]))
+    short = Example("b", "b", (2,), np.array([4, 3]), np.array([7, 4, 3]))
+    batch = collate([long, short])
+    assert batch.ids == ("a", "b")
+    assert batch.source.tolist() == [[7, 4, 8, 9, 4, 3], [4, 3, 0, 0, 0, 0]]
+    assert batch.source_mask.tolist() == [[True] * 6, [True] * 2 + [False] * 4]
+    assert batch.source_segments.tolist() == [[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 1, 1]]
+    assert batch.target_input.tolist() == [[2, 5, 6, 4, 4], [2, 7, 4, 0, 0]]
+    assert batch.target_output.tolist() == [[5, 6, 4, 4, 3], [7, 4, 3, 0, 0]]
+    assert batch.target_mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
+    assert batch.target_segments.tolist() == [[0, 0, 0, 1, 2], [0, 0, 1, 1, 1]]
+    for tensor in (batch.source, batch.source_segments, batch.target_input, batch.target_output, batch.target_segments):
+        assert tensor.dtype == torch.long
+    assert batch.source_mask.dtype == batch.target_mask.dtype == torch.bool

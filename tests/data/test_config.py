@@ -1,0 +1,64 @@
+"""Settings from plain mappings, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scaleformer.data.config import DataConfig, HubConfig, from_mapping
+from scaleformer.data.synthetic import SyntheticConfig
+from scaleformer.data.tokenizer import TokenizerConfig
+
+
+def test_from_mapping() -> None:
+    values = {
+        "format": "hub",
+        "max_ratio": 3,
+        "join_segments": [1, 8],
+        "synthetic": {"segments": [2, 4]},
+        "hub": {"name": "x", "data_files": {"train": "a.json"}},
+    }
+    config = from_mapping(DataConfig, values, "data")
+    assert config == DataConfig(
+        format="hub",
+        max_ratio=3,
+        join_segments=(1, 8),
+        synthetic=SyntheticConfig(segments=(2, 4)),
+        hub=HubConfig(name="x", data_files={"train": "a.json"}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_token": 3}, r"data\.max_token: no such setting; there are format, path"),
+        ({"synthetic": {"sed": 3}}, r"data\.synthetic\.sed: no such setting; there are seed"),
+        ({"max_tokens": "many"}, r"data\.max_tokens='many': wanted int"),
+        ({"max_tokens": True}, r"data\.max_tokens=True: wanted int"),
+        ({"max_tokens": 12.5}, r"data\.max_tokens=12\.5: wanted int"),
+        ({"holdout": [0.1]}, r"data\.holdout=\(0\.1,\): wanted tuple\[float, float\]"),
+        ({"hub": {"data_files": {"train": 3}}}, r"data\.hub\.data_files=.* wanted dict\[str, str\] \| null"),
+        ({"max_ratio": "2"}, r"data\.max_ratio='2': wanted float \| null"),
+        ({"synthetic": 3}, r"data\.synthetic=3: wanted SyntheticConfig"),
+        ({"format": "xml"}, r"data\.format='xml': choose one of synthetic, jsonl, text, hub"),
+        ({"boundaries": "dot"}, r"data\.boundaries='dot': choose one of"),
+        ({"overlong": "cut"}, r"data\.overlong='cut': choose one of keep, error"),
+        ({"max_tokens": 2}, r"data\.max_tokens=2: wanted at least 3"),
+        ({"seed": -1}, r"data\.seed=-1: wanted 0 or more"),
+        ({"holdout": [0.5, 0.5]}, r"data\.holdout=\[0\.5, 0\.5\]: wanted the shares"),
+        ({"max_ratio": 0.5}, r"data\.max_ratio=0\.5: wanted null or a factor"),
+        ({"join_segments": [3, 2]}, r"data\.join_segments=\[3, 2\]: wanted null or \[fewest, most\]"),
+        ({"join_segments": [1, 2], "multi_resolution": True}, "exclude each other"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_refusals(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        from_mapping(DataConfig, values, "data")
+    assert "\n" not in str(caught.value)
+
+
+def test_names_without_a_group() -> None:
+    with pytest.raises(ValueError, match=r"^vocab_size='x': wanted int"):
+        from_mapping(TokenizerConfig, {"vocab_size": "x"}, "")

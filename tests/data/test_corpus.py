@@ -1,0 +1,216 @@
+"""Splits: found, loaded, streamed, kept by content."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.config import DataConfig, HubConfig
+from scaleformer.data.corpus import SPLITS, DocumentStream, SplitSource, join_documents, load_split, split_sources
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document, read_jsonl
+from scaleformer.data.synthetic import SyntheticConfig
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+
+def jsonl(path: Path, documents: list[Document]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(document.to_json() + "\n" for document in documents), encoding="utf-8")
+    return path
+
+
+def some(count: int, prefix: str = "d") -> list[Document]:
+    return [Document(f"{prefix}{i}", (f"a{i}", "b"), (f"x{i}", "y")) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("format", "folder", "options"),
+    [
+        pytest.param("jsonl", "jsonl", {}, id="jsonl"),
+        pytest.param("text", "text", {"source_suffix": "en", "target_suffix": "es"}, id="text"),
+        pytest.param(
+            "text", "text_ids", {"source_suffix": "en", "target_suffix": "es", "boundaries": "ids"}, id="text with ids"
+        ),
+    ],
+)
+def test_folders(tmp_path: Path, format: str, folder: str, options: dict[str, str]) -> None:
+    sources = split_sources(DataConfig(format=format, path=str(SAMPLES / folder), **options))  # type: ignore[arg-type]
+    assert list(sources) == list(SPLITS)
+    for split, source in sources.items():
+        wanted = [(d.source, d.target) for d in read_jsonl(SAMPLES / "jsonl" / f"{split}.jsonl")]
+        corpus = load_split(source, tmp_path)
+        assert [(d.source, d.target) for d in corpus] == wanted
+        assert [(d.source, d.target) for d in DocumentStream(source)] == wanted
+        assert (corpus[0], corpus[-1], corpus[:2]) == (next(iter(corpus)), list(corpus)[-1], list(corpus)[:2])
+        with pytest.raises(IndexError):
+            corpus[len(corpus)]
+
+
+def test_one_file_is_divided(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", some(40))
+    sources = split_sources(DataConfig(format="jsonl", path=str(path), holdout=(0.1, 0.2)))
+    parts = {split: [d.id for d in load_split(sources[split], tmp_path)] for split in SPLITS}
+    assert [len(parts[split]) for split in SPLITS] == [28, 4, 8]
+    assert sorted(id for ids in parts.values() for id in ids) == sorted(d.id for d in some(40))
+    assert [d.id for d in load_split(sources["all"], tmp_path)] == [d.id for d in some(40)]
+
+
+def test_one_file_too_small_to_divide(tmp_path: Path) -> None:
+    sources = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "a.jsonl", some(2)))))
+    with pytest.raises(DataError, match=r"a\.jsonl: 2 documents are too few .* \(data\.holdout\)"):
+        load_split(sources["train"], tmp_path)
+
+
+def test_fault_inside_datasets_is_unwrapped(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "train.jsonl", some(3))
+    with path.open("a") as file:
+        file.write("{\n")
+    source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
+    for read in (lambda: load_split(source, tmp_path / "cache"), lambda: list(DocumentStream(source))):
+        with pytest.raises(DataError, match=rf"^{path}:4: malformed JSON"):
+            read()
+    jsonl(path, some(4))
+    assert len(load_split(source, tmp_path / "cache")) == 4
+
+
+def test_content_decides_what_is_kept(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "train.jsonl", some(3))
+    source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
+    before = source.fingerprint()
+    assert [d.id for d in load_split(source, tmp_path / "cache")] == ["d0", "d1", "d2"]
+    jsonl(path, some(3, "e"))
+    assert [d.id for d in load_split(source, tmp_path / "cache")] == ["e0", "e1", "e2"]
+    assert source.fingerprint() != before
+    jsonl(path, some(3))
+    assert source.fingerprint() == before
+    moved = replace(source, files=(str(jsonl(tmp_path / "elsewhere.jsonl", some(3))),))
+    assert moved.fingerprint() == before
+
+
+def test_fingerprint_of_synthetic_is_of_its_documents() -> None:
+    config = SyntheticConfig(train=3)
+    one, again, other = (
+        SplitSource("train", "synthetic", synthetic=c).fingerprint()
+        for c in (config, replace(config), replace(config, seed=2))
+    )
+    assert one == again != other
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        pytest.param([], {"path": "none"}, "none: no such file or folder", id="no path"),
+        pytest.param([], {}, "none of train.jsonl, valid.jsonl, test.jsonl .*the folder holds nothing", id="no splits"),
+        pytest.param(["dev.jsonl"], {}, "the folder holds dev.jsonl", id="other names"),
+        pytest.param(["train.jsonl", "train.jsonl.gz"], {}, "both train.jsonl and train.jsonl.gz", id="ambiguous"),
+        pytest.param(["train.source"], {"format": "text"}, "train.target is missing beside", id="one side"),
+        pytest.param(["train.target"], {"format": "text"}, "train.source is missing beside", id="other side"),
+        pytest.param(
+            ["train.source", "train.target"], {"format": "text", "boundaries": "ids"}, "train.ids is missing", id="ids"
+        ),
+        pytest.param(["a.en"], {"format": "text"}, "no train.source with train.target", id="no pair"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, files: list[str], options: dict[str, str], message: str) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    path = str(tmp_path / options.pop("path", "."))
+    with pytest.raises(DataError, match=message):
+        split_sources(DataConfig(**{"format": "jsonl", "path": path, **options}))  # type: ignore[arg-type]
+
+
+def test_text_needs_a_folder_and_every_format_a_path(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", some(1))
+    with pytest.raises(DataError, match=r"wants a folder with train\.source"):
+        split_sources(DataConfig(format="text", path=str(path)))
+    with pytest.raises(DataError, match=r"data\.format=jsonl needs data\.path"):
+        split_sources(DataConfig(format="jsonl"))
+
+
+def test_empty_corpus(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "train.jsonl", [])
+    source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
+    for read in (lambda: load_split(source, tmp_path / "cache"), lambda: list(DocumentStream(source))):
+        with pytest.raises(DataError, match=rf"^{path}: no documents in the train split"):
+            read()
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    source = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "train.jsonl", some(3)).parent)))
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(DataError, match=r"cannot write the cache .*data\.cache_dir"):
+        load_split(source["train"], tmp_path / "cache")
+
+
+def test_join_documents() -> None:
+    joined = join_documents(some(5), 3, seed=4)
+    assert [len(d.source) for d in joined] == [3, 3, 3]
+    pairs = [pair for d in joined for pair in zip(d.source, d.target, strict=True)]
+    everything = [pair for d in some(5) for pair in zip(d.source, d.target, strict=True)]
+    for pair in set(pairs):
+        assert pairs.count(pair) <= everything.count(pair)
+    assert joined == join_documents(some(5), 3, seed=4)
+    assert joined != join_documents(some(5), 3, seed=5)
+
+
+def hub(tmp_path: Path, rows: list[dict[str, object]], **options: str) -> SplitSource:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    config = HubConfig(name="json", data_files={"train": str(path)}, valid="", test="", **options)
+    sources = split_sources(DataConfig(format="hub", hub=config))
+    assert list(sources) == ["train"]
+    return sources["train"]
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_builder_with_documents(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"doc": 1, "translation": {"en": "a", "es": "x"}},
+        {"doc": 1, "translation": {"en": "b", "es": "y"}},
+        {"doc": 2, "translation": {"en": "c", "es": "z"}},
+    ]
+    source = hub(tmp_path, rows, source="translation.en", target="translation.es", document="doc")
+    assert list(source.read()) == [Document("1", ("a", "b"), ("x", "y")), Document("2", ("c",), ("z",))]
+    assert len(load_split(source, tmp_path / "cache")) == 2
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_builder_with_lists(tmp_path: Path) -> None:
+    source = hub(tmp_path, [{"source": ["a", "b"], "target": ["x", "y"]}, {"source": ["c"], "target": ["z"]}])
+    assert [(d.id, d.source) for d in source.read()] == [("train/1", ("a", "b")), ("train/2", ("c",))]
+
+
+@pytest.mark.usefixtures("hub_cache")
+@pytest.mark.parametrize(
+    ("row", "options", "message"),
+    [
+        pytest.param({"en": "a"}, {}, r"json\[train\]:1: no column 'source'; there are en", id="no column"),
+        pytest.param({"source": 3, "target": "x"}, {}, "column 'source' holds int, wanted text", id="type"),
+        pytest.param(
+            {"source": ["a"], "target": ["x", "y"]}, {}, "1 source segments and 2 target segments", id="lengths"
+        ),
+    ],
+)
+def test_hub_faults(tmp_path: Path, row: dict[str, object], options: dict[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(hub(tmp_path, [row], **options).read())
+
+
+def test_hub_needs_a_name_and_a_data_set(tmp_path: Path) -> None:
+    for config, message in (
+        (HubConfig(), "needs data.hub.name"),
+        (HubConfig(name="json", data_files={"train": str(tmp_path / "none")}), "json: cannot load the split 'train'"),
+    ):
+        source = split_sources(DataConfig(format="hub", hub=config))["train"]
+        with pytest.raises(DataError, match=message) as caught:
+            load_split(source, tmp_path / "cache")
+        assert "\n" not in str(caught.value)

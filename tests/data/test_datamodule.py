@@ -1,0 +1,227 @@
+"""The data module: what it gives, and Lightning runs that stop and go on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ModelCheckpoint
+
+from scaleformer.batch import Batch
+from scaleformer.data.config import DataConfig
+from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document
+from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.tokenizer import TokenizerConfig
+
+SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+def module(cache: str, tokenizer: dict[str, Any] | None = None, **options: Any) -> DocumentDataModule:
+    settings = {"cache_dir": cache, "max_tokens": 60, "batch_tokens": 600, "synthetic": SYNTHETIC, **options}
+    return DocumentDataModule(DataConfig(**settings), TokenizerConfig(**{"vocab_size": 450, **(tokenizer or {})}))
+
+
+def pairs(data: DocumentDataModule, batches: Any) -> list[tuple[str, str]]:
+    """All segment pairs of some batches, decoded."""
+    found = []
+    for batch in batches:
+        for source, target in zip(batch.source.tolist(), batch.target_output.tolist(), strict=True):
+            sides = data.source_tokenizer.decode_segments(source), data.target_tokenizer.decode_segments(target)
+            found += list(zip(*sides, strict=True))
+    return sorted(found)
+
+
+def pairs_of(documents: Any) -> list[tuple[str, str]]:
+    return sorted(pair for d in documents for pair in zip(d.source, d.target, strict=True))
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["joint", "separate"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"multi_resolution": True},
+        {"join_segments": (2, 4)},
+        {"streaming": True, "window": 50},
+    ],
+    ids=["longest", "multi-resolution", "joined", "streamed"],
+)
+def test_every_segment_reaches_the_model(cache: str, options: dict[str, Any], separate: bool) -> None:
+    data = module(cache, {"joint": not separate, "vocab_size": 390}, **options)
+    data.prepare_data()
+    assert (data.source_tokenizer.hash == data.target_tokenizer.hash) != separate
+    loader = data.train_dataloader()
+    for _ in range(2):
+        assert pairs(data, loader) == pairs_of(data.documents("train"))
+    assert pairs(data, data.val_dataloader()) == pairs_of(data.documents("valid"))
+
+
+def test_whole_documents_with_labels(cache: str) -> None:
+    data = module(cache, max_tokens=10)
+    assert list(data.documents("test")) == list(generate(SYNTHETIC, "test"))
+    assert any(document.labels for document in data.documents("test"))
+
+
+def test_validation_is_always_alike(cache: str) -> None:
+    data = module(cache, multi_resolution=True, max_ratio=1.5)
+    first, second = ([batch.ids for batch in data.val_dataloader()] for _ in range(2))
+    assert first == second
+    assert pairs(data, data.val_dataloader()) == pairs_of(data.documents("valid"))
+
+
+def test_report(cache: str) -> None:
+    report = module(cache, max_ratio=1.2).report
+    assert list(report.splits) == ["train", "valid"]
+    assert report.splits["train"].documents == 40
+    assert report.splits["train"].dropped["length ratio"] > 0
+    assert report.splits["valid"].dropped == {}
+
+
+def test_report_of_streamed_training_is_of_its_first_window(cache: str) -> None:
+    report = module(cache, streaming=True, window=50).report
+    assert list(report.splits) == ["train (first window)", "valid"]
+    assert 50 <= report.splits["train (first window)"].segments < 70
+
+
+def test_known_tokenizers_need_no_training_split(cache: str, tmp_path: Path) -> None:
+    known = module(cache).tokenizers
+    path = tmp_path / "test.jsonl"
+    path.write_text(Document("a", ("x",), ("y",)).to_json() + "\n")
+    data = DocumentDataModule(
+        DataConfig(format="jsonl", path=str(tmp_path), cache_dir=cache), tokenizers=(known[0], known[1])
+    )
+    assert [d.id for d in data.documents("test")] == ["a"]
+    assert data.encoded("test").segments == 1
+    assert data.val_dataloader() == []
+    data.load_state_dict({"epoch": 2, "done": 3, "signature": "other"})
+    with pytest.raises(DataError, match=r"no 'train' split; present: test"):
+        data.train_dataloader()
+
+
+def test_one_file_gives_all(cache: str) -> None:
+    data = DocumentDataModule(
+        DataConfig(format="jsonl", path=str(SAMPLES / "one_file.jsonl.gz"), cache_dir=cache),
+        TokenizerConfig(vocab_size=330),
+    )
+    assert len(data.documents("all")) == 6
+    assert sum(len(data.documents(split)) for split in ("train", "valid", "test")) == 6
+    assert pairs(data, data.train_dataloader()) == pairs_of(data.documents("train"))
+
+
+def test_fingerprint(cache: str) -> None:
+    choices: list[dict[str, Any]] = [{}, {}, {"synthetic": SyntheticConfig(seed=9)}]
+    one, same, other = (module(cache, **options) for options in choices)
+    assert set(one.fingerprint()) == {"train", "valid", "test"}
+    assert one.fingerprint() == same.fingerprint()
+    assert not set(one.fingerprint().values()) & set(other.fingerprint().values())
+
+
+def test_tokenizer_from_part_of_the_text(cache: str) -> None:
+    few = module(cache, {"max_segments": 60, "vocab_size": 330})
+    assert few.source_tokenizer.hash != module(cache, {"vocab_size": 330}).source_tokenizer.hash
+
+
+def test_overlong_error_reaches_the_user(cache: str) -> None:
+    with pytest.raises(DataError, match=r"more than data\.max_tokens=8"):
+        next(iter(module(cache, max_tokens=8, overlong="error").train_dataloader()))
+
+
+class Recorder(pl.LightningModule):
+    """Learns nothing and notes what it was trained on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.seen: list[list[list[int]]] = []
+
+    def training_step(self, batch: Batch, index: int) -> torch.Tensor:
+        self.seen.append(batch.source.tolist())
+        return self.weight * 1.0
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        assert len(batch) > 0
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+def fit(
+    data: DocumentDataModule, steps: int, folder: Path | None = None, checkpoint: Path | None = None, **options: Any
+) -> list[list[list[int]]]:
+    """Train for `steps` steps in all; with `folder`, a checkpoint after every one. Returns the batches trained on."""
+    recorder = Recorder()
+    saver = ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = pl.Trainer(
+            accelerator="cpu",
+            max_steps=steps,
+            max_epochs=-1,
+            logger=False,
+            callbacks=[saver] if folder else [],
+            enable_checkpointing=folder is not None,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            **options,
+        )
+        trainer.fit(recorder, datamodule=data, ckpt_path=checkpoint)
+    return recorder.seen
+
+
+VALIDATING = {"val_check_interval": 3, "check_val_every_n_epoch": None}
+
+
+@pytest.mark.parametrize(
+    ("options", "tokenizer", "trainer"),
+    [
+        pytest.param({"multi_resolution": True}, {}, {}, id="multi-resolution"),
+        pytest.param({}, {}, VALIDATING, id="validating inside epochs"),
+        pytest.param({"num_workers": 1}, {}, {}, id="worker"),
+        pytest.param({"streaming": True, "window": 50}, {}, VALIDATING, id="streamed"),
+        pytest.param({"join_segments": (1, 4)}, {"sample_alpha": 0.2}, {}, id="joined with sampled pieces"),
+    ],
+)
+def test_runs_go_on_with_the_very_next_batch(
+    cache: str, tmp_path: Path, options: dict[str, Any], tokenizer: dict[str, Any], trainer: dict[str, Any]
+) -> None:
+    loader = module(cache, tokenizer, **options).train_dataloader()
+    epochs = [[batch.source.tolist() for batch in loader] for _ in range(2)]
+    length = len(epochs[0])
+    steps = length + 3
+    whole = fit(module(cache, tokenizer, **options), steps, tmp_path, **trainer)
+    assert whole == (epochs[0] + epochs[1])[:steps]
+    for done in (1, length - 1, length, length + 1):  # inside, before, at and after the epoch's end
+        checkpoint = tmp_path / f"step={done}.ckpt"
+        state = torch.load(checkpoint, weights_only=True)["DocumentDataModule"]
+        assert state["epoch"] * length + state["done"] == done
+        assert fit(module(cache, tokenizer, **options), steps, None, checkpoint, **trainer) == whole[done:]
+
+
+def test_accumulated_gradients_go_on_too(cache: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"accumulate_grad_batches": 2}
+    whole = fit(module(cache), 6, tmp_path, **options)
+    assert fit(module(cache), 6, None, tmp_path / "step=2.ckpt", **options) == whole[4:]
+
+
+def test_changed_settings_go_on_with_the_next_epoch(cache: str, tmp_path: Path) -> None:
+    fit(module(cache), 3, tmp_path)
+    state = torch.load(tmp_path / "step=3.ckpt", weights_only=True)["DocumentDataModule"]
+    changed = module(cache, batch_tokens=500)
+    changed.load_state_dict(state)
+    with pytest.warns(UserWarning, match="settings changed since the checkpoint was written inside epoch 0"):
+        loader = changed.train_dataloader()
+    assert loader.position == (1, 0)

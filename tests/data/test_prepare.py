@@ -1,0 +1,179 @@
+"""Conversion: nothing lost uncounted, nothing overwritten, all or nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document, read_jsonl
+from scaleformer.data.prepare import PrepareConfig, prepare
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "data" / "samples"
+EVERYTHING = list(read_jsonl(SAMPLES / "one_file.jsonl.gz"))
+
+
+def written(folder: Path) -> dict[str, list[Document]]:
+    return {path.name.split(".")[0]: list(read_jsonl(path)) for path in sorted(folder.glob("*.jsonl.gz"))}
+
+
+INPUTS = [
+    pytest.param({"format": "jsonl", "input": str(SAMPLES / "one_file.jsonl.gz")}, 6, id="jsonl"),
+    pytest.param({"format": "tsv", "input": str(SAMPLES / "documents.tsv")}, 6, id="tsv"),
+    pytest.param({"format": "po", "input": str(SAMPLES / "po")}, 3, id="po"),
+    pytest.param(
+        {"format": "text", "input": str(SAMPLES / "text/train.en"), "target": str(SAMPLES / "text/train.es")},
+        4,
+        id="text",
+    ),
+    pytest.param(
+        {
+            "format": "text",
+            "input": str(SAMPLES / "text_ids/train.en"),
+            "target": str(SAMPLES / "text_ids/train.es"),
+            "boundaries": "ids",
+            "ids": str(SAMPLES / "text_ids/train.ids"),
+        },
+        4,
+        id="text with ids",
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "documents"), INPUTS)
+def test_samples(tmp_path: Path, settings: dict[str, Any], documents: int) -> None:
+    report = prepare(PrepareConfig(output=str(tmp_path / "out"), **settings))
+    splits = written(tmp_path / "out")
+    assert {name: len(found) for name, found in splits.items()} == {"train": documents - 2, "valid": 1, "test": 1}
+    assert report.documents == {name: len(found) for name, found in splits.items()}
+    assert report.segments == {name: sum(len(d.source) for d in found) for name, found in splits.items()}
+    kept = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert kept["settings"]["format"] == settings["format"]
+    assert kept["documents"] == dict(report.documents)
+    if settings["format"] in ("jsonl", "tsv"):
+        assert sorted(d.id for found in splits.values() for d in found) == sorted(d.id for d in EVERYTHING)
+
+
+def test_same_bytes_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        prepare(PrepareConfig("jsonl", str(SAMPLES / "one_file.jsonl.gz"), str(tmp_path / name)))
+    files = sorted(path.name for path in (tmp_path / "a").glob("*.gz"))
+    assert len(files) == 3
+    for name in files:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_everything_left_out_is_counted(tmp_path: Path) -> None:
+    documents = [
+        Document("a", ("same", "", "long long long long", "good", "fine"), ("same", "x", "no", "bueno", "bien")),
+        Document("b", ("same", "kept"), ("same", "queda")),
+        Document("c", ("one", "two"), ("uno", "dos")),
+    ]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(d.to_json() + "\n" for d in documents))
+    config = PrepareConfig(
+        "jsonl",
+        str(path),
+        str(tmp_path / "out"),
+        valid=0,
+        test=0,
+        drop_identical=True,
+        max_ratio=3.0,
+        min_segments=2,
+    )
+    report = prepare(config)
+    assert written(tmp_path / "out") == {
+        "train": [Document("a", ("good", "fine"), ("bueno", "bien")), documents[2]],
+    }
+    assert report.dropped_segments == {"identical": 2, "empty": 1, "length ratio": 1, "of documents left out": 1}
+    assert report.dropped_documents == {"fewer than 2 segments": 1}
+    assert sum(report.segments.values()) + sum(report.dropped_segments.values()) == 9
+
+
+def test_existing_output_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    config = PrepareConfig("jsonl", str(SAMPLES / "one_file.jsonl.gz"), str(tmp_path / "out"))
+    prepare(config)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(DataError, match="exists and is not an empty folder"):
+        prepare(config)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        pytest.param(['{"id": "a", "source": ["x"], "target": ["y"]}', "{"], "in.jsonl:2: malformed", id="malformed"),
+        pytest.param(['{"id": "a", "source": [""], "target": ["y"]}'], "no document is left .1 empty", id="all empty"),
+        pytest.param([], "no document is left .the input is empty", id="no lines"),
+        pytest.param(['{"id": "a", "source": ["x"], "target": ["y"]}'], "1 documents are too few", id="too few"),
+    ],
+)
+def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str) -> None:
+    (tmp_path / "in.jsonl").write_text("".join(line + "\n" for line in lines))
+    with pytest.raises(DataError, match=message):
+        prepare(PrepareConfig("jsonl", str(tmp_path / "in.jsonl"), str(tmp_path / "out")))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "xml"}, "format='xml': choose one of"),
+        ({"boundaries": "dot"}, "boundaries='dot'"),
+        ({"format": "text"}, "needs target=FILE"),
+        ({"format": "text", "target": "t", "boundaries": "ids"}, "belong together"),
+        ({"valid": 0.7, "test": 0.7}, "together at most 1"),
+        ({"max_ratio": 0.1}, "max_ratio"),
+        ({"min_segments": 0}, "min_segments"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PrepareConfig(**{"format": "jsonl", "input": "i", "output": "o", **options})
+
+
+SPEC = importlib.util.spec_from_file_location("prepare_data", ROOT / "scripts" / "prepare_data.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+SCRIPT = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(SCRIPT)
+
+
+def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["format=po", f"input={SAMPLES / 'po'}", f"output={tmp_path / '2024'}", "valid=0", "test=0"]
+    assert SCRIPT.main(arguments) == 0
+    assert "left out: fuzzy" in capsys.readouterr().out
+    assert set(written(tmp_path / "2024")) == {"train"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["format=po"], "error: input=... is missing"),
+        (["format"], "error: 'format': wanted key=value"),
+        (["fmt=po"], "error: fmt: no such setting; there are format, input"),
+        (["format=po", "input=none", "output=x", "valid=much"], "error: valid='much': wanted float"),
+        (["format=po", "input=none", "output=x"], "error: none: no such file or folder"),
+    ],
+    ids=["missing", "no value", "unknown", "type", "no input"],
+)
+def test_command_errors_are_one_line(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert SCRIPT.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(message)
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

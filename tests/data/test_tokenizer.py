@@ -1,0 +1,239 @@
+"""The tokenizer: round trips, fixed ids, the same bytes again, clear refusals."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sentencepiece as spm
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.tokenizer import (
+    BOS,
+    EOS,
+    PAD,
+    SEP,
+    UNK,
+    Tokenizer,
+    TokenizerConfig,
+    cached_tokenizer,
+    escape,
+    seed_sampling,
+    unescape,
+)
+
+TEXTS = [text for d in generate(SyntheticConfig(train=60), "train") for side in (d.source, d.target) for text in side]
+CONFIG = TokenizerConfig(vocab_size=500)
+# Whatever text may hold, often with the pieces and characters that mean something to the tokenizer.
+TEXT = st.lists(
+    st.one_of(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
+        st.sampled_from(
+            ["<sep>", "<s>", "</s>", "<unk>", "<pad>", "\u2581", "\ue000", "_", " ", "  ", "\n", "\t", "\0"]
+        ),
+        st.sampled_from(["sep>", "<", "<0x41>", "\u2585", "\r\n", "e\u0301", "\u00e9", "\U0001f600"]),
+    ),
+    max_size=8,
+).map("".join)
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return Tokenizer.train(TEXTS, 500, request.param)
+
+
+def test_ids_and_size(tokenizer: Tokenizer) -> None:
+    assert [tokenizer.piece(i) for i in range(5)] == ["<pad>", "<unk>", "<s>", "</s>", "<sep>"]
+    assert (PAD, UNK, BOS, EOS, SEP) == (0, 1, 2, 3, 4)
+    assert tokenizer.vocab_size == 500
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=TEXT)
+@example(text="<sep>")
+@example(text=" <sep>\u2581\ue000\ue000_<\ue000sep> ")
+@example(text="")
+@example(text=" ")
+def test_any_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert not {PAD, UNK, BOS, EOS, SEP} & set(ids)
+    assert tokenizer.decode(ids) == text
+
+
+@settings(max_examples=100, deadline=None)
+@given(segments=st.lists(TEXT, max_size=5))
+def test_any_segments_come_back(tokenizer: Tokenizer, segments: list[str]) -> None:
+    ids = tokenizer.encode_segments(segments)
+    assert ids.count(SEP) == len(segments)
+    assert tokenizer.decode_segments(ids) == segments
+    assert tokenizer.decode_segments([BOS, *ids, EOS, SEP, 7, PAD]) == segments
+    assert [token for text in segments for token in (*tokenizer.encode(text), SEP)] == ids
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=TEXT)
+def test_escape_is_inverted_and_hides_what_is_special(text: str) -> None:
+    assert unescape(escape(text)) == text
+    assert "<sep>" not in escape(text)
+    assert "\u2581" not in escape(text)
+
+
+def test_last_segment_without_end_is_kept(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode_segments([TEXTS[0], TEXTS[1]])
+    assert tokenizer.decode_segments(ids[:-1]) == TEXTS[:2]
+    assert tokenizer.decode_segments([SEP, SEP]) == ["", ""]
+    assert tokenizer.decode_segments([]) == []
+
+
+def test_bytes_that_are_no_text_are_decoded_nevertheless(tokenizer: Tokenizer) -> None:
+    lone = tokenizer.encode("\U0001f600")[:-1]  # a character cut after three of its four bytes
+    assert "\ufffd" in tokenizer.decode(lone)
+
+
+def test_training_is_deterministic_and_proto_is_all(tokenizer: Tokenizer) -> None:
+    kind = "bpe" if tokenizer.encode(TEXTS[0]) == Tokenizer.train(TEXTS, 500, "bpe").encode(TEXTS[0]) else "unigram"
+    again = Tokenizer.train(iter(TEXTS), 500, kind)
+    assert again.proto == tokenizer.proto
+    assert Tokenizer.from_proto(tokenizer.proto).hash == tokenizer.hash
+    assert again.encode_batch(TEXTS[:5]) == [tokenizer.encode(text) for text in TEXTS[:5]]
+
+
+def test_sampling(tokenizer: Tokenizer) -> None:
+    text = TEXTS[0]
+
+    def draws() -> list[list[int]]:
+        seed_sampling(11)
+        return [tokenizer.encode(text, sample=True, alpha=0.2) for _ in range(20)]
+
+    first = draws()
+    assert first == draws()
+    assert len({tuple(ids) for ids in first}) > 5
+    assert {tokenizer.decode(ids) for ids in first} == {text}
+    assert tokenizer.decode_segments(tokenizer.encode_segments([text, ""], sample=True)) == [text, ""]
+
+
+def test_split_digits() -> None:
+    texts = [f"{text} {i % 7}2024" for i, text in enumerate(TEXTS)]
+    joined, split = (Tokenizer.train(texts, 500, "bpe", split_digits=flag) for flag in (False, True))
+    assert [split.piece(i) for i in split.encode("2024")] == ["\u2581", "2", "0", "2", "4"]
+    assert len(joined.encode("2024")) < 5
+
+
+def test_without_byte_fallback_unknown_characters_are_lost() -> None:
+    tokenizer = Tokenizer.train(TEXTS, 200, byte_fallback=False)
+    assert UNK in tokenizer.encode("日")
+
+
+def test_odd_lines_train(tmp_path: Path) -> None:
+    """Long lines, tabs, nulls, line breaks and blank lines: sentencepiece alone would drop or refuse such."""
+    word = "zyxwvutsrq"
+    texts = [*TEXTS, "", "   ", "a\tb", "c\0d", "e\nf", "\u2585", " ".join([word] * 3000)]
+    tokenizer = Tokenizer.train(texts, 500)
+    assert len(tokenizer.encode(word)) < len(Tokenizer.train(TEXTS, 500).encode(word))
+    assert tokenizer.decode(tokenizer.encode(texts[-1])) == texts[-1]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        pytest.param(
+            TEXTS[:20],
+            {"vocab_size": 9000},
+            r"vocab_size=9000 is larger .* set tokenizer\.vocab_size to at most \d+",
+            id="large",
+        ),
+        pytest.param(
+            TEXTS[:20],
+            {"vocab_size": 9000, "model_type": "bpe"},
+            r"vocab_size=9000 is larger .* set tokenizer\.vocab_size to at most \d+",
+            id="large bpe",
+        ),
+        pytest.param(TEXTS, {"vocab_size": 100}, r"vocab_size=100 is smaller than the \d+ pieces .*256", id="small"),
+        pytest.param([], {"vocab_size": 500}, "no text to train on", id="no text"),
+        pytest.param([" ", "\n"], {"vocab_size": 500}, "no text to train on", id="blank text"),
+        pytest.param(TEXTS, {"vocab_size": 500, "model_type": "word"}, "choose one of unigram, bpe", id="type"),
+    ],
+)
+def test_refusals(texts: list[str], options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        Tokenizer.train(texts, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_the_size_that_the_refusal_names_works(model_type: str) -> None:
+    with pytest.raises(ValueError, match="at most") as caught:
+        Tokenizer.train(TEXTS[:20], 9000, model_type)
+    possible = int(str(caught.value).split("at most ")[1].split(",")[0])
+    assert Tokenizer.train(TEXTS[:20], possible, model_type).vocab_size == possible
+
+
+@pytest.mark.parametrize("cut", [0, 10, 2000], ids="first {} bytes".format)
+def test_damaged_proto(tokenizer: Tokenizer, cut: int) -> None:
+    with pytest.raises(ValueError, match="not a sentencepiece model"):
+        Tokenizer.from_proto(tokenizer.proto[:cut])
+
+
+def test_foreign_model() -> None:
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=200, minloglevel=2)
+    with pytest.raises(ValueError, match=r"first pieces are \['<unk>', '<s>', '</s>'"):
+        Tokenizer.from_proto(model.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": "char"}, "model_type='char'"),
+        ({"character_coverage": 0.0}, "character_coverage"),
+        ({"sample_alpha": 1.0}, "sample_alpha"),
+        ({"vocab_size": 5}, "vocab_size=5"),
+        ({"max_segments": -1}, "max_segments"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_settings_are_checked(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TokenizerConfig(**options)  # type: ignore[arg-type]
+
+
+class TestCache:
+    def files(self, folder: Path) -> list[str]:
+        return sorted(path.name for path in (folder / "tokenizers").iterdir())
+
+    def test_kept_by_texts_and_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = cached_tokenizer(TEXTS, CONFIG, tmp_path)
+        assert len(self.files(tmp_path)) == 1
+        monkeypatch.setattr(Tokenizer, "train", None)  # a second training would fail
+        for config in (CONFIG, replace(CONFIG, sample_alpha=0.5, joint=False)):
+            assert cached_tokenizer(TEXTS, config, tmp_path).proto == first.proto
+        monkeypatch.undo()
+        assert cached_tokenizer(TEXTS[1:], CONFIG, tmp_path).hash != first.hash
+        assert cached_tokenizer(TEXTS, replace(CONFIG, vocab_size=400), tmp_path).vocab_size == 400
+        assert len(self.files(tmp_path)) == 3
+
+    def test_borders_of_texts_count(self, tmp_path: Path) -> None:
+        texts = [*TEXTS, "ab", "c"]
+        cached_tokenizer(texts, CONFIG, tmp_path)
+        cached_tokenizer([*TEXTS, "a", "bc"], CONFIG, tmp_path)
+        assert len(self.files(tmp_path)) == 2
+
+    def test_damaged_file_is_made_again(self, tmp_path: Path) -> None:
+        first = cached_tokenizer(TEXTS, CONFIG, tmp_path)
+        path = tmp_path / "tokenizers" / self.files(tmp_path)[0]
+        path.write_bytes(first.proto[:100])
+        assert cached_tokenizer(TEXTS, CONFIG, tmp_path).proto == first.proto == path.read_bytes()
+
+    def test_failure_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.replace", full)
+        with pytest.raises(DataError, match=r"cannot write the cache \(No space left on device\)"):
+            cached_tokenizer(TEXTS, CONFIG, tmp_path)
+        assert self.files(tmp_path) == []
