@@ -9,10 +9,12 @@ from typing import Any
 from .base import SITES, Attention, sinusoids
 from .kernelized import KernelizedAttention
 from .scaleformer import ScaleformerAttention
+from .segment_gated import SegmentGatedAttention
 from .softmax import SoftmaxAttention
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
+    "segment_gated": SegmentGatedAttention,
     "kernelized": KernelizedAttention,
     "softmax": SoftmaxAttention,
 }

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from .base import Attention, beams_as_queries, grow, queries_as_beams
+
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512
-
-from .base import Attention, beams_as_queries, grow, queries_as_beams
 
 
 @dataclass

@@ -1,0 +1,106 @@
+"""Kernelized attention gated by the distance in segments: our own, also linear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...ops import (
+    segment_causal_init,
+    segment_causal_step,
+    segment_cross_state,
+    segment_cross_step,
+    segment_gated_attention,
+)
+from .base import beams_as_queries, queries_as_beams
+from .scaleformer import ScaleformerAttention
+
+
+class SegmentGatedAttention(ScaleformerAttention):
+    """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = g(sigma_j - tau_i) phi(Q_i).(phi(K_j) + phi(P_clip(j-i, -R, R))).
+
+    tau_i and sigma_j number the segments of query and key, g is learned for each head and distance up to G segments;
+    what is farther weighs as much as `far_tokens` tokens at most, however long the document. No P in cross-attention,
+    where the segments alone say what belongs together.
+
+    Cost O((L + S) d (d + R)) time, O(L + S) memory and d^2 numbers a segment; decoding keeps G + 2 matrices d x (d+1)
+    and R values a head, and one matrix a source segment.
+
+    reach       G, the distance in segments from which on all are equally far
+    slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, and again) over the heads
+    far_tokens  how many tokens the far part may weigh
+    """
+
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        horizon: int = 16,
+        reach: int = 4,
+        slope: float = 1.0,
+        far_tokens: float = 20,
+        feature_map: str = "elu1",
+        algorithm: str = "auto",
+    ) -> None:
+        super().__init__(site, width, heads, horizon, feature_map, algorithm)
+        if reach < 1:
+            raise ValueError(f"model.attention.reach is {reach}: it must be at least 1 segment")
+        if site == "cross":
+            del self.relative_embedding
+        self.far_tokens = far_tokens
+        distance = torch.arange(-reach, reach + 1).abs().float()  # (2G+1,)
+        slopes = slope * 0.5 * 2.0 ** (torch.arange(heads) % 4)  # (H,)
+        self.log_gate = nn.Parameter(-slopes[:, None] * distance)  # (H, 2G+1)
+
+    def relative(self) -> Tensor | None:  # type: ignore[override]
+        return None if self.site == "cross" else self.relative_embedding
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        return segment_gated_attention(
+            query,
+            key,
+            value,
+            self.relative(),
+            self.log_gate,
+            query_segments,
+            key_segments,
+            causal=self.causal,
+            key_mask=None if self.causal else key_mask,  # pads stand at the end: no real query sees one
+            far_tokens=self.far_tokens,
+            feature_map=self.feature_map,
+            algorithm=self.algorithm,
+        )  # (B, H, L, d)
+
+    def empty_state(self, rows: int, like: Tensor) -> Any:
+        d = self.head_width
+        return segment_causal_init(
+            rows, self.heads, d, d, self.relative(), self.log_gate, like.device, self.far_tokens, self.feature_map
+        )
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+        return segment_cross_state(key, value, self.log_gate, key_segments, key_mask, self.far_tokens, self.feature_map)
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
+        return segment_causal_step(query, key, value, self.relative(), segments, state, self.feature_map)
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+        documents = state.documents
+        beams = beams_as_queries(query, documents)  # (B, H, K, d)
+        out = segment_cross_step(beams, segments.view(documents, -1), state, self.feature_map)  # (B, H, K, d)
+        return queries_as_beams(out)
+
+    def reorder(self, state: Any, rows: Tensor) -> Any:
+        return state.select(rows) if self.site == "cross" else state.reorder(rows)

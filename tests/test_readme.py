@@ -1,0 +1,48 @@
+"""What the documentation tells people to type exists: every command's configuration composes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "data" / "README.md", *sorted((ROOT / "conf" / "experiment").glob("*.yaml"))]
+COMMAND = re.compile(r"^[#\s$]*python (train|scripts/\w+)\.py *(.*)$")
+NAMES = {"train": "config", "scripts/translate": "translate", "scripts/evaluate_bleu": "evaluate_bleu"}
+
+
+def commands() -> list[tuple[str, str]]:
+    """(program, arguments) of every command shown, continued lines joined and comments left out."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in text.splitlines():
+            if match := COMMAND.match(line):
+                found.append((match[1], " ".join(shlex.split(match[2], comments=True))))
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize(("program", "arguments"), commands(), ids=" ".join)
+def test_every_command_shown_composes(program: str, arguments: str) -> None:
+    assert (ROOT / f"{program}.py").is_file()
+    if program not in NAMES or "resume=" in arguments or "--" in arguments:
+        return  # not a matter of Hydra's configuration alone: tested with the program
+    overrides = [a for a in shlex.split(arguments) if a not in (">", "<") and "=" in a]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        compose(NAMES[program], overrides)
+
+
+def test_the_first_screen_has_the_two_commands() -> None:
+    first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25]
+    assert any("make train" in line for line in first)
+    assert any("make test" in line for line in first)
+
+
+def test_the_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("help", "install", "train", "test", "lint", "check", "bench"):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
