@@ -35,7 +35,7 @@ def main(config: DictConfig) -> None:
         decoding,
         config.output or results_folder(translator.path),
         split=config.split,
-        metrics=config.metrics,
+        metrics=config.metrics or (translator.config.get("test") or {}).get("metrics", "default"),
         samples=config.samples,
         ter=config.ter,
         mode=config.mode,

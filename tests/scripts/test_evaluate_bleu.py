@@ -118,3 +118,12 @@ def test_a_checkpoint_without_a_corpus_asks_for_one(evaluate, tmp_path):
     run = make_run(tmp_path / "bare")
     code, _, err = evaluate(f"checkpoint={run}")
     assert (code, err) == (1, "error: the checkpoint names no corpus: say which with data=jsonl data.path=DIR\n")
+
+
+def test_the_metrics_of_the_run_stand_where_none_are_named(tmp_path, corpus, evaluate):
+    config = {"data": {"format": "jsonl", "path": str(corpus)}, "test": {"metrics": "multi30k"}}
+    run = make_run(tmp_path / "tokenised", config)
+    for arguments, tokenizer in (([], "tok:none"), (["metrics=default"], "tok:13a")):
+        code, out, err = evaluate(f"checkpoint={run}", "ter=false", *arguments)
+        assert code == 0, err
+        assert tokenizer in out
