@@ -5,138 +5,156 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hydra
 import pytorch_lightning as pl
-import torch
 import yaml
+from hydra.core.hydra_config import HydraConfig
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
 
 from scaleformer.callbacks import build_callbacks
-from scaleformer.checkpoint import find_checkpoint, make_package
-from scaleformer.cli import one_line_errors, run_command
-from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.checkpoint import make_package
+from scaleformer.checkpoint_io import SafeCheckpointIO
+from scaleformer.cli import one_line_errors, run_command, set_threads
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.evaluation.report import evaluate_translations
+from scaleformer.evaluation.results import atomic_writer, provenance, write_result
 from scaleformer.evaluation.runner import Evaluation
 from scaleformer.lightning_module import TranslationModule
-from scaleformer.metrics_csv import MetricsCsv
-from scaleformer.model.transformer import ModelConfig, Transformer
-from scaleformer.optimization import OptimizerConfig, ScheduleConfig
+from scaleformer.loggers import build_loggers, log_results, start_loggers
+from scaleformer.model.transformer import Transformer
 from scaleformer.plots import plot_learning_curves
+from scaleformer.resume import last_checkpoint, read_package, read_tokenizers, record_overrides, resumed_arguments
+from scaleformer.settings import Settings, read_settings
 from scaleformer.translator import Translator
 
 
 def run(cfg: DictConfig) -> None:
-    """Compose, build, fit, test."""
-    logging.getLogger("pytorch_lightning.utilities.rank_zero").setLevel(logging.WARNING)  # advertisements
-    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches are ready-made arrays
-    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # Lightning's own, with torch 2.13
+    """Compose, check, build, fit, test. Everything that can be wrong with the input shows before the first step."""
+    quieten()
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
+    settings = read_settings(config)
     directory = Path(config["run_dir"])
-    if config["threads"]:
-        torch.set_num_threads(config["threads"])
-    pl.seed_everything(config["seed"], verbose=False)
+    checkpoint = last_checkpoint(config["resume"]) if config["resume"] else None
+    package = read_package(checkpoint, config) if checkpoint else None
+    if checkpoint is None and list(directory.glob("checkpoints/*.ckpt")):
+        raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
+    set_threads(config["threads"])
 
-    data = DocumentDataModule(
-        from_mapping(DataConfig, config["data"], "data"),
-        from_mapping(TokenizerConfig, config["tokenizer"], "tokenizer"),
+    data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)
+    loggers = build_loggers(settings.logger, directory, resumed=checkpoint is not None)
+    trainer = build_trainer(
+        config["trainer"],
+        callbacks=build_callbacks(settings.callbacks, directory, data),
+        logger=loggers,
+        plugins=[SafeCheckpointIO()],
     )
-    data.prepare_data()
-    model_config = ModelConfig(
+    prepare(data, settings)
+
+    pl.seed_everything(config["seed"], verbose=False)
+    model_config = replace(
+        settings.model,
         source_vocabulary=data.source_tokenizer.vocab_size,
         target_vocabulary=data.target_tokenizer.vocab_size,
-        shared_vocabulary=config["tokenizer"]["joint"],
-        **config["model"],
     )
-    package = make_package(model_config, config, data.source_tokenizer, data.target_tokenizer)
     module = TranslationModule(
         Transformer(model_config),
-        package,
-        OptimizerConfig(**config["optimizer"]),
-        ScheduleConfig(**config["schedule"]),
+        make_package(model_config, config, data.source_tokenizer, data.target_tokenizer),
+        settings.optimizer,
+        settings.schedule,
         config["label_smoothing"],
     )
-    trainer = pl.Trainer(
-        **config["trainer"],
-        check_val_every_n_epoch=None,  # validation counts steps: an epoch of documents may be days long
-        callbacks=build_callbacks(config["callbacks"], directory, data.target_tokenizer),
-        logger=build_loggers(config, directory),
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-    )
+    start_loggers(loggers, config)
     if trainer.is_global_zero:
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.create(config)), encoding="utf-8")
+        record(directory, config, data, trainer)
         parameters = sum(p.numel() for p in module.parameters())
         print(f"run {directory}: {parameters:,} parameters on {trainer.accelerator.__class__.__name__}", flush=True)
-    trainer.fit(module, data, ckpt_path=resume_from(config["resume"]), weights_only=True)
+    try:
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    except MisconfigurationException as error:
+        raise ValueError(f"Lightning: {error}") from error
+    except SystemExit:  # its answer to Ctrl-C
+        raise KeyboardInterrupt from None
 
     if trainer.is_global_zero:
-        plot_learning_curves(directory)
-        if config["test"]["enabled"]:
-            test(config, directory, data)
+        curves = plot_learning_curves(directory)
+        print(f"trained to step {trainer.global_step:,}: {directory}", flush=True)
+        evaluation = test(settings, directory, data) if settings.test.enabled else None
+        log_results(loggers, evaluation, settings.test.split, curves)
 
 
-def test(config: dict[str, Any], directory: Path, data: DocumentDataModule) -> Evaluation:
+def quieten() -> None:
+    """Leave out what Lightning tells of itself."""
+    for name in ("utilities.rank_zero", "trainer.connectors.checkpoint_connector"):  # advertisements
+        logging.getLogger(f"pytorch_lightning.{name}").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches are ready-made arrays
+    warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # no validation split
+    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # its own, with torch 2.13
+    warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # alike everywhere
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # that of the resume
+
+
+def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
+    """The trainer; ValueError in one line for options that Lightning refuses."""
+    try:
+        return pl.Trainer(
+            **options,
+            **parts,
+            check_val_every_n_epoch=None,  # validation counts steps: an epoch of documents may be days long
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+    except (MisconfigurationException, AttributeError, ImportError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"trainer: {error}") from error
+
+
+def prepare(data: DocumentDataModule, settings: Settings) -> None:
+    """Make the data ready and see that every split that the run will want is there and can be read."""
+    data.source("train")
+    if settings.test.enabled:
+        try:
+            data.documents(settings.test.split)
+        except ValueError as error:
+            raise ValueError(f"{error} (wanted for the final evaluation: test.split, test.enabled)") from error
+    if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
+        raise ValueError("callbacks.early_stopping.patience needs a valid split, and the data have none")
+    data.prepare_data()
+
+
+def record(directory: Path, config: dict[str, Any], data: DocumentDataModule, trainer: pl.Trainer) -> None:
+    """Leave the configuration and the counts of the data in the run's folder; show the counts."""
+    counts = {"fingerprint": data.fingerprint(), **data.report.to_dict()}  # raises for what data.overlong refuses
+    with atomic_writer(directory / "config.yaml") as file:
+        yaml.safe_dump(config, file, sort_keys=False, allow_unicode=True)
+    if config["resume"] and HydraConfig.initialized():
+        record_overrides(directory, HydraConfig.get().overrides.task)
+    conditions = provenance(trainer.strategy.root_device, config["seed"])
+    write_result(directory / "results" / "data.json", {**conditions, **counts})
+    Console().print(data.report.table())
+
+
+def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evaluation:
     """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results."""
-    chosen = config["test"]
+    chosen = settings.test
     translator = Translator.load(directory)
     return evaluate_translations(
         translator,
-        data.documents(chosen["split"]),
+        data.documents(chosen.split),
         translator.decoding,
         directory / "results",
-        split=chosen["split"],
-        metrics=chosen["metrics"],
-        samples=chosen["samples"],
-        ter=chosen["ter"],
+        split=chosen.split,
+        metrics=chosen.metrics,
+        samples=chosen.samples,
+        ter=chosen.ter,
         conditions={"data": data.fingerprint()},
     )
-
-
-def build_loggers(config: dict[str, Any], directory: Path) -> list[Any]:
-    """metrics.csv always; Weights & Biases where it is asked for."""
-    loggers: list[Any] = [MetricsCsv(directory)]
-    choice = config["logger"]
-    if choice["name"] == "wandb":
-        from pytorch_lightning.loggers import WandbLogger  # starts a service of its own on import
-
-        wandb = WandbLogger(project=choice["project"], name=choice["run_name"], save_dir=directory)
-        wandb.experiment.config.update(config)
-        loggers.append(wandb)
-    elif choice["name"] != "csv":
-        raise ValueError(f"logger.name is {choice['name']!r}: choose one of csv, wandb")
-    return loggers
-
-
-def resume_from(run_directory: str | None) -> Path | None:
-    """The last checkpoint of the run to go on with."""
-    if run_directory is None:
-        return None
-    last = Path(run_directory) / "checkpoints" / "last.ckpt"
-    return last if last.is_file() else find_checkpoint(run_directory)
-
-
-def resumed_arguments(arguments: list[str]) -> list[str]:
-    """`resume=RUN` repeats the overrides that RUN was started with, in RUN's folder, before those given now.
-
-    Raises ValueError where RUN is no run directory.
-    """
-    chosen = [a.split("=", 1)[1] for a in arguments if a.startswith("resume=")]
-    if not chosen or chosen[-1] in ("", "null"):
-        return arguments
-    directory = Path(chosen[-1])
-    saved = directory / ".hydra" / "overrides.yaml"
-    if not saved.is_file():
-        raise ValueError(f"resume={directory}: no run to resume there ({saved} is missing)")
-    before = [o for o in yaml.safe_load(saved.read_text(encoding="utf-8")) or [] if not o.startswith("resume=")]
-    return [*before, *arguments, f"hydra.run.dir={directory}"]
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")

@@ -1,24 +1,24 @@
-"""What happens around the training loop: progress, translation of the validation set, checkpoints."""
+"""What happens around the training loop: translation of the validation set, random states, checkpoints."""
 
 from __future__ import annotations
 
-import time
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging, ModelCheckpoint, Timer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from torch import Tensor
+from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 
 from .batch import Batch
-from .data.tokenizer import Tokenizer
+from .data.datamodule import DocumentDataModule
 from .decoding import DecodingConfig, decode
 from .evaluation.bleu import corpus_bleu
 from .lightning_module import TranslationModule
+from .progress import TrainingProgress
+from .settings import CallbacksConfig
 
 
 class ValidationBleu(Callback):
@@ -27,12 +27,16 @@ class ValidationBleu(Callback):
     An example is a document, or the part of one that fits `data.max_tokens`; segments are joined by a space. The
     scripts evaluate whole documents; this curve is for choosing checkpoints.
 
-    examples  how many; 0 turns the callback off
+    data      whose target tokenizer turns tokens into text
+    examples  how many
     decoding  greedy by default, since it runs at every validation
+    tokenize  sacrebleu's tokenizer
     """
 
-    def __init__(self, tokenizer: Tokenizer, examples: int, decoding: DecodingConfig, tokenize: str = "13a") -> None:
-        self.tokenizer = tokenizer
+    def __init__(
+        self, data: DocumentDataModule, examples: int, decoding: DecodingConfig, tokenize: str = "13a"
+    ) -> None:
+        self.data = data
         self.examples = examples
         self.decoding = decoding
         self.tokenize = tokenize
@@ -70,7 +74,72 @@ class ValidationBleu(Callback):
         self.hypotheses, self.references = [], []
 
     def _text(self, tokens: Sequence[int]) -> str:
-        return " ".join(self.tokenizer.decode_segments(tokens)).strip()
+        return " ".join(self.data.target_tokenizer.decode_segments(tokens)).strip()
+
+
+class RandomState(Callback):
+    """Random states of torch, numpy and Python in the checkpoint, as tensors and plain numbers.
+
+    Each step draws on from where the step before left off, whatever was drawn between them (an iterator over batches
+    takes a number from torch's global generator when it is made, and how often one is made depends on validations and
+    resumes). So a resumed training draws what the uninterrupted one would have drawn. Where there are several
+    processes, all go on with the states of the first.
+    """
+
+    def __init__(self) -> None:
+        self.states: tuple[Any, ...] | None = None
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
+    ) -> None:
+        if self.states is None:
+            return
+        own, cuda, numpy, python = self.states
+        torch.set_rng_state(own)
+        if cuda is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(cuda)
+        np.random.set_state(numpy)  # noqa: NPY002
+        random.setstate(python)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
+        self.states = torch.get_rng_state(), cuda, np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def state_dict(self) -> dict[str, Any]:
+        if self.states is None:
+            return {}
+        own, cuda, (name, keys, *rest), (version, numbers, gauss) = self.states
+        numpy = [str(name), torch.from_numpy(keys.astype(np.int64)), *(float(x) for x in rest)]
+        return {"torch": own, "cuda": cuda, "numpy": numpy, "python": [version, list(numbers), gauss]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        if not state_dict:
+            return
+        name, keys, position, has_gauss, cached = state_dict["numpy"]
+        version, numbers, gauss = state_dict["python"]
+        numpy = (name, keys.numpy().astype(np.uint32), int(position), int(has_gauss), cached)
+        self.states = state_dict["torch"], state_dict["cuda"], numpy, (version, tuple(numbers), gauss)
+
+
+class WeightAverage(EMAWeightAveraging):
+    """Exponential moving average of the weights, from those after `start_step` steps on; until then the weights as are.
+
+    Lightning's own keeps the initial weights until then, and would validate and save these.
+    """
+
+    def __init__(self, decay: float, start_step: int = 0) -> None:
+        super().__init__(decay=decay)
+        self.start_step = start_step
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        assert self._average_model is not None
+        if trainer.global_step <= self.start_step:
+            self._average_model.n_averaged.zero_()  # the next update is a copy then
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
 class FinalCheckpoint(Callback):
@@ -83,109 +152,24 @@ class FinalCheckpoint(Callback):
         trainer.save_checkpoint(self.path)
 
 
-class TrainingProgress(Callback):
-    """A bar with loss, tokens a second and time left; a line at every logged step where there is no terminal.
-
-    The end is the nearer of `trainer.max_steps` and `trainer.max_time`. Logs `train/tokens_per_second`: real source
-    and target tokens, without pads, over all the time since the line before (validation included).
-    """
-
-    def __init__(self) -> None:
-        self.console = Console(stderr=True)
-        self.bar: Progress | None = None
-        self.tokens = 0
-        self.since = 0.0
-        self.speed = 0.0
-        self.shown = 0
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.since = time.perf_counter()
-        if self.console.is_terminal:
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f}%"),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
-                console=self.console,
-            )
-            self.bar.add_task("training", total=1.0)
-            self.bar.start()
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
-    ) -> None:
-        self.tokens += int(batch.source_mask.sum()) + int(batch.target_mask.sum())
-        every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if trainer.global_step % every or trainer.global_step == self.shown:
-            return  # between two optimizer steps, while gradients accumulate, the step stands still
-        self.shown = trainer.global_step
-        now = time.perf_counter()
-        self.speed = self.tokens * trainer.world_size / max(now - self.since, 1e-9)
-        self.tokens, self.since = 0, now
-        pl_module.log("train/tokens_per_second", self.speed)
-        self._show(trainer)
-
-    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not trainer.sanity_checking and not self.console.is_terminal:
-            self._show(trainer)
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self._stop()
-
-    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-            self.bar = None
-
-    def _show(self, trainer: pl.Trainer) -> None:
-        if not trainer.is_global_zero:
-            return
-        metrics = trainer.callback_metrics
-        parts = [f"step {trainer.global_step}"]
-        for name, digits in (("train/loss", 3), ("val/loss", 3), ("val/bleu", 1)):
-            if name in metrics:
-                parts.append(f"{name} {float(metrics[name]):.{digits}f}")
-        parts.append(f"{self.speed:,.0f} tokens/s")
-        done = self._done(trainer)
-        if self.bar is not None:
-            self.bar.update(self.bar.task_ids[0], completed=done, description="  ".join(parts))
-        else:
-            self.console.print(f"{done:4.0%}  " + "  ".join(parts), highlight=False, soft_wrap=True)
-
-    def _done(self, trainer: pl.Trainer) -> float:
-        shares = [0.0]
-        if trainer.max_steps > 0:
-            shares.append(trainer.global_step / trainer.max_steps)
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            if isinstance(callback, Timer) and (left := callback.time_remaining()) is not None:
-                shares.append(1 - left / max(left + callback.time_elapsed(), 1e-9))
-        return min(max(shares), 1.0)
-
-
-def build_callbacks(config: dict[str, Any], run: Path, tokenizer: Tokenizer) -> list[Callback]:
+def build_callbacks(config: CallbacksConfig, run: Path, data: DocumentDataModule) -> list[Callback]:
     """The callbacks that `conf/callbacks` describes, in the order that they need.
 
     Before the averaging come the translation, since the end of a validation puts the raw weights back, and the final
     checkpoint, since the end of training replaces them by the average.
     """
-    checkpoint, ema, early = config["checkpoint"], config["ema"], config["early_stopping"]
+    checkpoint, ema, patience = config.checkpoint, config.ema, config.early_stopping.patience
     folder = run / "checkpoints"
     common: dict[str, Any] = {"dirpath": folder, "enable_version_counter": False, "save_weights_only": False}
-    callbacks: list[Callback] = [TrainingProgress()]
-    validation = config["validation_bleu"]
-    if validation["examples"]:
-        decoding = DecodingConfig(**validation["decoding"])
-        callbacks.append(ValidationBleu(tokenizer, validation["examples"], decoding, validation["tokenize"]))
+    callbacks: list[Callback] = [TrainingProgress(), RandomState()]
+    bleu = config.validation_bleu
+    if bleu.examples:
+        callbacks.append(ValidationBleu(data, bleu.examples, bleu.decoding, bleu.tokenize))
     callbacks.append(FinalCheckpoint(folder / "last.ckpt"))
-    if ema["decay"]:
-        callbacks.append(EMAWeightAveraging(decay=ema["decay"], update_starting_at_step=ema["start_step"]))
-    if early["patience"]:
-        callbacks.append(EarlyStopping(checkpoint["monitor"], patience=early["patience"], mode=checkpoint["mode"]))
-    callbacks.append(ModelCheckpoint(filename="best", monitor=checkpoint["monitor"], mode=checkpoint["mode"], **common))
-    callbacks.append(ModelCheckpoint(filename="last", every_n_train_steps=checkpoint["every_n_train_steps"], **common))
+    if ema.decay:
+        callbacks.append(WeightAverage(ema.decay, ema.start_step))
+    if patience:
+        callbacks.append(EarlyStopping(checkpoint.monitor, patience=patience, mode=checkpoint.mode))
+    callbacks.append(ModelCheckpoint(filename="best", monitor=checkpoint.monitor, mode=checkpoint.mode, **common))
+    callbacks.append(ModelCheckpoint(filename="last", every_n_train_steps=checkpoint.every_n_train_steps, **common))
     return callbacks

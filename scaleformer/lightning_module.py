@@ -48,10 +48,15 @@ class TranslationModule(pl.LightningModule):
         self.log("val/loss", loss, batch_size=tokens, on_epoch=True, sync_dist=True)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        if self.trainer.global_step % self.trainer.log_every_n_steps == 0:  # type: ignore[attr-defined]
-            gradients = [p.grad for p in self.parameters() if p.grad is not None]
-            self.log("train/gradient_norm", torch.nn.utils.get_total_norm(gradients))
-            self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        self.log("train/gradient_norm", torch.nn.utils.get_total_norm(gradients))
+        self.log("train/learning_rate", optimizer.param_groups[0]["lr"])
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
+        self._log_step()
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_step()
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimizer_config.build(self.parameters())
@@ -60,6 +65,10 @@ class TranslationModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["scaleformer"] = self.package
+
+    def _log_step(self) -> None:
+        """The x-axis of every logger: optimizer steps done. Lightning's own is one less in training."""
+        self.log("step", float(self.trainer.global_step))
 
     def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int]:
         """Mean cross-entropy in nats a real target token, and the number of these."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 from pathlib import Path
 from typing import Any
 
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
+
+from .evaluation.results import atomic_writer
 
 
 class MetricsCsv(Logger):
@@ -17,15 +18,17 @@ class MetricsCsv(Logger):
     Lightning's own CSVLogger deletes the file of the run that it resumes, and splits training and validation of one
     step over two rows. This one keeps the rows before the step it is resumed at, drops those after it (a killed run
     has logged steps that its checkpoint does not know), and replaces the file whole, so that it is never half-written.
+
+    keep  whether the rows that are there belong to the run; else they go with the first row that is logged
+    Raises ValueError where such rows are none of its own.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, keep: bool = True) -> None:
         super().__init__()
         self.path = Path(directory) / "metrics.csv"
         self._rows: list[dict[str, Any]] = []
-        if self.path.is_file():
-            with self.path.open(newline="", encoding="utf-8") as file:
-                self._rows = [{k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+        if keep and self.path.is_file():
+            self._rows = self._read()
 
     @property
     def name(self) -> str:
@@ -42,9 +45,9 @@ class MetricsCsv(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         step = step or 0
-        while self._rows and int(self._rows[-1]["step"]) > step:
+        while self._rows and self._rows[-1]["step"] > step:
             self._rows.pop()
-        if not self._rows or int(self._rows[-1]["step"]) != step:
+        if not self._rows or self._rows[-1]["step"] != step:
             self._rows.append({"step": step})
         self._rows[-1].update(metrics)
 
@@ -52,19 +55,27 @@ class MetricsCsv(Logger):
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """The run's config.yaml holds them."""
 
+    def _read(self) -> list[dict[str, Any]]:
+        with self.path.open(newline="", encoding="utf-8") as file:
+            rows: list[dict[str, Any]] = [{k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
+        try:
+            for row in rows:
+                row["step"] = int(row["step"])
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{self.path}: not the metrics of a run (every row has a step): move it away") from error
+        return rows
+
     @rank_zero_only
     def save(self) -> None:
         if not self._rows:
             return
         columns = ["step", *sorted({key for row in self._rows for key in row} - {"step"})]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".csv.part")
-        with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, columns)
+        with atomic_writer(self.path) as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(self._rows)
-        os.replace(temporary, self.path)
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        self.save()
+        if status == "success":  # a failure may be that of this very file, and each row has been saved already
+            self.save()

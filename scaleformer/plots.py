@@ -1,50 +1,124 @@
-"""Figures from the files of a run; nothing is computed here."""
+"""Figures from the files of a run; nothing is computed here but running means."""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")  # a run has no screen
 
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
 
-CURVES = (
-    ("loss in nats a token", ("train/loss", "val/loss")),
-    ("validation BLEU", ("val/bleu",)),
-    ("learning rate", ("train/learning_rate",)),
-    ("tokens a second", ("train/tokens_per_second",)),
-)
-STYLES = ("-", "--", ":", "-.")
+Points = tuple[list[int], list[float]]  # steps, values
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A column of metrics.csv: its label, whether it is seldom (marks) or noisy (grey, with its running mean)."""
+
+    name: str
+    label: str
+    seldom: bool = False
+    noisy: bool = False
+    best: Callable[[Sequence[float]], float] | None = None
+
+
+PANELS = {
+    "loss, nats a token": (
+        Curve("train/loss", "training (with label smoothing and dropout)", noisy=True),
+        Curve("val/loss", "validation", seldom=True, best=min),
+    ),
+    "validation BLEU": (Curve("val/bleu", "validation", seldom=True, best=max),),
+    "learning rate": (Curve("train/learning_rate", "learning rate"),),
+    "training tokens a second": (Curve("train/tokens_per_second", "speed", noisy=True),),
+}
 
 
 def plot_learning_curves(run: str | Path) -> Path | None:
-    """metrics.csv -> plots/learning_curves.png; None where nothing has been logged yet."""
+    """metrics.csv -> plots/learning_curves.png, a panel for each quantity that has been logged; None without any.
+
+    Raises ValueError where metrics.csv is none that a run has written.
+    """
     run = Path(run)
-    if not (run / "metrics.csv").is_file():
+    curves = read_curves(run / "metrics.csv")
+    panels = {label: [c for c in wanted if c.name in curves] for label, wanted in PANELS.items()}
+    panels = {label: shown for label, shown in panels.items() if shown}
+    if not panels:
         return None
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    present = [(label, [n for n in names if rows and n in rows[0]]) for label, names in CURVES]
-    present = [(label, names) for label, names in present if names]
-    if not present:
-        return None
-    figure, axes = pyplot.subplots(1, len(present), figsize=(4.2 * len(present), 3.4), squeeze=False)
-    for axis, (label, names) in zip(axes[0], present, strict=True):
-        for name, style in zip(names, STYLES, strict=False):
-            points = [(int(row["step"]), float(row[name])) for row in rows if row[name] != ""]
-            steps, values = zip(*points, strict=True) if points else ((), ())
-            axis.plot(steps, values, style, color="black", linewidth=1.2, label=name)
-        axis.set_xlabel("step")
-        axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-        if len(names) > 1:
-            axis.legend()
+    columns = min(len(panels), 2)
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, figsize=(4.8 * columns, 3.1 * rows), squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, (label, shown) in zip(axes.flat, panels.items(), strict=False):
+        _draw(axis, label, shown, curves)
     figure.tight_layout()
     target = run / "plots" / "learning_curves.png"
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=120)
     pyplot.close(figure)
     return target
+
+
+def read_curves(path: Path) -> dict[str, Points]:
+    """The columns of a metrics.csv that hold values, each with the steps at which it does; {} without a file.
+
+    Gaps are left out. Where a step occurs again, as after a resume, the rows before count no more from there on.
+    """
+    if not path.is_file():
+        return {}
+    rows: list[dict[str, str]] = []
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                while rows and int(rows[-1]["step"]) >= int(row["step"]):
+                    rows.pop()
+                rows.append(row)
+        names = [name for name in (rows[0] if rows else {}) if name not in ("step", None)]
+        found = {n: [(int(row["step"]), float(row[n])) for row in rows if row[n]] for n in names}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not the metrics of a run ({type(error).__name__}: {error})") from error
+    return {n: ([step for step, _ in points], [value for _, value in points]) for n, points in found.items() if points}
+
+
+def running_mean(values: Sequence[float], width: int) -> list[float]:
+    """The mean of up to `width` values, the one at the place and those before it."""
+    return [sum(part) / len(part) for i in range(len(values)) if (part := values[max(0, i + 1 - width) : i + 1])]
+
+
+def _draw(axis: Axes, label: str, shown: Sequence[Curve], curves: Mapping[str, Points]) -> None:
+    for curve in shown:
+        steps, values = curves[curve.name]
+        if curve.noisy and len(values) >= 20:
+            axis.plot(steps, values, color="0.75", linewidth=0.8)
+            values = running_mean(values, len(values) // 20 + 1)
+        line, mark = ("--", "o") if curve.seldom else ("-", "")
+        axis.plot(steps, values, line, marker=mark, markersize=3.5, color="black", linewidth=1.2, label=curve.label)
+        if curve.best is not None:
+            value = curve.best(values)
+            at = steps[values.index(value)]
+            axis.annotate(
+                f"{value:.2f}",
+                (at, value),
+                xytext=(0, 6 if curve.best is max else -6),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if curve.best is max else "top",
+                fontsize=8,
+            )
+    axis.set_title(label, fontsize=10)
+    axis.set_xlabel("step", fontsize=9)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    if axis.get_ylim()[1] >= 1000:
+        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.tick_params(labelsize=8)
+    axis.margins(y=0.12)
+    axis.grid(alpha=0.3)
+    if len(shown) > 1:
+        axis.legend(fontsize=8, frameon=False)

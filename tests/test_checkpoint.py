@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.helpers import make_batch
 
 from scaleformer.checkpoint import export_model, find_checkpoint, load_model, make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
+from tests.helpers import make_batch
 
 TEXTS = [f"the number {a} meets the letter {b}" for a in range(40) for b in "abcdefgh"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import pytest
+
 from scaleformer.metrics_csv import MetricsCsv
 
 
@@ -37,4 +39,38 @@ def test_a_resumed_run_keeps_what_came_before_and_replaces_what_its_checkpoint_d
         ("10", "10.0", ""),
         ("20", "0.5", "1.0"),
     ]
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
+
+
+def test_a_new_run_starts_anew(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("step,train/loss\n5,1.0\n", encoding="utf-8")
+    logger = MetricsCsv(tmp_path, keep=False)
+    assert len(read(tmp_path)) == 1  # until there is something to put in its place
+    logger.log_metrics({"train/loss": 2.0}, 10)
+    logger.save()
+    assert read(tmp_path) == [{"step": "10", "train/loss": "2.0"}]
+
+
+def test_a_file_of_another_kind_is_named_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "metrics.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"metrics\.csv: not the metrics of a run"):
+        MetricsCsv(tmp_path)
+    assert (tmp_path / "metrics.csv").read_text(encoding="utf-8") == "a,b\n1,2\n"
+
+
+def test_a_failed_write_leaves_the_rows_of_before(tmp_path: Path, monkeypatch) -> None:
+    logger = MetricsCsv(tmp_path)
+    logger.log_metrics({"train/loss": 2.0}, 10)
+    logger.save()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(csv.DictWriter, "writerows", full)
+    logger.log_metrics({"train/loss": 1.0}, 20)
+    with pytest.raises(OSError, match="No space left") as error:
+        logger.save()
+    assert error.value.filename == str(tmp_path / "metrics.csv")
+    logger.finalize("failed")  # must not hide the error that ended the run
+    assert len(read(tmp_path)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.helpers import make_batch, make_model
 
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.model.transformer import ModelConfig, Transformer
+from tests.helpers import make_batch, make_model
 
 MIXED = {
     "mixed": {
@@ -74,7 +74,14 @@ def test_steps_give_the_teacher_forced_logits(model: Transformer) -> None:
 @torch.no_grad()
 def test_reorder_continues_the_chosen_hypotheses_and_drops_documents(model: Transformer) -> None:
     batch = make_batch([([5, 3], [4, 3]), ([4], [9]), ([2, 2], [3, 6])])
-    prefix = [[2, 7, 8, 4], [2, 9, 4, 6], [2, 5, 5, 5], [2, 6, 4, 4], [2, 10, 11, 12], [2, 12, 4, 9]]  # row = document*2+beam
+    prefix = [
+        [2, 7, 8, 4],
+        [2, 9, 4, 6],
+        [2, 5, 5, 5],
+        [2, 6, 4, 4],
+        [2, 10, 11, 12],
+        [2, 12, 4, 9],
+    ]  # row = document*2+beam
 
     def run(rows: list[list[int]], state, positions):  # type: ignore[no-untyped-def]
         logits = None

@@ -1,0 +1,52 @@
+"""How Lightning's checkpoints get to disk and back: whole or not at all, and without running anybody's code."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
+
+from .checkpoint import read_checkpoint
+
+
+class SafeCheckpointIO(TorchCheckpointIO):
+    """Writes beside the target, syncs, then renames.
+
+    Lightning's own way (2.6) writes to the system's temporary folder and moves the file from there: on another file
+    system that is a copy over the last good checkpoint, which a full disk cuts short. It also drops a
+    PermissionError without a word.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        """Raises OSError with the path where it cannot be written; a file of that name is then as it was."""
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except (OSError, RuntimeError) as error:  # torch's own writer has no other error for a disk that is full
+            number = getattr(error, "errno", None) or errno.EIO
+            reason = getattr(error, "strerror", None) or str(error)
+            raise OSError(number, f"the checkpoint cannot be written ({reason}); {_left(path)}", str(path)) from error
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As `scaleformer.checkpoint.read_checkpoint`: by `weights_only`; ValueError for what is none of ours."""
+        return read_checkpoint(Path(path))
+
+
+def _left(path: Path) -> str:
+    if path.is_file():
+        return f"the one before it is intact: make room, then go on by resume={path.parent.parent}"
+    return "there was none before it"

@@ -1,0 +1,138 @@
+"""What a training shows of itself while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, Timer
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
+from torch import Tensor
+
+from .batch import Batch
+
+SHOWN = (("train/loss", "loss", 3), ("val/loss", "val", 3), ("val/bleu", "BLEU", 1))
+
+
+class StatusBar(Progress):
+    """A bar with a line of text below it: both fit into 80 columns."""
+
+    def __init__(self, console: Console) -> None:
+        self.status = ""
+        left = TextColumn("left {task.fields[left]}")
+        super().__init__(BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), left, console=console)
+        self.task = self.add_task("", total=1.0, left="-:--:--")
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield Text(self.status, no_wrap=True, overflow="ellipsis")
+
+
+class TrainingProgress(Callback):
+    """A bar with loss, tokens a second and time left; a line at every logged step where there is no terminal.
+
+    The end is the nearer of `trainer.max_steps` and `trainer.max_time`; the time left by steps goes by the average of
+    this process so far, validations included.
+
+    Logs, over the batches since the last logged step:
+    train/tokens_per_second  real source and target tokens of all devices, without pads, over the time spent training:
+                             the clock stands still in validations and while what they found is saved
+    train/padding            share of the positions of the padded batches that hold no token
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True)
+        self.bar: StatusBar | None = None
+        self.started = self.since = 0.0
+        self.first_step = 0
+        self.paused: float | None = None
+        self.tokens: Tensor | int = 0  # on the device, so that counting waits for nothing
+        self.positions = 0
+        self.speed: Tensor | float = 0.0
+        self.shown = -1
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.started = self.since = time.perf_counter()
+        self.first_step = self.shown = trainer.global_step
+        if self.console.is_terminal and trainer.is_global_zero:
+            self.bar = StatusBar(self.console)
+            self.bar.start()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
+    ) -> None:
+        if self.paused is not None:
+            self.since += time.perf_counter() - self.paused
+            self.paused = None
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        self.tokens = self.tokens + (batch.source_mask.sum() + batch.target_mask.sum())
+        self.positions += batch.source_mask.numel() + batch.target_mask.numel()
+        self.speed = self.tokens * trainer.world_size / max(time.perf_counter() - self.since, 1e-9)
+        # every time, since Lightning also logs the last step, wherever training stops
+        pl_module.log("train/tokens_per_second", self.speed)
+        pl_module.log("train/padding", 1 - self.tokens / self.positions)
+        step, every = trainer.global_step, trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if step % every == 0 and step != self.shown:  # while gradients accumulate, the step stands still
+            self.shown = step
+            self._show(trainer)
+            self.tokens, self.positions, self.since = 0, 0, time.perf_counter()
+        elif self.bar is not None:
+            self.bar.update(self.bar.task, **self._place(trainer))
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.paused = time.perf_counter()
+        if self.bar is not None:
+            self._show(trainer, "validating")
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if not trainer.sanity_checking:
+            self._show(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._stop()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    def _show(self, trainer: pl.Trainer, note: str = "") -> None:
+        if not trainer.is_global_zero:
+            return
+        metrics = trainer.callback_metrics
+        parts = [f"step {trainer.global_step:,}"]
+        parts += [f"{short} {float(metrics[name]):.{digits}f}" for name, short, digits in SHOWN if name in metrics]
+        parts.append(note or f"{float(self.speed):,.0f} tokens/s")
+        place = self._place(trainer)
+        if self.bar is not None:
+            self.bar.status = "  ".join(parts)
+            self.bar.update(self.bar.task, **place)
+        else:
+            line = "  ".join([f"{place['completed']:4.0%}", *parts, f"left {place['left']}"])
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _place(self, trainer: pl.Trainer) -> dict[str, Any]:
+        """The share that is done, and the time left in words."""
+        shares, left = [0.0], []
+        if trainer.max_steps > 0:
+            shares.append(trainer.global_step / trainer.max_steps)
+            if (steps := trainer.global_step - self.first_step) > 0:
+                pace = (time.perf_counter() - self.started) / steps
+                left.append(pace * max(trainer.max_steps - trainer.global_step, 0))
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, Timer) and (seconds := callback.time_remaining()) is not None:
+                shares.append(1 - seconds / max(seconds + callback.time_elapsed(), 1e-9))
+                left.append(max(seconds, 0.0))
+        words = str(timedelta(seconds=round(min(left)))) if left else "-:--:--"
+        return {"completed": min(max(shares), 1.0), "left": words}

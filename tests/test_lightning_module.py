@@ -1,0 +1,126 @@
+"""The module: its losses, what it logs, and the options of the trainer that have to take effect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import Callback
+from torch.nn.functional import cross_entropy
+
+from scaleformer.lightning_module import TranslationModule
+from scaleformer.metrics_csv import MetricsCsv
+from tests.training import Batches, make_module, make_trainer, read_metrics
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+
+
+def test_losses_are_those_of_torch_label_smoothing_in_training_only(tmp_path: Path) -> None:
+    module, batches = make_module(label_smoothing=0.2), Batches(1)
+    (batch,) = batches
+    logits = module.model.logits(module.model(batch))[batch.target_mask]
+    targets = batch.target_output[batch.target_mask]
+    smoothed, plain = cross_entropy(logits, targets, label_smoothing=0.2), cross_entropy(logits, targets)
+    trainer = make_trainer(tmp_path, max_steps=1, val_check_interval=1)
+    trainer.validate(module, batches, verbose=False)
+    torch.testing.assert_close(trainer.callback_metrics["val/loss"], plain)
+    trainer.fit(module, batches)
+    torch.testing.assert_close(trainer.callback_metrics["train/loss"], smoothed)
+
+
+def test_the_validation_loss_is_a_mean_over_tokens(tmp_path: Path) -> None:
+    module, batches = make_module(), Batches(3)
+    trainer = make_trainer(tmp_path)
+    trainer.validate(module, batches, verbose=False)
+    total = tokens = 0.0
+    for batch in batches:
+        logits = module.model.logits(module.model(batch))[batch.target_mask]
+        total += cross_entropy(logits, batch.target_output[batch.target_mask], reduction="sum").item()
+        tokens += int(batch.target_mask.sum())
+    assert float(trainer.callback_metrics["val/loss"]) == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_a_row_a_step_with_training_and_validation_together(tmp_path: Path) -> None:
+    trainer = make_trainer(
+        tmp_path, logger=[MetricsCsv(tmp_path)], max_steps=5, val_check_interval=2, log_every_n_steps=2
+    )
+    trainer.fit(make_module(), Batches(5), Batches(1))
+    rows = read_metrics(tmp_path)
+    assert [row["step"] for row in rows] == ["2", "4"]
+    assert all(row["train/loss"] and row["val/loss"] and row["train/gradient_norm"] for row in rows)
+    assert [float(row["train/learning_rate"]) for row in rows] == pytest.approx([0.01, 0.01])
+
+
+def test_label_smoothing_out_of_range_is_named() -> None:
+    with pytest.raises(ValueError, match=r"label_smoothing is 1\.0: it must be in \[0, 1\)"):
+        make_module(label_smoothing=1.0)
+
+
+class Spy(Callback):
+    """Counts optimizer steps and keeps the weights and gradient after each, and the dtype of the decoder's states."""
+
+    def __init__(self) -> None:
+        self.gradients: list[torch.Tensor] = []
+        self.dtypes: set[torch.dtype] = set()
+
+    def on_fit_start(self, trainer, pl_module) -> None:
+        layer = pl_module.model.decoder[0].feed_forward.expand
+        layer.register_forward_hook(lambda _module, _input, output: self.dtypes.add(output.dtype))
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
+        self.gradients.append(torch.cat([p.grad.flatten() for p in pl_module.parameters()]))
+
+
+def fit(folder: Path, module: TranslationModule, **options) -> tuple[Spy, float]:
+    spy = Spy()
+    trainer = make_trainer(folder, [spy], **options)
+    trainer.fit(module, Batches(4))
+    return spy, float(trainer.callback_metrics["train/loss"])
+
+
+def test_accumulated_gradients_are_the_mean_of_those_of_their_batches(tmp_path: Path) -> None:
+    spy, _ = fit(tmp_path, make_module(), max_steps=2, accumulate_grad_batches=2)
+    assert len(spy.gradients) == 2  # 4 batches
+    module = make_module()
+    for batch in Batches(2):
+        (module._loss(batch, 0.1)[0] / 2).backward()
+    expected = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+    torch.testing.assert_close(spy.gradients[0], expected)
+
+
+def test_gradient_checkpointing_changes_memory_alone(tmp_path: Path) -> None:
+    plain, loss = fit(tmp_path, make_module())
+    module = make_module(gradient_checkpointing=True)
+    again, same_loss = fit(tmp_path, module)
+    assert same_loss == pytest.approx(loss, rel=1e-6)
+    torch.testing.assert_close(again.gradients[-1], plain.gradients[-1])
+
+
+def test_gradient_checkpointing_runs_the_layers_twice() -> None:
+    calls = []
+    for checkpointing in (False, True):
+        module = make_module(gradient_checkpointing=checkpointing).train()
+        calls.append(0)
+        module.model.encoder[0].register_forward_pre_hook(lambda *_: calls.append(calls.pop() + 1))
+        module._loss(next(iter(Batches(1))), 0.0)[0].backward()
+    assert calls == [1, 2]
+
+
+def test_bf16_mixed_computes_in_bf16_and_keeps_weights_in_fp32(tmp_path: Path) -> None:
+    module = make_module()
+    spy, loss = fit(tmp_path, module, precision="bf16-mixed")
+    assert spy.dtypes == {torch.bfloat16}
+    assert {p.dtype for p in module.parameters()} == {torch.float32}
+    _, exact = fit(tmp_path, make_module())
+    assert loss == pytest.approx(exact, rel=0.02)
+    assert loss != exact
+
+
+def test_clipping_bounds_the_step_not_the_norm_that_is_logged(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, max_steps=1, gradient_clip_val=1e-3)
+    module = make_module()
+    trainer.fit(module, Batches(1))
+    norm = torch.nn.utils.get_total_norm([p.grad for p in module.parameters()])
+    assert float(norm) == pytest.approx(1e-3, rel=1e-2)
+    assert float(trainer.callback_metrics["train/gradient_norm"]) > 0.1

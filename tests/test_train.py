@@ -1,0 +1,291 @@
+"""The program: what a run leaves behind, that it repeats and goes on exactly, and that bad input ends in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import train
+from scaleformer.resume import OVERRIDES, merge_overrides, quoted
+from tests.runs import DOCUMENTS, write_corpus
+from tests.training import SMALL, configure, read_metrics
+
+ROOT = Path(__file__).parents[1]
+FAST = (
+    "trainer.log_every_n_steps=1",
+    "callbacks.validation_bleu.examples=0",
+    "callbacks.checkpoint.every_n_train_steps=3",
+)
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, cache: Path) -> Command:
+    """train.py in this process with a small configuration: exit code, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
+        quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+        resumed = any(argument.startswith("resume=") for argument in arguments)
+        small = [] if resumed else [*SMALL, *FAST, f"data.cache_dir={cache}"]
+        monkeypatch.setattr(sys, "argv", [str(ROOT / "train.py"), *small, *quiet, *arguments])
+        code: object = 0
+        try:
+            runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
+        except SystemExit as error:
+            code = error.code
+        return int(str(code or 0)), *capsys.readouterr()
+
+    return run
+
+
+def only_line(result: tuple[int, str, str]) -> str:
+    """The error of a command that had to fail before the first step, in one line."""
+    code, _, err = result
+    assert code == 1
+    assert err.count("\n") == 1, err
+    return err.strip()
+
+
+def weights(run: Path, key: str = "state_dict") -> dict[str, torch.Tensor]:
+    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)[key]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Path, capsys) -> None:
+    cache = tmp_path / "cache"  # made by the first run, read by the second
+    options = (*FAST, "trainer.max_steps=5", "trainer.val_check_interval=2", "model.dropout=0.2")
+    for name in "ab":
+        train.run(configure(tmp_path / name, cache, *options))
+    runs = [tmp_path / "a", tmp_path / "b"]
+    first, second = (read_metrics(run, "train/tokens_per_second") for run in runs)
+    assert [row["step"] for row in first] == ["1", "2", "3", "4", "5"]
+    assert all(row["train/loss"] and row["train/padding"] for row in first)
+    assert [bool(row["val/loss"]) for row in first] == [False, True, False, True, False]
+    assert first == second
+    assert all(torch.equal(weights(runs[0])[name], tensor) for name, tensor in weights(runs[1]).items())
+    assert yaml.safe_load((runs[0] / "config.yaml").read_text(encoding="utf-8"))["model"]["dropout"] == 0.2
+    data = json.loads((runs[0] / "results" / "data.json").read_text(encoding="utf-8"))
+    assert data["splits"]["train"]["documents"] == 60
+    assert {"command", "versions", "seed", "device", "fingerprint", "max_tokens"} <= set(data)
+    assert (runs[0] / "plots" / "learning_curves.png").is_file()
+    assert {path.name for path in (runs[0] / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    out = capsys.readouterr().out
+    assert "cut documents" in out  # the report of the data
+    assert f"trained to step 5: {runs[0]}" in out
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, cache: Path, monkeypatch, accumulate: int
+) -> None:
+    options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
+    options += (f"trainer.accumulate_grad_batches={accumulate}",)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.run(configure(whole, cache, *options, "trainer.max_steps=9"))
+    step = train.TranslationModule.training_step
+
+    def killed(self, batch, index):
+        if self.global_step == 5:
+            raise KeyError("killed")
+        return step(self, batch, index)
+
+    monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+    with pytest.raises(KeyError, match="killed"):
+        train.run(configure(parts, cache, *options, "trainer.max_steps=9"))
+    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * accumulate
+    assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
+    monkeypatch.setattr(train.TranslationModule, "training_step", step)
+    for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
+        train.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
+    assert read_metrics(parts, "train/tokens_per_second") == read_metrics(whole, "train/tokens_per_second")
+    for key in ("state_dict", "current_model_state"):
+        expected = weights(whole, key)
+        assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts, key).items())
+
+
+def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, command: Command) -> None:
+    run = tmp_path / "it's, one run"
+    code, _, err = command(f"hydra.run.dir={quoted(str(run))}", "trainer.max_steps=1", "seed=3")
+    assert code == 0, err
+    recorded = set(merge_overrides(yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))))
+    for steps in (2, 3):
+        argument = f"resume={quoted(str(run))}"
+        code, out, err = command(argument, f"trainer.max_steps={steps}")
+        assert code == 0, err
+        assert f"trained to step {steps}" in out
+        now = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+        assert set(now) == recorded - {"trainer.max_steps=1"} | {argument, f"trainer.max_steps={steps}"}
+        assert len(now) == len(set(now))
+    assert [row["step"] for row in read_metrics(run)] == ["1", "2", "3"]
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert (config["seed"], config["trainer"]["max_steps"]) == (3, 3)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A run of one step, as the command leaves it."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    train.run(configure(run, cache, *FAST, "trainer.max_steps=1"))
+    (run / OVERRIDES).parent.mkdir()
+    (run / OVERRIDES).write_text(yaml.safe_dump([*SMALL, *FAST, f"data.cache_dir={cache}"]), encoding="utf-8")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.width=32", "model.width=32, but the run has model.width=16"),
+        ("optimizer.name=adam", "optimizer.name=adam, but the run has optimizer.name=adamw"),
+        ("decoding.beam_size=0", "beam_size=0"),
+        ("data.path=nowhere", "nowhere: no such file or folder"),
+        ("nothing=1", "Could not override 'nothing'"),
+        ("trainer.precision=half", "trainer: Precision 'half' is invalid"),
+    ],
+    ids=lambda value: value if "=" in value and " " not in value else "",
+)
+def test_a_resume_that_cannot_be_leaves_the_run_alone(
+    finished: Path, command: Command, override: str, message: str
+) -> None:
+    before = snapshot(finished)
+    more = ["data=jsonl"] if override.startswith("data.path") else []
+    assert message in only_line(command(f"resume={finished}", *more, override))
+    assert snapshot(finished) == before
+
+
+def test_a_new_run_does_not_overwrite_another(finished: Path, command: Command) -> None:
+    before = snapshot(finished / "checkpoints")
+    line = only_line(command(f"hydra.run.dir={finished}"))
+    assert line == f"error: {finished} holds a run: go on with it by resume={finished}, or take another hydra.run.dir"
+    assert snapshot(finished / "checkpoints") == before
+
+
+def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / OVERRIDES).parent.mkdir(parents=True)
+    (run / OVERRIDES).write_bytes((finished / OVERRIDES).read_bytes())
+    (run / "checkpoints").mkdir()
+    content = (finished / "checkpoints" / "last.ckpt").read_bytes()
+    (run / "checkpoints" / "last.ckpt").write_bytes(content[: len(content) // 2])
+    assert "last.ckpt: not a readable checkpoint" in only_line(command(f"resume={run}"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["nothing=1"], "Could not override 'nothing'"),
+        (["trainer.nothing=1"], "Could not override 'trainer.nothing'"),
+        (["+trainer.nothing=1"], "trainer: Trainer.__init__() got an unexpected keyword argument 'nothing'"),
+        (["model=huge"], "Could not find 'model/huge' Available options in 'model': base small tiny"),
+        (["seed"], "missing EQUAL"),
+        (["seed=one"], "seed=one: wanted a whole number"),
+        (["trainer.precision=half"], "trainer: Precision 'half' is invalid"),
+        (["trainer.strategy=best"], "trainer: You selected an invalid strategy name: `strategy='best'`"),
+        (["trainer.accelerator=abacus"], "trainer: You selected an invalid accelerator name"),
+        (["trainer.devices=0"], "trainer: `Trainer(devices=0)` value is not a valid input"),
+        (["trainer.max_time=soon"], "trainer: `Timer(duration='soon')` is not a valid duration"),
+        (["resume=nowhere"], "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
+        (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder (data.path)"),
+        (["data.max_tokens=10", "data.overlong=error"], "tokens are more than data.max_tokens=10: raise it"),
+        (["tokenizer.vocab_size=90000"], "tokenizer.vocab_size=90000 is larger than the training text allows: set"),
+        (["test.enabled=true", "test.split=dev"], "no 'dev' split; present: train, valid, test"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_ends_in_one_line(command: Command, tmp_path: Path, overrides: list[str], message: str) -> None:
+    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *overrides))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_splits_that_the_run_will_want_are_missed_before_it_starts(command: Command, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20)
+    options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=290", f"hydra.run.dir={tmp_path / 'run'}")
+
+    def failing(*more: str) -> str:
+        return only_line(command(*options, *more))
+
+    assert "no 'test' split; present: train (wanted for the final evaluation: test.split" in failing(
+        "test.enabled=true"
+    )
+    assert "patience needs a valid split" in failing("callbacks.early_stopping.patience=1")
+    (corpus / "test.jsonl").write_text("{", encoding="utf-8")
+    assert "test.jsonl:1: malformed JSON" in failing("test.enabled=true")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_no_place_for_the_run(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert "file/run: Not a directory" in only_line(command(f"hydra.run.dir={tmp_path / 'file' / 'run'}"))
+    message = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", f"data.cache_dir={tmp_path / 'file' / 'cache'}"))
+    assert "cannot write the cache (Not a directory): set data.cache_dir" in message
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_a_full_disk_ends_the_run_and_keeps_its_last_checkpoint(command: Command, tmp_path: Path, monkeypatch) -> None:
+    run, save, calls = tmp_path / "run", torch.save, []
+
+    def full(content, file) -> None:
+        calls.append(save(content, file))
+        if len(calls) > 1:
+            raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(torch, "save", full)
+    code, _, err = command(f"hydra.run.dir={run}", "trainer.max_steps=8", "trainer.val_check_interval=100")
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        f"error: {run}/checkpoints/last.ckpt: the checkpoint cannot be written (No space left on device); "
+        f"the one before it is intact: make room, then go on by resume={run}"
+    )
+    assert "Traceback" not in err
+    assert weights(run, "global_step") == 3
+    assert [row["step"] for row in read_metrics(run)] == ["1", "2", "3", "4", "5"]
+
+
+def test_the_command_ends_with_the_table_and_its_errors_with_one_line(tmp_path: Path, cache: Path) -> None:
+    options = [*SMALL, *FAST, f"data.cache_dir={cache}", "trainer.max_steps=1", "test.enabled=true", "test.ter=false"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HYDRA", "SCALEFORMER"))}
+
+    def start(*more: str) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, "train.py", *options, f"hydra.run.dir={tmp_path / 'run'}", *more]
+        return subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    done = start()
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    places = [
+        done.stdout.find(part) for part in ("cut documents", "trained to step 1", "=== test/0", "d-BLEU", "written")
+    ]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {
+        "config.yaml",
+        "metrics.csv",
+        "checkpoints",
+        "results",
+        "plots",
+        "samples.txt",
+    }
+    failed = start("model=huge")
+    assert failed.returncode == 1
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("error: In 'config': Could not find 'model/huge'")
+    assert failed.stderr.count("\n") == 1
