@@ -63,7 +63,9 @@ def describe(error: Exception) -> str:
     module = type(error).__module__.split(".")[0]
     text = str(error) or type(error).__name__
     if module == "omegaconf":
-        return text.splitlines()[0]  # the rest is its inner view of the key
+        first = text.splitlines()[0]  # the rest is its inner view of the key
+        key = getattr(error, "full_key", None)
+        return first if not key or key in first else f"{key}: {first}"
     if module in CONFIGURATION:
         text = _flat(text.split("Config search path:")[0].split("See https:")[0])
         if override := getattr(error, "override", None):

@@ -1,0 +1,42 @@
+"""Attention as pure functions on tensors. Depends on torch alone."""
+
+from scaleformer.ops.feature_maps import FEATURE_MAPS, get_feature_map
+from scaleformer.ops.kernel_attention import relative_kernel_attention
+from scaleformer.ops.segment_cross import SegmentCrossState, segment_cross_state, segment_cross_step
+from scaleformer.ops.segment_gated import segment_gated_attention
+from scaleformer.ops.segment_stepwise import (
+    SegmentCausalState,
+    segment_causal_init,
+    segment_causal_state,
+    segment_causal_step,
+)
+from scaleformer.ops.stepwise import (
+    CausalState,
+    CrossState,
+    causal_init,
+    causal_state,
+    causal_step,
+    cross_state,
+    cross_step,
+)
+
+__all__ = [
+    "FEATURE_MAPS",
+    "CausalState",
+    "CrossState",
+    "SegmentCausalState",
+    "SegmentCrossState",
+    "causal_init",
+    "causal_state",
+    "causal_step",
+    "cross_state",
+    "cross_step",
+    "get_feature_map",
+    "relative_kernel_attention",
+    "segment_causal_init",
+    "segment_causal_state",
+    "segment_causal_step",
+    "segment_cross_state",
+    "segment_cross_step",
+    "segment_gated_attention",
+]

@@ -1,0 +1,59 @@
+"""Timing functions beside each other, and how much memory one takes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+
+def alternate(
+    functions: Mapping[str, Callable[[], object]], device: torch.device, repeats: int, seconds: float
+) -> dict[str, float]:
+    """The median time of each function in seconds, all called in turn, so that what else the machine does meets all.
+
+    Each is called once before. Then come at least `repeats` rounds, and more, up to 10 times as many, until all of them
+    together have taken `seconds`.
+    """
+    for function in functions.values():
+        function()
+    times: dict[str, list[float]] = {name: [] for name in functions}
+    for done in range(10 * repeats):
+        if done >= repeats and sum(map(sum, times.values())) >= seconds:
+            break
+        for name, function in functions.items():
+            _wait(device)
+            start = time.perf_counter()
+            function()
+            _wait(device)
+            times[name].append(time.perf_counter() - start)
+    return {name: median(values) for name, values in times.items()}
+
+
+def peak_memory(function: Callable[[], object], device: torch.device) -> int:
+    """The most bytes that the function held at one time on top of what was there before it."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        function()
+        return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes would run into the output
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        function()
+    results = profiled.profiler.kineto_results if profiled.profiler is not None else None
+    assert results is not None
+    changes = [(event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]"]
+    held = peak = 0
+    for _, change in sorted(changes, key=lambda change: change[0]):
+        held += change
+        peak = max(peak, held)
+    return peak
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

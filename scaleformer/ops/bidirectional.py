@@ -1,0 +1,205 @@
+"""Bidirectional attention in linear time: one sum over all keys, and clipped relative positions by windows.
+
+    phi(q_i) . sum_j phi(k_j) (x) U_j  +  sum_j phi(q_i).phi(rel_{clip(j-i)+R}) U_j                      U = [V, 1]
+
+The relative part of a query in chunk n ([Scaleformer] Algorithm 2, by chunks): the keys of the chunks before n weigh
+phi(q_i).b, b = phi(rel_0); those of the chunks after n phi(q_i).a, a = phi(rel_2R); those of the chunk itself one or
+the other; and within the horizon, |t| < R, a band adds phi(q_i).(phi(rel_{t+R}) - (b if t <= 0 else a)). All of it is
+one product of scores (C, C + 2R) with the window of U and two more rows: its sums over the chunks before and after.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.blocks import (
+    Block,
+    add_windows,
+    blocks_of,
+    clear_pads,
+    diagonals,
+    rows_of,
+    spread,
+    store_rows,
+    table_gradient,
+    u_windows,
+)
+from scaleformer.ops.feature_maps import FeatureMap
+from scaleformer.ops.sums import inverse_denominator, sums_gradient
+
+
+class _Keys(NamedTuple):
+    """A block of keys as rows."""
+
+    fk: Tensor  # (X, T, d)
+    u: Tensor  # (X, T, e+1)
+
+
+class _Queries(NamedTuple):
+    """A block of queries; Y = X M, W = C + 2R. Without relative positions only fq."""
+
+    fq: Tensor  # (X, T, d)
+    window: Tensor | None  # (Y, W, e+1)
+    scores: Tensor | None  # (Y, C, W)
+
+
+def _prepare_keys(
+    k: Tensor, v: Tensor, key_mask: Tensor | None, phi: FeatureMap, chunk: int, block: Block, dtype: torch.dtype
+) -> _Keys:
+    count = block.chunks * chunk
+    fk = phi(rows_of(k, block.start, count, dtype))  # (X, T, d)
+    if key_mask is not None:
+        clear_pads(fk, key_mask, Block(block.start, 1), k.shape[1])
+    u = u_windows(v, key_mask, Block(block.start, 1), count, 0, 0, 0, dtype)
+    return _Keys(fk, u.flatten(0, 2))
+
+
+def _prepare_queries(
+    q: Tensor,
+    v: Tensor,
+    table: Tensor | None,
+    beyond: Tensor | None,
+    key_mask: Tensor | None,
+    phi: FeatureMap,
+    chunk: int,
+    block: Block,
+    dtype: torch.dtype,
+) -> _Queries:
+    batch, heads, chunks = q.shape[0], q.shape[1], block.chunks
+    fq = phi(rows_of(q, block.start, chunks * chunk, dtype))  # (X, T, d)
+    if table is None or beyond is None:
+        return _Queries(fq, None, None)
+    band = table.shape[1] - 2
+    head = band // 2
+    window = u_windows(v, key_mask, block, chunk, head, head, 2, dtype).flatten(1, 2).transpose(0, 1)
+    first = block.start // chunk
+    window[:, :, -2:] = beyond[:, first : first + chunks]
+    window = window.flatten(0, 1)  # (Y, W, e+1)
+    by_distance = fq @ spread(table, batch, heads).transpose(1, 2)  # (X, T, 2R+1)
+    by_distance = by_distance.view(fq.shape[0] * chunks, chunk, -1)  # (Y, C, 2R+1)
+    scores = fq.new_zeros(*by_distance.shape[:2], window.shape[1])  # (Y, C, W)
+    past = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).tril()
+    scores[:, :, head : head + chunk] = torch.where(past, by_distance[..., -2:-1], by_distance[..., -1:])
+    scores[:, :, -2:] = by_distance[..., -2:]
+    diagonals(scores, band).add_(by_distance[..., :-2])
+    return _Queries(fq, window, scores)
+
+
+def _sums_beyond(by_chunk: Tensor) -> Tensor:
+    """For each chunk the sums over the chunks before and after it: (X, N, 2, n) from sums by chunk (X, N, n)."""
+    before = by_chunk.cumsum(1).roll(1, 1)  # (X, N, n)
+    before[:, 0] = 0.0
+    after = by_chunk.flip(1).cumsum(1).roll(1, 1)  # (X, N, n), from the last chunk to the first
+    after[:, 0] = 0.0
+    return torch.stack([before, after.flip(1)], dim=2)  # (X, N, 2, n)
+
+
+class BidirectionalAttention(torch.autograd.Function):
+    """Bidirectional attention, block after block; the backward pass computes each block again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        table: Tensor | None,
+        key_mask: Tensor | None,
+        phi: FeatureMap,
+        chunk: int,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e).
+
+        table (1 or H, 2R+1, d): the band phi(rel_{t+R}) - (b or a), t from -R+1 to R-1, then b, then a.
+        """
+        batch, heads, length, d = q.shape
+        e, rows = v.shape[3], batch * heads
+        query_blocks, key_blocks = (blocks_of(x.shape[2], chunk, rows * max(d, e), q.device) for x in (q, k))
+        state = q.new_zeros(rows, d, e + 1, dtype=dtype)
+        chunks = -(-max(length, k.shape[2]) // chunk)
+        by_chunk = state.new_zeros(rows, chunks, e + 1)
+        for block in key_blocks:
+            keys = _prepare_keys(k, v, key_mask, phi, chunk, block, dtype)
+            state.baddbmm_(keys.fk.transpose(1, 2), keys.u)  # (X, d, e+1)
+            first = block.start // chunk
+            torch.sum(keys.u.unflatten(1, (-1, chunk)), 2, out=by_chunk[:, first : first + block.chunks])
+        beyond = None if table is None else _sums_beyond(by_chunk)  # (X, N, 2, e+1)
+        out = v.new_empty(batch, heads, length, e)
+        inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
+        for block in query_blocks:
+            queries = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
+            sums = queries.fq @ state  # (X, T, e+1)
+            if queries.scores is not None and queries.window is not None:
+                sums.view(-1, chunk, e + 1).baddbmm_(queries.scores, queries.window)
+            block_inverse = inverse_denominator(sums)
+            store_rows(inverse, block_inverse, block.start)
+            store_rows(out, sums[..., :e] * block_inverse, block.start)
+        ctx.alone = len(query_blocks) == 1, len(key_blocks) == 1
+        kept = (*(queries if ctx.alone[0] else ()), *(keys if ctx.alone[1] else ()))  # little enough to keep
+        ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept)
+        ctx.options = phi, chunk, query_blocks, key_blocks
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, table, key_mask, out, inverse, state, beyond, *kept = ctx.saved_tensors
+        phi, chunk, query_blocks, key_blocks = ctx.options
+        batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], state.dtype
+        rows, head = batch * heads, 0 if table is None else table.shape[1] // 2 - 1
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        d_state = torch.zeros_like(state)  # (X, d, e+1)
+        d_table = None if table is None else torch.zeros_like(table)
+        chunks = max(blocks[-1].start // chunk + blocks[-1].chunks for blocks in (query_blocks, key_blocks))
+        d_values = state.new_zeros(rows, chunks * chunk + 2 * head, e)  # from position -(R - 1) on
+        d_beyond = state.new_zeros(rows, chunks, 2, e)
+        for block in query_blocks:
+            if ctx.alone[0]:
+                p = _Queries(*kept[:3])
+            else:
+                p = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
+            count, first = block.chunks * chunk, block.start // chunk
+            d_sums = sums_gradient(*(rows_of(x, block.start, count, dtype) for x in (grad, out, inverse)))
+            d_state.baddbmm_(p.fq.transpose(1, 2), d_sums)  # (X, d, e+1)
+            d_fq = d_sums @ state.transpose(1, 2)  # (X, T, d)
+            if table is not None:
+                assert d_table is not None
+                assert p.window is not None
+                assert p.scores is not None
+                d_sums = d_sums.view(-1, chunk, e + 1)  # (Y, C, e+1)
+                d_by_distance = _scores_gradient(d_sums @ p.window.transpose(1, 2), head)  # (Y, C, 2R+1)
+                d_by_distance = d_by_distance.view(rows, count, -1)  # (X, T, 2R+1)
+                d_fq.baddbmm_(d_by_distance, spread(table, batch, heads))
+                d_table += table_gradient(d_by_distance, p.fq, table)
+                d_window = (p.scores.transpose(1, 2) @ d_sums[..., :e]).unflatten(0, (rows, -1))  # (X, M, W, e)
+                add_windows(d_values[:, block.start :], d_window[:, :, :-2], chunk)
+                d_beyond[:, first : first + block.chunks] = d_window[:, :, -2:]
+            store_rows(dq, d_fq.mul_(phi.slope_of_value(p.fq)), block.start)
+        # A chunk is "before" to the chunks after it, and "after" to those before it.
+        d_chunks = _sums_beyond(d_beyond[:, :, 0])[:, :, 1] + _sums_beyond(d_beyond[:, :, 1])[:, :, 0]  # (X, N, e)
+        for block in key_blocks:
+            keys = _Keys(*kept[-2:]) if ctx.alone[1] else _prepare_keys(k, v, key_mask, phi, chunk, block, dtype)
+            count, first = block.chunks * chunk, block.start // chunk
+            d_fk = keys.u @ d_state.transpose(1, 2)  # (X, T, d)
+            store_rows(dk, d_fk.mul_(phi.slope_of_value(keys.fk)), block.start)
+            d_v = keys.fk @ d_state[..., :e]  # (X, T, e)
+            if table is not None:
+                d_v += d_values[:, head + block.start : head + block.start + count]
+                d_v.view(rows, -1, chunk, e).add_(d_chunks[:, first : first + block.chunks, None])
+            store_rows(dv, d_v, block.start)
+        if key_mask is not None:
+            dv.masked_fill_(~key_mask[:, None, :, None], 0.0)
+        return dq, dk, dv, d_table, None, None, None, None
+
+
+def _scores_gradient(d_scores: Tensor, head: int) -> Tensor:
+    """The gradient (Y, C, 2R+1) of the scores by distance, in the order of the table, from that of the scores."""
+    chunk = d_scores.shape[1]
+    own = d_scores[:, :, head : head + chunk]  # (Y, C, C)
+    past = (own * own.new_ones(chunk, chunk).tril()).sum(-1)  # (Y, C)
+    far = d_scores[:, :, -2:] + torch.stack([past, own.sum(-1) - past], dim=-1)  # (Y, C, 2)
+    return torch.cat([diagonals(d_scores, 2 * head + 1), far], dim=-1)

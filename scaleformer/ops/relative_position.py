@@ -1,0 +1,54 @@
+"""Clipped relative positions ([Shaw 2018]) in linear time: the banded part near the diagonal, constants beyond it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def horizon_of(rel: Tensor) -> int:
+    """The horizon R of a table of 2R+1 rows; row R+t stands for the distance t = key position - query position."""
+    return (rel.shape[-2] - 1) // 2
+
+
+def causal_tables(frel: Tensor) -> tuple[Tensor, Tensor]:
+    """b (..., 1, d) and phi(rel_{t+R}) - b for t = -R+1 .. 0 (..., R, d), from frel = phi(rel); b = frel_0."""
+    far = frel[..., :1, :]
+    return far, frel[..., 1 : horizon_of(frel) + 1, :] - far
+
+
+def bidirectional_table(frel: Tensor) -> Tensor:
+    """frel_{t+R} - (b if t <= 0 else a) for t = -R+1 .. R-1, then b = frel_0, then a = frel_2R: (..., 2R+1, d)."""
+    horizon = horizon_of(frel)
+    before, after = frel[..., :1, :], frel[..., -1:, :]
+    past, future = frel[..., 1 : horizon + 1, :] - before, frel[..., horizon + 1 : -1, :] - after
+    return torch.cat([past, future, before, after], dim=-2)  # (..., 2R+1, d)
+
+
+def skew(diagonals: Tensor, width: int) -> Tensor:
+    """Shift row i of (..., C, M) by i places to the right in a matrix (..., C, width), zeros elsewhere.
+
+    Padding every row to width + 1 and reading the result in rows of `width` moves each row one place further than the
+    one before: no index, no gather. `width` must be at least C + M - 1.
+    """
+    rows, given = diagonals.shape[-2:]
+    assert width >= rows + given - 1
+    padded = functional.pad(diagonals, (0, width + 1 - given))  # (..., C, width + 1)
+    return padded.flatten(-2)[..., : rows * width].unflatten(-1, (rows, width))  # (..., C, width)
+
+
+def relative_scores(by_distance: Tensor, keys: int) -> Tensor:
+    """Scores (..., L, S) from scores by distance (..., L, 2R+1): out[i, j] = by_distance[i, clip(j - i, -R, R) + R].
+
+    Quadratic: for the algorithm that makes all scores.
+    """
+    queries = by_distance.shape[-2]
+    horizon = (by_distance.shape[-1] - 1) // 2
+    total = queries + keys - 1
+    distance = torch.arange(total, device=by_distance.device) - (queries - 1)  # (L + S - 1,)
+    strip = by_distance.index_select(-1, distance.clamp(-horizon, horizon) + horizon)  # (..., L, L + S - 1)
+    if queries == 1:
+        return strip
+    flat = strip.flatten(-2)[..., queries - 1 : queries - 1 + queries * (total - 1)]  # (..., L * (L + S - 2))
+    return flat.unflatten(-1, (queries, total - 1))[..., :keys]  # (..., L, S)

@@ -1,0 +1,347 @@
+"""Segment-gated attention in linear time by windows: for short segments.
+
+Near keys, less than G segments away, are few when segments are short: each chunk of queries scores a window of whole
+chunks of keys that has all of them, one by one, with the gate as a factor. What lies before the window and after it is
+far to every query of the chunk, and so one state serves: the sums of phi(K) (x) U over it, weighed by the outer gates,
+times the scale of the query. The relative term shifts the keys before the own chunk by b = phi(rel_0) and those after
+it by a = phi(rel_2R); a band adds the horizon, as in `causal` and `bidirectional`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.blocks import (
+    Block,
+    accumulate,
+    chunks_of,
+    clear_pads,
+    diagonals,
+    spread,
+    store_chunks,
+    table_gradient,
+    u_windows,
+)
+from scaleformer.ops.feature_maps import FeatureMap
+from scaleformer.ops.relative_position import bidirectional_table, causal_tables
+from scaleformer.ops.segment_window_plan import WindowBlock, WindowPlan
+from scaleformer.ops.sums import inverse_denominator, sums_gradient
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """What is not a tensor with a gradient."""
+
+    plan: WindowPlan
+    phi: FeatureMap
+    chunk: int
+    causal: bool
+    dtype: torch.dtype
+
+
+class _Keys(NamedTuple):
+    """All keys by chunks; X = B H, N chunks. One more chunk, of zeros, stands for those outside the sequence."""
+
+    fk: Tensor  # (N X, C, d), without shift
+    shifted: Tensor  # (1 or 2, N+1, X, C, d), phi(k) + b, and phi(k) + a if keys after the query have a shift too
+    u: Tensor  # (N+1, X, C, e+1)
+    # (N+1, X, d, e+1): the sums over the chunks before each, shifted by b, and, if not causal, those over each chunk
+    # and the ones after it, shifted by a.
+    sides: list[Tensor]
+
+
+class _Parts(NamedTuple):
+    """What forward and backward need of a block; Y = M X, W = w C."""
+
+    fq: Tensor  # (Y, C, d)
+    far_fq: Tensor  # (Y, C, d), times the scale of what is far
+    keys: Tensor  # (Y, W, d), shifted
+    u: Tensor  # (Y, W, e+1)
+    sides: list[Tensor]  # (Y, d, e+1), the sums before the window, and, if not causal, those after it
+    far: Tensor  # (Y, d, e+1), both, times the outer gates
+    weights: Tensor  # (M, B, H, C, W)
+    scores: Tensor  # (Y, C, W), weighed
+    column: Tensor  # (M, B, C, W), of the gate
+
+
+class _Work:
+    """The arguments of one call and what both passes make of them."""
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        shifts: Tensor | None,
+        table: Tensor | None,
+        log_gate: Tensor,
+        key_mask: Tensor | None,
+        options: WindowOptions,
+    ) -> None:
+        self.q, self.k, self.v, self.shifts, self.table, self.key_mask = q, k, v, shifts, table, key_mask
+        self.options, self.plan, self.chunk = options, options.plan, options.chunk
+        self.batch, self.heads = q.shape[:2]
+        self.rows = self.batch * self.heads
+        self.gate = log_gate.exp()  # (H, 2G+1)
+        self.keys = self._make_keys()
+
+    def _make_keys(self) -> _Keys:
+        count, chunk, rows = self.plan.key_chunks, self.chunk, self.rows
+        block = Block(0, count)
+        fk = self.options.phi(chunks_of(self.k, block, chunk, self.options.dtype))  # (N X, C, d)
+        if self.key_mask is not None:
+            clear_pads(fk, self.key_mask, block, self.heads)
+        kinds = 1 if self.shifts is None else self.shifts.shape[0]
+        shifted = fk.new_empty(kinds, count + 1, rows, *fk.shape[1:])
+        shifted[:, count] = 0.0
+        for kind in range(kinds):
+            target = shifted[kind, :count].flatten(0, 1)  # (N X, C, d)
+            if self.shifts is None:
+                target.copy_(fk)
+            else:
+                torch.add(fk, spread(self.shifts[kind], count * self.batch, self.heads), out=target)
+        # One chunk more than there are is all outside the sequence: zeros.
+        u = u_windows(self.v, self.key_mask, Block(0, count + 1), chunk, 0, 0, 0, self.options.dtype).flatten(1, 2)
+        left = fk.new_empty(count + 1, rows, fk.shape[2], u.shape[3])
+        left[0] = 0.0
+        flat_u = u[:count].flatten(0, 1)
+        torch.bmm(shifted[0, :count].flatten(0, 1).transpose(1, 2), flat_u, out=left[1:].flatten(0, 1))
+        sides = [accumulate(left)]
+        if not self.options.causal:
+            right = torch.empty_like(left)
+            right[count] = 0.0
+            torch.bmm(shifted[-1, :count].flatten(0, 1).transpose(1, 2), flat_u, out=right[:count].flatten(0, 1))
+            sides.append(accumulate(right, reverse=True))
+        return _Keys(fk, shifted, u, sides)
+
+    def chunk_rows(self, number: Tensor) -> Tensor:
+        """Rows (chunk, batch, head) of chunks `number` (M, B, ...), of which those outside count as the last: flat."""
+        batch = torch.arange(self.batch, device=number.device).view(-1, *[1] * (number.dim() - 2))
+        row = (number * self.batch + batch).unsqueeze(2) * self.heads  # (M, B, 1, ...)
+        head = torch.arange(self.heads, device=number.device).view(-1, *[1] * (number.dim() - 2))
+        return (row + head).flatten()  # (M B H ...)
+
+    def window_rows(self, block: WindowBlock) -> tuple[Tensor, Tensor]:
+        """Rows of the flat keys and of the flat U in the windows of a block: (Y w,) each."""
+        place = torch.arange(block.width, device=block.first.device)
+        number = block.first[:, :, None] + place  # (M, B, w)
+        count = self.plan.key_chunks
+        number = torch.where((number >= 0) & (number < count), number, count)
+        kind = (count + 1) * (place > block.own) if self.keys.shifted.shape[0] == 2 else 0
+        return self.chunk_rows(number + kind), self.chunk_rows(number)
+
+    def side_rows(self, block: WindowBlock) -> list[Tensor]:
+        """Rows of `left`, and, if not causal, of `right`, that stand for what is outside the windows: (Y,) each."""
+        ends = [block.first] if self.options.causal else [block.first, block.first + block.width]
+        return [self.chunk_rows(end.clamp(0, self.plan.key_chunks)) for end in ends]
+
+    def near_columns(self, block: WindowBlock) -> tuple[int, int]:
+        """How many columns of the table make up the band, and where in the window row 0 of it begins."""
+        assert self.table is not None
+        band = self.table.shape[1] - (0 if self.options.causal else 1)
+        head = band - 1 if self.options.causal else band // 2
+        return band, block.own * self.chunk - head
+
+    def scale(self, block: WindowBlock) -> Tensor:
+        """The scale of what is far, (M, B, 1, C, 1)."""
+        part = self.plan.scale[:, block.start * self.chunk : (block.start + block.chunks) * self.chunk]
+        return part.view(self.batch, block.chunks, 1, self.chunk, 1).transpose(0, 1)
+
+    def prepare(self, block: WindowBlock) -> _Parts:
+        chunk, keys = self.chunk, self.keys
+        fq = self.options.phi(chunks_of(self.q, Block(block.start * chunk, block.chunks), chunk, self.options.dtype))
+        scale = self.scale(block)
+        far_fq = (fq.view(block.chunks, self.batch, self.heads, chunk, -1) * scale).flatten(0, 2)  # (Y, C, d)
+        key_rows, u_rows = self.window_rows(block)
+        window = keys.shifted.flatten(0, 2).flatten(1).index_select(0, key_rows)
+        window = window.view(fq.shape[0], -1, fq.shape[2])  # (Y, W, d)
+        u = keys.u.flatten(0, 1).flatten(1).index_select(0, u_rows).view(fq.shape[0], -1, keys.u.shape[3])
+        outer = self.gate[:, [0, -1], None, None].repeat(block.chunks * self.batch, 1, 1, 1)  # (Y, 2, 1, 1)
+        sides = [
+            states.flatten(0, 1).index_select(0, rows)  # (Y, d, e+1)
+            for states, rows in zip(keys.sides, self.side_rows(block), strict=True)
+        ]
+        far = sides[0] * outer[:, 0]
+        if not self.options.causal:
+            far.addcmul_(sides[1], outer[:, 1])
+        scores = fq @ window.transpose(1, 2)  # (Y, C, W)
+        if self.table is not None:
+            by_distance = fq @ spread(self.table, block.chunks * self.batch, self.heads).transpose(1, 2)
+            band, first = self.near_columns(block)
+            diagonals(scores, band, first).add_(by_distance[..., :band])
+            if not self.options.causal:
+                own = scores[:, :, block.own * chunk : (block.own + 1) * chunk]
+                own.addcmul_(own.new_ones(chunk, chunk).triu(1), by_distance[..., -1:])
+        column, weights = self._weights(block, scale)
+        scores.view(weights.shape).mul_(weights)
+        return _Parts(fq, far_fq, window, u, sides, far, weights, scores, column)
+
+    def _weights(self, block: WindowBlock, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Which gate each pair has (M, B, C, W), and its weight (M, B, H, C, W)."""
+        chunk, reach, plan = self.chunk, self.gate.shape[1] // 2, self.plan
+        position = (block.first[:, :, None] * chunk + torch.arange(block.width * chunk, device=self.q.device)).clamp(
+            0, plan.key_segments.shape[1] - 1
+        )  # (M, B, W)
+        batch = torch.arange(self.batch, device=self.q.device)[:, None]
+        segments = plan.key_segments[batch, position]  # (M, B, W)
+        queries = plan.query_segments.view(self.batch, -1, chunk)[:, block.start : block.start + block.chunks]
+        distance = segments[:, :, None] - queries.transpose(0, 1)[..., None]  # (M, B, C, W)
+        column = distance.clamp(-reach, reach) + reach  # (M, B, C, W)
+        factor = torch.where(distance.abs() >= reach, scale[:, :, 0], 1.0)  # (M, B, C, W)
+        if self.options.causal:
+            factor[..., block.own * chunk :].tril_()
+        weights = self.gate.index_select(1, column.flatten()).unflatten(1, column.shape)  # (H, M, B, C, W)
+        return column, weights.permute(1, 2, 0, 3, 4) * factor.unsqueeze(2)
+
+
+class WindowAttention(torch.autograd.Function):
+    """Segment-gated attention by windows; the backward pass computes each block again."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        shifts: Tensor | None,
+        table: Tensor | None,
+        log_gate: Tensor,
+        key_mask: Tensor | None,
+        options: WindowOptions,
+    ) -> Tensor:
+        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), log_gate (H, 2G+1) of the type of the sums.
+
+        Without relative positions shifts and table are None. Causal: shifts (1, 1 or H, 1, d), b, and table
+        (1 or H, R, d) for the distances -R+1 to 0. Else shifts (2, 1 or H, 1, d), b and a, and table (1 or H, 2R, d)
+        for -R+1 to R-1, and last a - b.
+        """
+        work = _Work(q, k, v, shifts, table, log_gate, key_mask, options)
+        e = v.shape[3]
+        out = v.new_empty(*q.shape[:3], e)
+        inverse = v.new_empty(*q.shape[:3], 1, dtype=options.dtype)
+        for block in options.plan.blocks:
+            p = work.prepare(block)
+            sums = (p.far_fq @ p.far).baddbmm_(p.scores, p.u)  # (Y, C, e+1)
+            block_inverse = inverse_denominator(sums)
+            place = Block(block.start * options.chunk, block.chunks)
+            store_chunks(inverse, block_inverse, place)
+            store_chunks(out, sums[..., :e] * block_inverse, place)
+        ctx.save_for_backward(q, k, v, shifts, table, log_gate, key_mask, out, inverse)
+        ctx.options = options
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, shifts, table, log_gate, key_mask, out, inverse = ctx.saved_tensors
+        options: WindowOptions = ctx.options
+        work = _Work(q, k, v, shifts, table, log_gate, key_mask, options)
+        keys, chunk, dtype, e = work.keys, options.chunk, options.dtype, out.shape[3]
+        dq = torch.empty_like(work.q)
+        d_shifted = torch.zeros_like(keys.shifted)  # (1 or 2, N+1, X, C, d)
+        d_u = keys.u.new_zeros(*keys.u.shape[:3], e)  # (N+1, X, C, e)
+        d_sides = [torch.zeros_like(states) for states in keys.sides]  # (N+1, X, d, e+1)
+        d_table = None if work.table is None else torch.zeros_like(work.table)
+        d_log_gate = torch.zeros_like(work.gate)
+        choices = torch.arange(work.gate.shape[1], device=grad.device)
+        for block in options.plan.blocks:
+            place, p = Block(block.start * chunk, block.chunks), work.prepare(block)
+            d_sums = sums_gradient(*(chunks_of(x, place, chunk, dtype) for x in (grad, out, inverse)))  # (Y, C, e+1)
+            d_scores = d_sums @ p.u.transpose(1, 2)  # (Y, C, W), of the weighed ones
+            by_gate = (d_scores * p.scores).view(block.chunks, work.batch, work.heads, -1)  # (M, B, H, C W)
+            chosen = (p.column.flatten(2).unsqueeze(-1) == choices).to(dtype)  # (M, B, C W, 2G+1)
+            d_log_gate += (by_gate @ chosen).sum((0, 1))
+            d_scores.view(p.weights.shape).mul_(p.weights)
+
+            d_far = p.far_fq.transpose(1, 2) @ d_sums  # (Y, d, e+1)
+            for side, (rows, states) in enumerate(zip(work.side_rows(block), p.sides, strict=True)):
+                d_side = d_far.unflatten(0, (-1, work.heads)) * work.gate[:, -side, None, None]  # (M B, H, d, e+1)
+                d_log_gate[:, -side] += (d_side * states.view_as(d_side)).sum((0, 2, 3))
+                d_sides[side].flatten(0, 1).index_add_(0, rows, d_side.flatten(0, 1))
+
+            d_fq = d_sums @ p.far.transpose(1, 2)  # (Y, C, d)
+            d_fq.view(block.chunks, work.batch, work.heads, chunk, -1).mul_(work.scale(block))
+            d_fq.baddbmm_(d_scores, p.keys)
+            if work.table is not None:
+                assert d_table is not None
+                d_by_distance = _by_distance(work, block, d_scores)  # (Y, C, R or 2R)
+                d_fq.baddbmm_(d_by_distance, spread(work.table, block.chunks * work.batch, work.heads))
+                d_table += table_gradient(d_by_distance, p.fq, work.table)
+            store_chunks(dq, d_fq.mul_(options.phi.slope_of_value(p.fq)), place)
+
+            key_rows, u_rows = work.window_rows(block)
+            d_keys = (d_scores.transpose(1, 2) @ p.fq).view(key_rows.shape[0], -1)  # (Y w, C d)
+            d_shifted.flatten(0, 2).flatten(1).index_add_(0, key_rows, d_keys)
+            d_values = (p.scores.transpose(1, 2) @ d_sums[..., :e]).view(u_rows.shape[0], -1)  # (Y w, C e)
+            d_u.flatten(0, 1).flatten(1).index_add_(0, u_rows, d_values)
+        dk, dv, d_shifts = _keys_gradient(work, d_shifted, d_u, d_sides)
+        return dq, dk, dv, d_shifts, d_table, d_log_gate, None, None
+
+
+def _by_distance(work: _Work, block: WindowBlock, d_scores: Tensor) -> Tensor:
+    """The gradient of the scores by distance, in the order of the table, from that of the scores (Y, C, W)."""
+    near = diagonals(d_scores, *work.near_columns(block))  # (Y, C, R or 2R-1)
+    if work.options.causal:
+        return near.contiguous()
+    own = d_scores[:, :, block.own * work.chunk : (block.own + 1) * work.chunk]
+    later = (own * own.new_ones(work.chunk, work.chunk).triu(1)).sum(-1, keepdim=True)  # (Y, C, 1)
+    return torch.cat([near, later], dim=-1)
+
+
+def _keys_gradient(
+    work: _Work, d_shifted: Tensor, d_u: Tensor, d_sides: list[Tensor]
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The gradients of k, v and the shifts from those of what the windows took and of the sums outside them."""
+    keys, count, e = work.keys, work.plan.key_chunks, d_u.shape[3]
+    # Each chunk is in the sums before all later chunks, and in those of itself and all earlier ones.
+    d_states = [accumulate(d_sides[0], reverse=True)[1:]]  # (N, X, d, e+1)
+    if not work.options.causal:
+        d_states.append(accumulate(d_sides[1])[:-1])
+    if keys.shifted.shape[0] == 1 and len(d_states) == 2:
+        d_states = [d_states[0] + d_states[1]]
+    u, d_values = keys.u[:count].flatten(0, 1), d_u[:count].flatten(0, 1)  # (N X, C, e+1), (N X, C, e)
+    d_keys = []
+    for kind, d_state in enumerate(d_states):
+        d_state = d_state.flatten(0, 1)  # (N X, d, e+1)
+        d_keys.append(d_shifted[kind, :count].flatten(0, 1).baddbmm_(u, d_state.transpose(1, 2)))  # (N X, C, d)
+        d_values.baddbmm_(keys.shifted[kind, :count].flatten(0, 1), d_state[..., :e])
+    d_shifts = None
+    if work.shifts is not None:
+        summed = [d.sum(1, keepdim=True).unflatten(0, (-1, work.shifts.shape[1])).sum(0) for d in d_keys]
+        d_shifts = torch.stack(summed)  # (1 or 2, 1 or H, 1, d)
+    d_fk = d_keys[0] if len(d_keys) == 1 else d_keys[0] + d_keys[1]
+    dk, dv = torch.empty_like(work.k), torch.empty_like(work.v)
+    store_chunks(dk, d_fk.mul_(work.options.phi.slope_of_value(keys.fk)), Block(0, count))
+    store_chunks(dv, d_values, Block(0, count))
+    if work.key_mask is not None:
+        dv.masked_fill_(~work.key_mask[:, None, :, None], 0.0)
+    return dk, dv, d_shifts
+
+
+def window_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    frel: Tensor | None,
+    log_gate: Tensor,
+    key_mask: Tensor | None,
+    options: WindowOptions,
+) -> Tensor:
+    """Segment-gated attention by the windows of a plan; frel = phi(rel) (1 or H, 2R+1, d).
+
+    In causal attention k, v and key_mask have the length of q. Returns (B, H, L_Q, e).
+    """
+    shifts, table = None, None
+    if frel is not None and options.causal:
+        far, table = causal_tables(frel)
+        shifts = far[None]
+    elif frel is not None:
+        *band, before, after = bidirectional_table(frel).split([frel.shape[1] - 2, 1, 1], dim=1)
+        shifts = torch.stack([before, after])
+        table = torch.cat([*band, after - before], dim=1)
+    out: Tensor = WindowAttention.apply(q, k, v, shifts, table, log_gate, key_mask, options)
+    return out
