@@ -65,6 +65,7 @@ def test_the_last_checkpoint_stands_in_for_a_missing_best(run: Path) -> None:
     assert find_checkpoint(run).name == "last.ckpt"
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_hostile_pickle_does_not_run(run: Path) -> None:
     marker = run / "executed"
 
