@@ -1,10 +1,11 @@
 """Segment-gated attention in linear time by one state for each segment: for long segments.
 
-A_s = sum of phi(K) (x) U over segment s, U = [V, 1]. A query of segment t sees A'_t = sum_s w_t(s - t) A_s, the near
-segments one by one and the far ones by a prefix and a suffix sum; pieces of one segment, at most C positions long, make
-all of it matrix products. The relative term needs sums of U alone: over the keys before a piece and after it, weighed
-by segment, and a window for the band of the horizon. In causal attention the keys are shifted by b = phi(rel_0)
-instead, A'_t is over s < t, and the own segment is chunked as in `causal`.
+A_s = sum of phi(K) (x) U over segment s, U = [V, 1]. A query of segment t sees A'_t = sum_s w_t(s - t) A_s: a product
+of a few weights with the states of the near segments, and the sums of the states before and after these, which are far.
+Pieces of one segment, at most C positions long, make all of it matrix products. The relative term needs sums of U
+alone: over the keys before a piece and after it, weighed by segment, and a window for the band of the horizon. In
+causal attention the keys are shifted by b = phi(rel_0) instead, A'_t is over s < t, and the own segment is chunked as
+in `causal`.
 """
 
 from __future__ import annotations
@@ -13,169 +14,231 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from scaleformer.ops.feature_maps import FeatureMap
-from scaleformer.ops.relative_position import bidirectional_table, causal_tables, skew
-from scaleformer.ops.segment_mixing import MixSegments
-from scaleformer.ops.segment_plan import Pieces, cut_segments, take_positions
-from scaleformer.ops.segment_weights import far_scale, scaled_gate
-from scaleformer.ops.stepwise import values_with_ones, without_pads
-from scaleformer.ops.sums import normalise
+from scaleformer.ops.blocks import diagonals, spread, table_gradient
+from scaleformer.ops.segment_state_blocks import Keys, Near, Queries, StateOptions, StateWork
+from scaleformer.ops.segment_state_plan import PieceBlock
+from scaleformer.ops.sums import inverse_denominator, sums_gradient
 
 
-def state_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    frel: Tensor | None,
-    log_gate: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
-    causal: bool,
-    key_mask: Tensor | None,
-    far_tokens: float,
-    phi: FeatureMap,
-    chunk: int,
-    dtype: torch.dtype,
-) -> Tensor:
-    """Arguments as in `segment_gated_attention`, but clean segments, exp(log_gate) and phi(rel), (1 or H, 2R+1, d)."""
-    gate, reach = log_gate.exp(), log_gate.shape[1] // 2
-    real = torch.ones_like(key_segments, dtype=torch.bool) if key_mask is None else key_mask
-    fq, fk = phi(q.to(dtype)), phi(without_pads(k, key_mask).to(dtype))
-    u = values_with_ones(v.to(dtype), key_mask)  # (B, H, L_K, e+1)
-    if causal and frel is not None:
-        fk = fk + frel[:, :1]
-
-    key_pieces = cut_segments(key_segments, chunk)
-    query_pieces = key_pieces if causal else cut_segments(query_segments, chunk)
-    fq, fk = take_positions(fq, query_pieces.positions), take_positions(fk, key_pieces.positions)  # (B, H, N, C, d)
-    own_u = take_positions(u, key_pieces.positions) * key_pieces.valid[:, None, :, :, None]  # (B, H, N, C, e+1)
-    states = fk.transpose(-1, -2) @ own_u  # (B, H, N, d, e+1)
-
-    # How many real keys are far from each query piece.
-    counts = functional.pad(real.cumsum(1), (1, 0))  # (B, L_K+1), real keys before each position
-    far_count = counts.gather(1, torch.searchsorted(key_segments, query_pieces.segment - reach, right=True))  # (B, N)
-    if not causal:
-        after = counts.gather(1, torch.searchsorted(key_segments, query_pieces.segment + reach))
-        far_count = far_count + counts[:, -1:] - after
-    scale = far_scale(far_count, far_tokens, dtype)  # (B, N)
-
-    mixed = _mix(states, log_gate, scale, key_pieces, query_pieces, causal)  # (B, H, N, d, e+1)
-    continues = key_pieces.run[:, 1:] == key_pieces.run[:, :-1]  # (B, N-1)
-    if causal and continues.any():
-        mixed = mixed + gate[:, reach, None, None, None] * _RunningSums.apply(states, functional.pad(continues, (1, 0)))
-    sums = fq @ mixed  # (B, H, N, C, e+1)
-    if causal and frel is None:
-        scores = (fq @ fk.transpose(-1, -2)).tril() * gate[:, reach, None, None, None]  # (B, H, N, C, C)
-        sums = _add_product(sums, scores, own_u)
-    elif frel is not None:
-        weights = scaled_gate(gate, scale)  # (B, H, N, 2G+1)
-        if causal:
-            near = causal_tables(frel)[1]  # (1 or H, R, d)
-            head, width = near.shape[1] - 1, near.shape[1] - 1 + chunk
-            own = (fq @ fk.transpose(-1, -2)).tril()  # (B, H, N, C, C)
-            scores = skew(fq @ near[:, None].transpose(-1, -2), width) + functional.pad(own, (head, 0))
-        else:
-            table = bidirectional_table(frel)  # (1 or H, 2R+1, d)
-            head = (table.shape[1] - 3) // 2
-            width = 2 * head + chunk
-            by_distance = fq @ table[:, None].transpose(-1, -2)  # (B, H, N, C, 2R+1)
-            past = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).tril()
-            own = torch.where(past, by_distance[..., -2:-1], by_distance[..., -1:])  # (B, H, N, C, C)
-            own = own.masked_fill(~query_pieces.valid[:, None, :, None], 0.0)
-            scores = skew(by_distance[..., :-2], width) + functional.pad(own, (head, head))
-            sums = _add_product(sums, by_distance[..., -2:], _beyond(own_u, weights, query_pieces))
-        window, column_weights = _window(u, weights, key_segments, query_pieces, head, width)
-        sums = _add_product(sums, scores * column_weights.unsqueeze(3), window)
-    return take_positions(normalise(sums).flatten(2, 3), query_pieces.place).to(v.dtype)  # (B, H, L_Q, e)
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """total + left @ right, without a tensor in between."""
-    out = torch.baddbmm(total.flatten(0, 2), left.flatten(0, 2), right.flatten(0, 2))
-    return out.view(total.shape)
-
-
-def _window(
-    u: Tensor, weights: Tensor, segments: Tensor, pieces: Pieces, before: int, width: int
-) -> tuple[Tensor, Tensor]:
-    """U around each piece, from `before` positions before it (B, H, N, width, e+1), and its weights, without e+1."""
-    length, reach = u.shape[2], weights.shape[3] // 2
-    position = pieces.start[:, :, None] - before + torch.arange(width, device=u.device)  # (B, N, W)
-    inside = (position >= 0) & (position < length)
-    position = position.clamp(0, length - 1)
-    distance = segments.gather(1, position.flatten(1)).view_as(position) - pieces.segment[:, :, None]  # (B, N, W)
-    column = (distance.clamp(-reach, reach) + reach)[:, None].expand(-1, u.shape[1], -1, -1)
-    return take_positions(u, position), weights.gather(3, column) * inside[:, None]
-
-
-def _beyond(own_u: Tensor, weights: Tensor, pieces: Pieces) -> Tensor:
-    """The weighed sums of U over the pieces before each piece and over those after it: (B, H, N, 2, e+1).
-
-    Prefix sums in float64, so that a sum over a range may be a difference of two of them.
-    """
-    count, reach = own_u.shape[2], weights.shape[3] // 2
-    prefix = functional.pad(own_u.sum(3).double().cumsum(2), (0, 0, 1, 0))  # (B, H, N+1, e+1)
-    number = torch.arange(count, device=own_u.device)[:, None]  # (N, 1)
-    steps = torch.arange(1 - reach, reach + 1, device=own_u.device)
-    borders = torch.searchsorted(pieces.segment, (pieces.segment[:, :, None] + steps).flatten(1))  # of one weight
-    borders = functional.pad(borders.view(-1, count, 2 * reach), (1, 0))
-    borders = functional.pad(borders, (0, 1), value=count)  # (B, N, 2G+2)
-    ranges = torch.stack([borders.minimum(number), borders.maximum(number + 1)], dim=2)  # (B, N, 2, 2G+2)
-    sums = take_positions(prefix, ranges).diff(dim=4)  # (B, H, N, 2, 2G+1, e+1)
-    return (weights[:, :, :, None, None].to(sums.dtype) @ sums).squeeze(4).to(own_u.dtype)  # (B, H, N, 2, e+1)
-
-
-class _RunningSums(torch.autograd.Function):
-    """For each piece the sum of the states (B, H, N, d, e+1) of the pieces before it in the same segment."""
+class StateAttention(torch.autograd.Function):
+    """Segment-gated attention by states, block after block; the backward pass computes each block again."""
 
     @staticmethod
-    def forward(ctx: Any, states: Tensor, continues: Tensor) -> Tensor:  # type: ignore[override]
-        ctx.save_for_backward(continues)
-        out = torch.zeros_like(states)
-        for n in range(1, states.shape[2]):
-            if continues[:, n].any():
-                keep = continues[:, n, None, None, None]
-                out[:, :, n] = (out[:, :, n - 1] + states[:, :, n - 1]) * keep
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        shift: Tensor | None,
+        table: Tensor | None,
+        weights: Tensor,
+        beyond: Tensor | None,
+        options: StateOptions,
+    ) -> Tensor:
+        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e); weights (B, H, N, 2G+1), w_t of each query piece.
+
+        Without relative positions shift, table and beyond are None. Causal: shift (1 or H, 1, d), b, and table
+        (1 or H, R, d) for the distances -R+1 to 0. Else the table of `bidirectional_table`, and beyond
+        (B, H, N, 2, e+1), the weighed sums of U before and after each piece.
+        """
+        work = StateWork(q, k, v, shift, table, weights, beyond, options)
+        pieces, e = options.plan.queries, v.shape[3]
+        out = v.new_empty(*q.shape[:3], e)
+        inverse = v.new_empty(*q.shape[:3], 1, dtype=options.dtype)
+        kept = []
+        for row in range(q.shape[0]):
+            before, after = work.far_sums(row)
+            blocks = work.query_blocks(row)
+            # The own segment before each block, if segments go on from piece to piece and masked attention needs it.
+            carry = before.new_zeros(
+                len(blocks) + 1 if options.causal and not options.plan.whole else 0, *before.shape[1:]
+            )
+            for number, block in enumerate(blocks):
+                p = work.queries(
+                    block,
+                    before[number],
+                    None if options.causal else after[number],
+                    carry[number] if len(carry) else None,
+                )
+                if p.partial is not None:
+                    carry[number + 1] = p.partial[-1]
+                sums = p.fq @ p.mixed  # (Y, C, e+1)
+                if p.near is not None:
+                    sums.baddbmm_(p.near.plain * p.near.weights, p.near.u)
+                    if p.near.far is not None:
+                        sums.baddbmm_(p.near.far, work.beyond_of(block))
+                block_inverse = inverse_denominator(sums)
+                work.store(inverse, block_inverse, block, pieces)
+                work.store(out, sums[..., :e] * block_inverse, block, pieces)
+            kept += [work.states[row], before, after, carry]
+        ctx.save_for_backward(q, k, v, shift, table, weights, beyond, out, inverse, *kept)
+        ctx.options = options
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (continues,) = ctx.saved_tensors
-        out = torch.zeros_like(grad)
-        for n in range(grad.shape[2] - 1, 0, -1):
-            if continues[:, n].any():
-                later = out[:, :, n] if n + 1 < grad.shape[2] else 0.0
-                out[:, :, n - 1] = (grad[:, :, n] + later) * continues[:, n, None, None, None]
-        return out, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        q, k, v, shift, table, weights, beyond, out, inverse, *kept = ctx.saved_tensors
+        options: StateOptions = ctx.options
+        work = StateWork(q, k, v, shift, table, weights, beyond, options, kept[::4])
+        gradients = _Gradients(work, grad, out, inverse)
+        for row in range(q.shape[0]):
+            gradients.row(row, *kept[4 * row + 1 : 4 * row + 4])
+        return (*gradients.results(), None)
 
 
-def _mix(states: Tensor, log_gate: Tensor, scale: Tensor, keys: Pieces, queries: Pieces, causal: bool) -> Tensor:
-    """A'_t for each query piece (B, H, N, d, e+1), from the states of the key pieces; causal: of s < t alone."""
-    by_segment, numbers = _by_segment(states, keys.run, keys.segment)
-    if bool((queries.run[:, 1:] > queries.run[:, :-1]).all()):
-        mixed = MixSegments.apply(by_segment, log_gate, numbers, queries.segment, scale, causal)
-        return mixed.unflatten(3, states.shape[3:])
-    # Several pieces of one segment share A'_t.
-    runs = int(queries.run.max()) + 1
-    segments = torch.full((states.shape[0], runs), torch.iinfo(torch.long).max // 2, device=states.device)
-    segments.scatter_(1, queries.run, queries.segment)
-    scales = scale.new_ones(segments.shape).scatter_(1, queries.run, scale)
-    mixed = MixSegments.apply(by_segment, log_gate, numbers, segments, scales, causal)
-    return take_positions(mixed, queries.run).unflatten(3, states.shape[3:])
+class _Gradients:
+    """The backward pass, a row of the batch at a time and its blocks from the last to the first."""
 
+    def __init__(self, work: StateWork, grad: Tensor, out: Tensor, inverse: Tensor) -> None:
+        self.work, self.grad, self.out, self.inverse = work, grad, out, inverse
+        self.dq, self.dk, self.dv = torch.empty_like(work.q), torch.empty_like(work.k), torch.empty_like(work.v)
+        self.d_shift = None if work.shift is None else torch.zeros_like(work.shift)
+        self.d_table = None if work.table is None else torch.zeros_like(work.table)
+        self.d_weights = torch.zeros_like(work.weights)
+        self.d_beyond = None if work.beyond is None else torch.zeros_like(work.beyond)
 
-def _by_segment(states: Tensor, run: Tensor, segment: Tensor) -> tuple[Tensor, Tensor]:
-    """The states of pieces (B, H, N, d, e+1) summed by segment (B, H, S, d (e+1)), and the numbers of these (B, S)."""
-    batch, heads, pieces = states.shape[:3]
-    runs = int(run.max()) + 1
-    numbers = torch.full((batch, runs), torch.iinfo(torch.long).max // 2, device=states.device)
-    numbers.scatter_(1, run, segment)
-    if runs == pieces and batch == 1:
-        return states.flatten(3), numbers
-    row = torch.arange(batch * heads, device=states.device).view(batch, heads, 1) * runs
-    rows = (row + run[:, None]).flatten()
-    sums = states.new_zeros(batch * heads * runs, *states.shape[3:]).index_add(0, rows, states.flatten(0, 2))
-    return sums.view(batch, heads, runs, -1), numbers
+    def results(self) -> tuple[Tensor | None, ...]:
+        return self.dq, self.dk, self.dv, self.d_shift, self.d_table, self.d_weights, self.d_beyond
+
+    def row(self, row: int, before: Tensor, after: Tensor, carries: Tensor) -> None:
+        """before, after, carries (blocks or 0, H, m): what forward made of the states for each block of queries."""
+        work, causal = self.work, self.work.options.causal
+        blocks = work.query_blocks(row)
+        states = work.states[row]
+        d_states = torch.zeros_like(states)  # (S, H, m)
+        d_values = states.new_zeros(work.v.shape[2], work.heads, work.v.shape[3])  # (L_K, H, e)
+        d_after = torch.zeros_like(after)
+        later = torch.zeros_like(states[0])  # (H, m), of the sums before the blocks that come later
+        tail = torch.zeros_like(states[0])  # (H, m), of the own segment before the block that comes next
+        done = None
+        for number in range(len(blocks) - 1, -1, -1):
+            block = blocks[number]
+            carry = carries[number] if len(carries) else None
+            p = work.queries(block, before[number], None if causal else after[number], carry)
+            d_states[block.near : done] += later
+            done = block.near
+            d_mixed, d_shifted = self._block(block, p, d_values)
+            d_seen = self._mixing(block, p, d_mixed, d_states, before[number])  # (H, T, m)
+            later += (p.by_run[:, :, :1] * d_seen).sum(1)
+            if not causal:
+                weight = p.by_run[:, :, -1:]
+                d_after[number] = (weight * d_seen).sum(1)
+                by_run = (d_seen * after[number][:, None]).sum(-1)  # (H, T)
+                self.d_weights[row, :, :, -1].index_add_(1, block.first + p.opening, by_run)
+                continue
+            assert p.keys is not None
+            d_own = work.of_pieces(d_states, block)  # (M, H, m)
+            if p.partial is not None:
+                tail = self._partial(block, p, d_mixed, d_own, tail)
+            self._keys(block, p.keys, d_own, d_shifted, d_values)
+        d_states[:done] += later
+        if not causal:
+            total = torch.zeros_like(later)
+            for number, block in enumerate(blocks):
+                total += d_after[number]
+                end = blocks[number + 1].far if number + 1 < len(blocks) else None
+                d_states[block.far : end] += total
+            for block in work.plan.key_blocks:
+                if block.row == row:
+                    self._keys(block, work.keys(block), work.of_pieces(d_states, block), None, d_values)
+        if work.options.real is not None:
+            d_values.masked_fill_(~work.options.real[row][:, None, None], 0.0)
+        self.dv[row] = d_values.transpose(0, 1)
+
+    def _block(self, block: PieceBlock, p: Queries, d_values: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The gradients of what each piece sees by states (M, H, m) and, in causal attention, of its keys (Y, C, d)."""
+        work, pieces = self.work, self.work.plan.queries
+        grad, means, inverse = (work.take(x, block, pieces) for x in (self.grad, self.out, self.inverse))
+        d_sums = sums_gradient(grad, means, inverse * work.valid(block).transpose(1, 2))  # (Y, C, e+1)
+        d_mixed = (p.fq.transpose(1, 2) @ d_sums).view(-1, work.heads, work.size)  # (M, H, m)
+        d_fq = d_sums @ p.mixed.transpose(1, 2)  # (Y, C, d)
+        d_shifted = None
+        if p.near is not None:
+            d_plain = self._window(block, p.near, d_sums, d_values)  # (Y, C, W)
+            own = d_plain[:, :, work.head : work.head + work.chunk]  # (Y, C, C)
+            past = own * own.new_ones(work.chunk, work.chunk).tril()
+            if p.keys is not None:
+                d_fq.baddbmm_(past, p.keys.shifted)
+                d_shifted = past.transpose(1, 2) @ p.fq  # (Y, C, d)
+            if work.table is not None:
+                assert self.d_table is not None
+                d_by_distance = diagonals(d_plain, work.band)  # (Y, C, R or 2R-1)
+                if p.near.far is not None:
+                    d_far = self._far(block, p.near.far, own, past, d_sums)  # (Y, C, 2)
+                    d_by_distance = torch.cat([d_by_distance, d_far], dim=-1)
+                d_by_distance = d_by_distance.contiguous()
+                d_fq.baddbmm_(d_by_distance, spread(work.table, block.last - block.first, work.heads))
+                self.d_table += table_gradient(d_by_distance, p.fq, work.table)
+        work.store(self.dq, d_fq.mul_(work.options.phi.slope_of_value(p.fq)), block, pieces)
+        return d_mixed, d_shifted
+
+    def _window(self, block: PieceBlock, near: Near, d_sums: Tensor, d_values: Tensor) -> Tensor:
+        """The gradient of the scores without weights (Y, C, W)."""
+        work, e = self.work, d_values.shape[2]
+        d_scores = d_sums @ near.u.transpose(1, 2)  # (Y, C, W)
+        by_column = (d_scores * near.plain).sum(1).unflatten(0, (-1, work.heads)).transpose(0, 1)  # (H, M, W)
+        column = near.column.expand(work.heads, -1, -1)
+        self.d_weights[block.row, :, block.first : block.last].scatter_add_(2, column, by_column)
+        d_window = (near.plain * near.weights).transpose(1, 2) @ d_sums[..., :e]  # (Y, W, e)
+        d_window = d_window.unflatten(0, (-1, work.heads)).transpose(1, 2) * near.inside[:, :, None, None]
+        d_values.index_add_(0, near.position.flatten(), d_window.flatten(0, 1))  # (M W, H, e)
+        return d_scores.mul_(near.weights)
+
+    def _far(self, block: PieceBlock, far: Tensor, own: Tensor, past: Tensor, d_sums: Tensor) -> Tensor:
+        """The gradient (Y, C, 2) of the scores of what is before and after, in the piece and beyond it."""
+        assert self.d_beyond is not None
+        work = self.work
+        valid = work.valid(block)  # (Y, 1, C)
+        before = (past * valid).sum(-1)  # (Y, C)
+        within = torch.stack([before, (own * valid).sum(-1) - before], dim=-1)  # (Y, C, 2)
+        d_beyond = (far.transpose(1, 2) @ d_sums).unflatten(0, (-1, work.heads))  # (M, H, 2, e+1)
+        self.d_beyond[block.row, :, block.first : block.last] = d_beyond.transpose(0, 1)
+        return within.baddbmm_(d_sums, work.beyond_of(block).transpose(1, 2))
+
+    def _mixing(self, block: PieceBlock, p: Queries, d_mixed: Tensor, d_states: Tensor, before: Tensor) -> Tensor:
+        """The gradient of what each segment sees by states (H, T, m)."""
+        work = self.work
+        near = slice(block.near, block.far)
+        d_seen = (
+            d_mixed.new_zeros(p.opening.shape[0], *d_mixed.shape[1:]).index_add_(0, p.runs, d_mixed).transpose(0, 1)
+        )
+        d_mixing = d_seen @ work.states[block.row][near].permute(1, 2, 0)  # (H, T, K)
+        if work.options.causal:
+            d_mixing = d_mixing * (p.column < work.reach)
+        by_run = torch.zeros_like(p.by_run).scatter_add_(2, p.column.expand_as(d_mixing), d_mixing)  # (H, T, 2G+1)
+        by_run[:, :, 0] += (d_seen * before[:, None]).sum(-1)
+        self.d_weights[block.row].index_add_(1, block.first + p.opening, by_run)
+        d_states[near] += (p.mixing.transpose(1, 2) @ d_seen).transpose(0, 1)
+        return d_seen
+
+    def _partial(self, block: PieceBlock, p: Queries, d_mixed: Tensor, d_own: Tensor, tail: Tensor) -> Tensor:
+        """Add to the gradient of the states of the pieces d_own (M, H, m) what later pieces of their segments see.
+
+        tail (H, m): the gradient of the sum before the next block; returns that of the sum before this one.
+        """
+        assert p.partial is not None
+        work, span = self.work, slice(block.first, block.last)
+        weight = work.weights[block.row, :, span, work.reach].t()  # (M, H)
+        self.d_weights[block.row, :, span, work.reach] += (d_mixed * p.partial[:-1]).sum(-1).t()
+        continues = work.continues(block)
+        for number in range(d_mixed.shape[0] - 1, -1, -1):
+            d_partial = d_mixed[number] * weight[number, :, None]  # (H, m)
+            if continues[number + 1]:
+                d_own[number] += tail
+                d_partial += tail
+            tail = d_partial
+        return tail
+
+    def _keys(self, block: PieceBlock, keys: Keys, d_own: Tensor, d_shifted: Tensor | None, d_values: Tensor) -> None:
+        """To dk and d_values, from the gradients of the states of the pieces d_own (M, H, m) and of their scores."""
+        work, pieces, e = self.work, self.work.plan.keys, d_values.shape[2]
+        d_own = d_own.view(keys.fk.shape[0], keys.fk.shape[2], -1)  # (Y, d, e+1)
+        d_fk = keys.u @ d_own.transpose(1, 2)  # (Y, C, d)
+        if d_shifted is not None:
+            d_fk += d_shifted
+        d_values[block.begin : block.end] += work.by_position(keys.shifted @ d_own[..., :e], block, pieces)
+        if self.d_shift is not None:
+            self.d_shift += d_fk.sum(1, keepdim=True).unflatten(0, (-1, self.d_shift.shape[0])).sum(0)
+        work.store(self.dk, d_fk.mul_(work.options.phi.slope_of_value(keys.fk)), block, pieces)

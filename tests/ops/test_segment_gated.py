@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import get_feature_map, relative_kernel_attention, segment_gated_attention
+from scaleformer.ops import (
+    get_feature_map,
+    relative_kernel_attention,
+    segment_gated_attention,
+    segment_state_attention,
+    segment_window_plan,
+)
 from scaleformer.ops.reference import segment_gated_loop
 from scaleformer.ops.segment_gated import cheaper_algorithm
 from scaleformer.ops.segment_linear import Path, cheaper_path, linear_segment_attention
@@ -88,6 +94,19 @@ def test_each_linear_path(causal: bool, relative: dict[str, Any], kind: str, pat
         torch.float64, Path(*path),
     )  # fmt: skip
     assert_same(x, out, call(x, causal=causal, algorithm="quadratic"))
+
+
+@each_direction
+@each_relative
+@pytest.mark.parametrize("kind", SEGMENTS)
+@pytest.mark.parametrize("path", [("windows", 4), ("states", 4)], ids=lambda path: path[0])
+def test_several_blocks(
+    monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, Any], kind: str, path: tuple[str, int]
+) -> None:
+    """Blocks of a few chunks or pieces: what goes from one to the next, segments that end in another."""
+    monkeypatch.setitem(segment_window_plan.SCORE_NUMBERS, "cpu", 1)
+    monkeypatch.setitem(segment_state_attention.BLOCK_NUMBERS, "cpu", 2 * 4 * 2 * 4)
+    test_each_linear_path(causal, relative, kind, path)
 
 
 @pytest.mark.parametrize("path", [Path("windows", 8), Path("states", 8)], ids=lambda p: p.name)
