@@ -132,7 +132,7 @@ def show(rows: list[Row], console: Console) -> None:
             table = Table(title=f"{direction}, {passes}: milliseconds (softmax time / this time) and MiB")
             chosen = [row for row in rows if (row.direction, row.passes) == (direction, passes)]
             lengths = list(dict.fromkeys(row.length for row in chosen))
-            table.add_column("system")
+            table.add_column("system", min_width=len(SOFTMAX), overflow="fold")
             for length in lengths:
                 table.add_column(f"{length}", justify="right")
             for system in dict.fromkeys(row.system for row in chosen):
@@ -198,7 +198,10 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_options(arguments)
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    console, rows = Console(), []
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=30 + 18 * len(options.lengths))  # a file is as wide as the table
+    rows: list[Row] = []
     for length in sorted(options.lengths):
         for causal in (True, False):
             with console.status(f"{length} tokens, {'causal' if causal else 'bidirectional'}"):

@@ -12,8 +12,9 @@ from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.segment_plan import clean_segments
 from scaleformer.ops.segment_state_attention import state_attention
+from scaleformer.ops.segment_window_blocks import WindowOptions
 from scaleformer.ops.segment_window_plan import plan_windows, window_bounds
-from scaleformer.ops.segment_windows import WindowOptions, window_attention
+from scaleformer.ops.segment_windows import window_attention
 
 WINDOW_CHUNK = 32
 PIECE_CHUNKS = (16, 24, 32, 48, 64, 96)

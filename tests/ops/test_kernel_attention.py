@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scaleformer.ops import FEATURE_MAPS, blocks, relative_kernel_attention
-from scaleformer.ops.kernel_attention import cheaper_algorithm, smaller_algorithm
+from scaleformer.ops.kernel_attention import cheaper_algorithm, even_chunk, smaller_algorithm
 from scaleformer.ops.reference import dense_attention
 from tests.ops.inputs import Inputs, gradients, make_inputs
 
@@ -86,6 +86,11 @@ def test_feature_maps(causal: bool, algorithm: str, feature_map: str) -> None:
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 def test_chosen_algorithms(causal: bool, length: int, algorithm: str) -> None:
     assert_equals_formula(make_inputs(length, length, horizon=5, batch=1), causal, algorithm=algorithm)
+
+
+@pytest.mark.parametrize(("length", "most", "chunk"), [(1, 64, 1), (64, 64, 64), (65, 64, 33), (96, 64, 48), (5, 1, 1)])
+def test_even_chunk(length: int, most: int, chunk: int) -> None:
+    assert even_chunk(length, most) == chunk
 
 
 def test_the_choice_of_algorithm() -> None:
