@@ -11,12 +11,14 @@ from .kernelized import KernelizedAttention
 from .scaleformer import ScaleformerAttention
 from .segment_gated import SegmentGatedAttention
 from .softmax import SoftmaxAttention
+from .softmax_gated import SoftmaxGatedAttention
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
     "segment_gated": SegmentGatedAttention,
     "kernelized": KernelizedAttention,
     "softmax": SoftmaxAttention,
+    "softmax_gated": SoftmaxGatedAttention,
 }
 
 __all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "sinusoids"]

@@ -1,0 +1,136 @@
+"""Softmax attention gated by the distance in segments: the quadratic yardstick of `segment_gated`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ...ops.relative_position import relative_scores
+from ...ops.segment_weights import pair_weights
+from .base import Attention, beams_as_queries, grow, queries_as_beams
+
+
+@dataclass
+class GatedCache:
+    """Keys and values (rows, H, T, d) and their segments (rows, T), of which the first `length` are written.
+
+    mask (rows, T) bool, True = real token, or None.
+    """
+
+    key: Tensor
+    value: Tensor
+    segments: Tensor
+    length: int
+    mask: Tensor | None = None
+
+
+class SoftmaxGatedAttention(Attention):
+    """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = w_i(x) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
+
+    x = sigma_j - tau_i is the distance in segments and w_i(x) the gate of `segment_gated_attention`, far part and all;
+    no P in cross-attention. So it differs from `segment_gated` in the kernel alone: what the linear form loses by
+    elu(x) + 1 in the place of exp shows between the two.
+
+    Cost O(L S) time and memory; decoding keeps every key and value written so far.
+    Source: [Vaswani 2017, equation 1] with the keys' part of [Shaw 2018, equation 4]; the gate is our own.
+
+    horizon, reach, slope, far_tokens  as in `SegmentGatedAttention`
+    """
+
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        horizon: int = 16,
+        reach: int = 4,
+        slope: float = 1.0,
+        far_tokens: float = 20,
+    ) -> None:
+        super().__init__(site, width, heads)
+        for name, value in (("horizon", horizon), ("reach", reach)):
+            if value < 1:
+                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        self.far_tokens = far_tokens
+        if site != "cross":
+            self.relative_embedding = nn.Parameter(0.1 * torch.randn(heads, 2 * horizon + 1, self.head_width))
+        distance = torch.arange(-reach, reach + 1).abs().float()  # (2G+1,)
+        slopes = slope * 0.5 * 2.0 ** (torch.arange(heads) % 4)  # (H,)
+        self.log_gate = nn.Parameter(-slopes[:, None] * distance)  # (H, 2G+1)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        relative = None
+        if self.site != "cross":
+            relative = relative_scores(query @ self.relative_embedding.transpose(-1, -2), key.shape[2])  # (B, H, L, S)
+        return self._gather(query, key, value, relative, key_mask, query_segments, key_segments)
+
+    def empty_state(self, rows: int, like: Tensor) -> GatedCache:
+        empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)
+        segments = torch.zeros(rows, 64, dtype=torch.long, device=like.device)  # (B*K, T)
+        return GatedCache(empty, torch.zeros_like(empty), segments, 0)
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> GatedCache:
+        return GatedCache(key, value, key_segments, key.shape[2], key_mask)
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: GatedCache
+    ) -> tuple[Tensor, GatedCache]:
+        keys, values = (grow(b, position + 1, dim=2) for b in (state.key, state.value))  # (B*K, H, T, d)
+        numbers = grow(state.segments, position + 1, dim=1)  # (B*K, T)
+        keys[:, :, position], values[:, :, position], numbers[:, position] = key, value, segments
+        seen = slice(0, position + 1)
+        horizon = self.relative_embedding.shape[1] // 2
+        distance = torch.arange(-position, 1, device=query.device).clamp(min=-horizon)  # (T,)
+        rows = self.relative_embedding[:, distance + horizon]  # (H, T, d)
+        relative = torch.einsum("nhd,htd->nht", query, rows.to(query.dtype))[:, :, None]  # (B*K, H, 1, T)
+        cache = (keys[:, :, seen], values[:, :, seen])
+        out = self._gather(query[:, :, None], *cache, relative, None, segments[:, None], numbers[:, seen], False)
+        return out[:, :, 0], GatedCache(keys, values, numbers, position + 1)
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: GatedCache) -> Tensor:
+        documents = state.key.shape[0]
+        beams = beams_as_queries(query, documents)  # (B, H, K, d)
+        asking = segments.view(documents, -1)  # (B, K)
+        return queries_as_beams(self._gather(beams, state.key, state.value, None, state.mask, asking, state.segments))
+
+    def reorder(self, state: GatedCache, rows: Tensor) -> GatedCache:
+        mask = None if state.mask is None else state.mask[rows]
+        return GatedCache(state.key[rows], state.value[rows], state.segments[rows], state.length, mask)
+
+    def _gather(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        relative: Tensor | None,
+        key_mask: Tensor | None,
+        query_segments: Tensor,
+        key_segments: Tensor,
+        causal: bool | None = None,
+    ) -> Tensor:
+        """query (B, H, L, d), key and value (B, H, S, d), relative (B, H, L, S), the rest (B, L | S) -> (B, H, L, d)"""
+        causal = self.causal if causal is None else causal
+        dtype = torch.promote_types(query.dtype, torch.float32)
+        with torch.autocast(query.device.type, enabled=False):
+            scores = query.to(dtype) @ key.to(dtype).transpose(-1, -2)  # (B, H, L, S)
+            if relative is not None:
+                scores = scores + relative.to(dtype)  # (B, H, L, S)
+            gate = self.log_gate.to(dtype).exp()  # (H, 2G+1)
+            weights = pair_weights(gate, query_segments, key_segments, causal, key_mask, self.far_tokens)
+            scores = scores * self.head_width**-0.5 + weights.log()  # (B, H, L, S)
+            if causal:
+                future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)  # (L, S)
+                scores = scores.masked_fill(future, float("-inf"))
+            if key_mask is not None:
+                scores = scores.masked_fill(~key_mask[:, None, None, :], float("-inf"))
+            return (scores.softmax(-1) @ value.to(dtype)).to(value.dtype)  # (B, H, L, d)
