@@ -1,19 +1,24 @@
 """Time the attention of this package against softmax attention, all scores and the paper's own algorithms.
 
     python scripts/benchmark_attention.py [lengths=[256,1024,4096]] [threads=2] [device=cuda] [dtype=bfloat16] ...
+    python scripts/benchmark_attention.py lengths=[2048,8192,32768,65536] softmax_limit=2048 paper_limit=0 \\
+        quadratic_limit=0 memory=false                       # segment-gated beside plain kernelized attention
 
 The peer is torch's fused softmax attention, without relative positions. All systems of one length take turns in one
-process; times are medians of at least `repeats` calls after one to warm up. Prints a table, writes
-OUTPUT/attention.json and OUTPUT/attention.png.
+process; times are medians of at least `repeats` calls after one to warm up. Prints tables of times, of the time of
+segment-gated over that of plain kernelized attention, and of growth; writes OUTPUT/attention.json and
+OUTPUT/attention.png.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import linear_regression
 from typing import Any
 
 import matplotlib
@@ -35,6 +40,10 @@ from scaleformer.ops._benchmark import alternate, peak_memory
 from scaleformer.ops.reference import paper_attention
 
 SOFTMAX = "softmax (torch, fused)"
+KERNEL = "scaleformer"
+GATED = "segment-gated"
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+SLOPE_FROM = 2048  # tokens from which on growth is measured
 PASSES = ("forward", "forward+backward")
 
 
@@ -49,10 +58,12 @@ class Options:
     horizon: int = 16
     reach: int = 4  # of the gate, in segments
     segments: list[int] = field(default_factory=lambda: [8, 25, 100])  # tokens in each
+    softmax_limit: int = 1 << 17  # the longest length for softmax
     quadratic_limit: int = 2048  # the longest length for the algorithm that makes all scores
     paper_limit: int = 2048  # and for the paper's own algorithms
     repeats: int = 5
     seconds: float = 0.5  # the least time to spend on one comparison
+    clock: str = "wall"  # or cpu: the time of this process alone, summed over threads, for a machine with other work
     threads: int | None = None  # of a CPU; None for as many as torch takes
     device: str = "cpu"
     dtype: str = "float32"
@@ -63,14 +74,19 @@ class Options:
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; times in seconds, memory in bytes on top of the arguments, ratio: softmax time / this time."""
+    """One measurement; times in seconds, memory in bytes on top of the arguments.
+
+    ratio         softmax time / this time, None where softmax was not measured
+    kernel_ratio  this time / the time of `scaleformer`
+    """
 
     direction: str
     passes: str
     length: int
     system: str
     seconds: float
-    ratio: float
+    ratio: float | None
+    kernel_ratio: float
     memory: int | None
 
 
@@ -87,10 +103,10 @@ def make_systems(options: Options, length: int, causal: bool) -> tuple[dict[str,
     rel = normal(2 * options.horizon + 1, options.width)
     log_gate = normal(options.heads, 2 * options.reach + 1)
     kernel = partial(relative_kernel_attention, q, k, v, rel, causal=causal)
-    systems: dict[str, Callable[[], Tensor]] = {
-        SOFTMAX: partial(scaled_dot_product_attention, q, k, v, is_causal=causal),
-        "scaleformer": kernel,
-    }
+    systems: dict[str, Callable[[], Tensor]] = {}
+    if length <= options.softmax_limit:
+        systems[SOFTMAX] = partial(scaled_dot_product_attention, q, k, v, is_causal=causal)
+    systems[KERNEL] = kernel
     if length <= options.quadratic_limit:
         systems["all scores"] = partial(kernel, algorithm="quadratic")
     if length <= options.paper_limit:
@@ -98,7 +114,7 @@ def make_systems(options: Options, length: int, causal: bool) -> tuple[dict[str,
     for tokens in options.segments:
         numbers = (torch.arange(length, device=device) // tokens).expand(options.batch, -1)
         gated = partial(segment_gated_attention, q, k, v, rel, log_gate, numbers, numbers, causal=causal)
-        systems[f"segment-gated, {tokens} tokens each"] = gated
+        systems[f"{GATED}, {tokens} tokens each"] = gated
     return systems, [q, k, v, rel, log_gate]
 
 
@@ -118,11 +134,12 @@ def measure(options: Options, length: int, causal: bool) -> list[Row]:
     rows = []
     for name, run in zip(PASSES, (forward, backward), strict=True):
         functions: dict[str, Callable[[], object]] = {system: partial(run, f) for system, f in systems.items()}
-        times = alternate(functions, device, options.repeats, options.seconds)
+        times = alternate(functions, device, options.repeats, options.seconds, CLOCKS[options.clock])
         for system, seconds in times.items():
             memory = peak_memory(functions[system], device) if options.memory else None
             direction = "causal" if causal else "bidirectional"
-            rows.append(Row(direction, name, length, system, seconds, times[SOFTMAX] / seconds, memory))
+            ratio = times[SOFTMAX] / seconds if SOFTMAX in times else None
+            rows.append(Row(direction, name, length, system, seconds, ratio, seconds / times[KERNEL], memory))
     return rows
 
 
@@ -142,18 +159,39 @@ def show(rows: list[Row], console: Console) -> None:
 
 
 def _cell(row: Row) -> str:
+    ratio = "" if row.ratio is None else f" ({row.ratio:.2f})"
     memory = "" if row.memory is None else f"\n{row.memory / 2**20:.1f} MiB"
-    return f"{row.seconds * 1e3:.3g} ({row.ratio:.2f}){memory}"
+    return f"{row.seconds * 1e3:.3g}{ratio}{memory}"
 
 
-def slopes(rows: list[Row]) -> dict[str, float]:
-    """The growth of each system: the slope of log time against log length between its two greatest lengths."""
+def show_gated(rows: list[Row], console: Console) -> None:
+    """The time of segment-gated over that of plain kernelized attention, and the growth of both."""
+    chosen = [row for row in rows if row.system.startswith((GATED, KERNEL))]
+    lengths = sorted({row.length for row in chosen})
+    growth = slopes(rows)
+    table = Table(title=f"time / time of {KERNEL} at the same length; slope of log time from {SLOPE_FROM} tokens on")
+    table.add_column("system", min_width=len(SOFTMAX), overflow="fold")
+    for name in (*(str(length) for length in lengths), "slope"):
+        table.add_column(name, justify="right")
+    for key in dict.fromkeys(_key(row) for row in chosen):
+        cells = {row.length: f"{row.kernel_ratio:.2f}" for row in chosen if _key(row) == key}
+        slope = f"{growth[key]:.2f}" if key in growth else ""
+        table.add_row(key, *(cells.get(length, "") for length in lengths), slope)
+    console.print(table)
+
+
+def _key(row: Row) -> str:
+    return ", ".join((row.direction, row.passes, row.system))
+
+
+def slopes(rows: list[Row], quantity: str = "seconds") -> dict[str, float]:
+    """The growth of each system: the slope, by least squares, of the logarithm of a quantity, `seconds` or `memory`,
+    against that of the length, from `SLOPE_FROM` on."""
     found = {}
-    for key in dict.fromkeys((row.direction, row.passes, row.system) for row in rows):
-        points = [(row.length, row.seconds) for row in rows if (row.direction, row.passes, row.system) == key]
-        if len(points) > 1:
-            (length, before), (longer, after) = sorted(points)[-2:]
-            found[", ".join(key)] = math.log(after / before) / math.log(longer / length)
+    for key in dict.fromkeys(_key(row) for row in rows):
+        points = [(row.length, getattr(row, quantity)) for row in rows if _key(row) == key and row.length >= SLOPE_FROM]
+        if len(points) > 1 and all(value for _, value in points):
+            found[key] = linear_regression(*(list(map(math.log, x)) for x in zip(*points, strict=True))).slope
     return found
 
 
@@ -188,6 +226,8 @@ def read_options(arguments: list[str] | None = None) -> Options:
     assert isinstance(options, Options)
     if not options.lengths or min(options.lengths) < 1:
         raise ValueError(f"lengths is {options.lengths}: give at least one, each at least 1")
+    if options.clock not in CLOCKS:
+        raise ValueError(f"clock is {options.clock!r}: choose one of {', '.join(CLOCKS)}")
     if not isinstance(getattr(torch, options.dtype, None), torch.dtype):
         raise ValueError(f"dtype is {options.dtype!r}: give the name of a torch type, such as float32 or bfloat16")
     return options
@@ -207,12 +247,14 @@ def main(arguments: list[str] | None = None) -> None:
             with console.status(f"{length} tokens, {'causal' if causal else 'bidirectional'}"):
                 rows += measure(options, length, causal)
     show(rows, console)
+    show_gated(rows, console)
     output = Path(options.output)
     conditions = provenance(options.device, options.seed)
     result: dict[str, Any] = {
         **conditions,
         "settings": asdict(options),
         "slopes": slopes(rows),
+        "memory_slopes": slopes(rows, "memory"),
         "rows": [asdict(row) for row in rows],
     }
     words = ", ".join(f"{key} {value}" for key, value in conditions["device"].items() if key != "type")

@@ -12,7 +12,11 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def alternate(
-    functions: Mapping[str, Callable[[], object]], device: torch.device, repeats: int, seconds: float
+    functions: Mapping[str, Callable[[], object]],
+    device: torch.device,
+    repeats: int,
+    seconds: float,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """The median time of each function in seconds, all called in turn, so that what else the machine does meets all.
 
@@ -27,10 +31,10 @@ def alternate(
             break
         for name, function in functions.items():
             _wait(device)
-            start = time.perf_counter()
+            start = clock()
             function()
             _wait(device)
-            times[name].append(time.perf_counter() - start)
+            times[name].append(clock() - start)
     return {name: median(values) for name, values in times.items()}
 
 

@@ -66,7 +66,7 @@ def cheaper_path(queries: Tensor, keys: Tensor, reach: int, horizon: int, causal
     """The path that should take less time, for clean segments of queries (B, L_Q) and keys (B, L_K).
 
     By windows a query costs about as much as 150 scores and its scores besides; by states a place in a piece costs
-    about 80 + C scores, be it filled or not, a piece 20 e and a segment 10 e. (Measured on a CPU in float32, forward
+    about 80 + C scores, be it filled or not, a piece 30 e and a segment 10 e. (Measured on a CPU in float32, forward
     and backward.)
     States know of positions only within one sequence: relative positions between two need windows.
     """
@@ -84,7 +84,7 @@ def cheaper_path(queries: Tensor, keys: Tensor, reach: int, horizon: int, causal
     chunks = torch.tensor(sorted({*PIECE_CHUNKS, *(n for n in parts if PIECE_CHUNKS[0] <= n <= PIECE_CHUNKS[-1])}))
     chunks = chunks.to(lengths.device)
     pieces = (-(-lengths // chunks[:, None])).sum(1)  # (chunks,)
-    costs = pieces * (chunks * (80.0 + chunks) + 20.0 * width) + 10.0 * width * lengths.shape[0]
+    costs = pieces * (chunks * (80.0 + chunks) + 30.0 * width) + 10.0 * width * lengths.shape[0]
     costs = costs if same else costs / 2
     least = int(costs.argmin())
     return Path("states", int(chunks[least])) if float(costs[least]) < by_windows else windows
