@@ -22,11 +22,16 @@ class SegmentCausalState:
     """What causal segment-gated attention keeps of the tokens so far.
 
     A_s is the sum of (phi(k) + b) (x) U over segment s, U = [V, 1], b = phi(rel_0); t is the segment of the last token.
+    A token reads and writes one matrix a head, whatever the reach: all earlier segments, as seen from t, are added to
+    it when t begins. What is kept for the beginning of the next segment stays in its place when rows are reordered:
+    rows refer to it, and several may refer to the same.
 
-    tokens         `CausalState`: its memory is A_t so far; its ring and tables are those of `relative_kernel_attention`
+    tokens         `CausalState`: its memory is g(0) A_t + past; its ring and tables are those of
+                   `relative_kernel_attention`
+    held           (B,) long, the row of `past` and `recent` that each row refers to
     past           (B, H, d, e+1) the earlier segments, each times its gate as seen from t, the far ones scaled
     recent         (B, G, H, d, e+1) A_(t-1) .. A_(t-G+1), and last the sum of all segments before those
-    counts         (B, G+1) the tokens of t so far and of what `recent` holds
+    counts         (B, G+1) the tokens of t so far and of what `recent` holds, by row
     segment        (B,) long, t
     ring_segments  (B, R) long, the segments of the tokens in the ring; None without relative positions
     ring_gate      (B, H, R) their gates as seen from t; None without relative positions
@@ -35,6 +40,7 @@ class SegmentCausalState:
     """
 
     tokens: CausalState
+    held: Tensor
     past: Tensor
     recent: Tensor
     counts: Tensor
@@ -44,13 +50,23 @@ class SegmentCausalState:
     gate: Tensor
     far_tokens: float
 
+    @property
+    def own_gate(self) -> Tensor:
+        """g(0): (H, 1, 1)."""
+        return self.gate[:, self.gate.shape[1] // 2, None, None]
+
     def reorder(self, index: Tensor) -> SegmentCausalState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
+        held, past, recent = self.held.index_select(0, index), self.past, self.recent
+        if len(index) != len(past):
+            past, recent = past.index_select(0, held), recent.index_select(0, held)
+            held = torch.arange(len(index), device=held.device)
         return replace(
             self,
             tokens=self.tokens.reorder(index),
-            past=self.past.index_select(0, index),
-            recent=self.recent.index_select(0, index),
+            held=held,
+            past=past,
+            recent=recent,
             counts=self.counts.index_select(0, index),
             segment=self.segment.index_select(0, index),
             ring_segments=None if self.ring_segments is None else self.ring_segments.index_select(0, index),
@@ -83,6 +99,7 @@ def segment_causal_init(
         ring_gate = memory.new_zeros(batch, heads, horizon)
     return SegmentCausalState(
         tokens=tokens,
+        held=torch.arange(batch, device=memory.device),
         past=torch.zeros_like(memory),
         recent=memory.new_zeros(batch, reach, heads, d, e + 1),
         counts=counts,
@@ -117,50 +134,57 @@ def segment_causal_step(
     with torch.autocast(q.device.type, enabled=False):
         if rows.numel() > 0:
             _advance(state, segments.to(state.segment), rows)
-        tokens = state.tokens
+        tokens, own = state.tokens, state.own_gate
         fq = phi(q.to(state.past.dtype))[:, :, None]  # (B, H, 1, d)
-        tokens.add(k, v, phi)
+        tokens.add(k, v, phi, own)
         state.counts[:, 0] += 1
-        own = state.gate[:, state.gate.shape[1] // 2]  # (H,)
-        sums = (fq * own[:, None, None]) @ tokens.memory + fq @ state.past  # (B, H, 1, e+1)
-        if tokens.ring is not None and state.ring_segments is not None and state.ring_gate is not None:
-            slot = tokens.position % tokens.ring.shape[2]
+        if state.ring_segments is not None and state.ring_gate is not None:
+            slot = tokens.position % state.ring_segments.shape[1]
             state.ring_segments[:, slot] = state.segment
-            state.ring_gate[:, :, slot] = own
-            near = tokens.near_scores(fq) * state.ring_gate[:, :, None]  # (B, H, 1, R)
-            sums = sums + near @ tokens.ring  # (B, H, 1, e+1)
-        out = normalise(sums)[:, :, 0].to(v.dtype)  # (B, H, e)
+            state.ring_gate[:, :, slot] = own[:, 0, 0]
+        out = normalise(tokens.read(fq, state.ring_gate)).view(v.shape).to(v.dtype)  # (B, H, e)
     return out, replace(state, tokens=replace(tokens, position=tokens.position + 1))
 
 
 def _advance(state: SegmentCausalState, segments: Tensor, rows: Tensor) -> None:
     """Begin another segment in `rows`, in place: what is kept of the earlier ones moves one distance on, or more."""
-    reach = state.recent.shape[1]
-    memory, recent, counts = state.tokens.memory, state.recent[rows], state.counts[rows]
+    reach, memory, held = state.recent.shape[1], state.tokens.memory, state.held[rows]
+    recent, counts = state.recent[held], state.counts[rows]
+    last = (memory[rows] - state.past[held]) / state.own_gate  # (r, H, d, e+1)
     steps = (segments - state.segment)[rows].clamp(max=reach)  # (r,)
     # Where the sums at distance 0 .. G-1 go, by row, and the far sum, which stays: a matrix of zeros and ones.
     target = (torch.arange(reach + 1, device=rows.device) + steps[:, None]).clamp(max=reach)  # (r, G+1)
     move = functional.one_hot(target - 1, reach).transpose(1, 2).to(counts.dtype)  # (r, G, G+1)
-    known = torch.cat([memory[rows, None], recent], dim=1)  # (r, G+1, H, d, e+1)
+    known = torch.cat([last[:, None], recent], dim=1)  # (r, G+1, H, d, e+1)
     recent = (move @ known.flatten(2)).view_as(recent)  # (r, G, H, d, e+1)
-    counts = functional.pad((move @ counts.unsqueeze(-1)).squeeze(-1), (1, 0))  # (r, G+1)
-    memory[rows] = 0.0
-    state.recent[rows], state.counts[rows], state.segment[rows] = recent, counts, segments[rows]
-    _look_back(state, rows)
+    state.counts[rows] = functional.pad((move @ counts.unsqueeze(-1)).squeeze(-1), (1, 0))  # (r, G+1)
+    state.segment[rows] = segments[rows]
+    past = _look_back(state, rows, recent)
+    free = _free(state.held, rows)
+    state.held[rows], state.past[free], state.recent[free], memory[rows] = free, past, recent, past
 
 
-def _look_back(state: SegmentCausalState, rows: Tensor) -> None:
-    """Weigh in `rows` what is kept of the earlier segments, as seen from the segment that has begun, in place."""
-    reach, gate = state.recent.shape[1], state.gate
+def _free(held: Tensor, rows: Tensor) -> Tensor:
+    """As many places as `rows`, to which no other row refers; there are at least so many."""
+    taken, goes_on = torch.zeros_like(held), torch.ones_like(held)
+    goes_on[rows] = 0
+    taken.index_add_(0, held, goes_on)
+    return (taken == 0).nonzero().flatten()[: len(rows)]
+
+
+def _look_back(state: SegmentCausalState, rows: Tensor, recent: Tensor) -> Tensor:
+    """The earlier segments `recent` (r, G, H, d, e+1) of `rows` as seen from the segment that has begun: their sum
+    (r, H, d, e+1). The gates of the ring are set in place."""
+    reach, gate = recent.shape[1], state.gate
     scale = far_scale(state.counts[rows, -1], state.far_tokens, gate.dtype)[:, None]  # (r, 1)
     weights = gate[:, :reach].flip(1).expand(rows.shape[0], -1, -1).clone()  # (r, H, G), distances -1 .. -G
     weights[:, :, -1] *= scale
-    state.past[rows] = torch.einsum("rhg,rghde->rhde", weights, state.recent[rows])  # (r, H, d, e+1)
     if state.ring_segments is not None and state.ring_gate is not None:
         distance = state.ring_segments[rows] - state.segment[rows, None]  # (r, R)
         near = gate.t()[distance.clamp(min=-reach) + reach]  # (r, R, H)
         near = near * torch.where(distance <= -reach, scale, 1.0)[:, :, None]
         state.ring_gate[rows] = near.transpose(1, 2)  # (r, H, R)
+    return torch.einsum("rhg,rghde->rhde", weights, recent)  # (r, H, d, e+1)
 
 
 @torch.no_grad()
@@ -202,14 +226,9 @@ def segment_causal_state(
         kept = min(ring_segments.shape[1], length)
         slots = torch.arange(length - kept, length, device=k.device) % ring_segments.shape[1]  # (kept,)
         ring_segments = ring_segments.index_copy(1, slots, segments[:, length - kept :])
-    state = replace(
-        empty,
-        tokens=replace(whole, memory=sums[0]),
-        recent=torch.stack(sums[1:], dim=1),
-        counts=at.sum(-1),
-        segment=segment,
-        ring_segments=ring_segments,
-    )
+    recent = torch.stack(sums[1:], dim=1)  # (B, G, H, d, e+1)
+    state = replace(empty, recent=recent, counts=at.sum(-1), segment=segment, ring_segments=ring_segments)
     with torch.autocast(k.device.type, enabled=False):
-        _look_back(state, torch.arange(batch, device=k.device))
-    return state
+        past = _look_back(state, state.held, recent)  # (B, H, d, e+1)
+        memory = torch.addcmul(past, sums[0], state.own_gate)  # (B, H, d, e+1)
+    return replace(state, past=past, tokens=replace(whole, memory=memory))

@@ -39,25 +39,39 @@ class CausalState:
         ring = None if self.ring is None else self.ring.index_select(0, index)
         return replace(self, memory=self.memory.index_select(0, index), ring=ring)
 
-    def add(self, k: Tensor, v: Tensor, phi: FeatureMap) -> None:
-        """Take in one token, k (B, H, d), v (B, H, e), in place; `position` is left to the caller."""
+    def add(self, k: Tensor, v: Tensor, phi: FeatureMap, weight: Tensor | None = None) -> None:
+        """Take in one token, k (B, H, d), v (B, H, e), in place; `position` is left to the caller.
+
+        `weight` (H, 1, 1) is that of the token in the memory, 1 unless given.
+        """
         dtype = self.memory.dtype
         fk = phi(k.to(dtype))[:, :, None]  # (B, H, 1, d)
         if self.far is not None:
             fk = fk + self.far
-        u = functional.pad(v.to(dtype), (0, 1), value=1.0)  # (B, H, e+1)
+        if weight is not None:
+            fk = fk * weight
         d, size = self.memory.shape[2:]
+        if self.ring is None:
+            u = functional.pad(v.to(dtype), (0, 1), value=1.0)  # (B, H, e+1)
+        else:
+            u = self.ring[:, :, self.position % self.ring.shape[2]]  # (B, H, e+1)
+            u[..., :-1] = v
+            u[..., -1] = 1.0
         self.memory.view(-1, d, size).baddbmm_(fk.reshape(-1, d, 1), u.reshape(-1, 1, size))
-        if self.ring is not None:
-            self.ring[:, :, self.position % self.ring.shape[2]] = u
 
-    def near_scores(self, fq: Tensor) -> Tensor:
-        """phi(q) . (phi(rel) - b) for each slot of the ring, the token just added among them: fq (B, H, 1, d)."""
-        assert self.ring is not None
-        assert self.near is not None
-        horizon = self.ring.shape[2]
-        start = horizon - 1 - self.position % horizon
-        return fq @ self.near[..., start : start + horizon]  # (B, H, 1, R)
+    def read(self, fq: Tensor, gate: Tensor | None = None) -> Tensor:
+        """The sums over the tokens so far, that just added among them: (B, H, 1, e+1) from fq (B, H, 1, d). `gate`
+        (B, H, R) weighs the slots of the ring."""
+        sums = fq @ self.memory  # (B, H, 1, e+1)
+        if self.ring is None or self.near is None:
+            return sums
+        # phi(q) . (phi(rel) - b) for each slot
+        start = self.ring.shape[2] - 1 - self.position % self.ring.shape[2]
+        scores = by_head(fq, self.near.narrow(-1, start, self.ring.shape[2]))  # (B, H, 1, R)
+        if gate is not None:
+            scores = scores * gate[:, :, None]
+        sums.view(-1, 1, sums.shape[-1]).baddbmm_(scores.flatten(0, 1), self.ring.flatten(0, 1))
+        return sums
 
     def check_rel(self, rel: Tensor | None) -> None:
         """Raise ValueError unless the state was made with a table such as `rel`."""
@@ -126,10 +140,8 @@ def causal_step(
     with torch.autocast(q.device.type, enabled=False):
         fq = phi(q.to(state.memory.dtype))[:, :, None]  # (B, H, 1, d)
         state.add(k, v, phi)
-        sums = fq @ state.memory  # (B, H, 1, e+1)
-        if state.ring is not None:
-            sums = sums + state.near_scores(fq) @ state.ring  # (B, H, 1, e+1)
-        return normalise(sums)[:, :, 0].to(v.dtype), replace(state, position=state.position + 1)
+        out = normalise(state.read(fq)).view(v.shape).to(v.dtype)  # (B, H, e)
+        return out, replace(state, position=state.position + 1)
 
 
 @torch.no_grad()
@@ -196,8 +208,22 @@ def cross_step(q: Tensor, position: int, rel: Tensor | None, state: CrossState, 
             past = state.prefix[:, :, before : before + 1]  # (B, H, 1, e+1)
             future = state.prefix[:, :, -1:] - state.prefix[:, :, after : after + 1]  # (B, H, 1, e+1)
             near = state.window[:, :, start : start + 2 * horizon - 1]  # (B, H, 2R-1, e+1)
-            sums = sums + (fq @ state.table) @ torch.cat([past, near, future], dim=2)  # (B, H, K, e+1)
+            scores = by_head(fq, state.table)  # (B, H, K, 2R+1)
+            sums.addcmul_(scores[..., :1], past).addcmul_(scores[..., -1:], future)
+            sums += scores[..., 1:-1] @ near  # (B, H, K, e+1)
         return normalise(sums).to(q.dtype)
+
+
+def by_head(fq: Tensor, table: Tensor) -> Tensor:
+    """fq (B, H, K, d) times a table (d, n), or (H, d, n), one for each head: (B, H, K, n).
+
+    Head by head, since a product over rows and heads would copy the table for each row.
+    """
+    if table.dim() == 2:
+        return fq @ table
+    batch, heads, beams, d = fq.shape
+    rows = fq.transpose(0, 1).reshape(heads, batch * beams, d)  # (H, B*K, d)
+    return (rows @ table).view(heads, batch, beams, -1).transpose(0, 1)  # (B, H, K, n)
 
 
 def _check_same_rel(rel: Tensor | None, horizon: int | None) -> None:

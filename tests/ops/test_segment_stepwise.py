@@ -107,6 +107,45 @@ def test_reorder(relative: dict[str, Any]) -> None:
     torch.testing.assert_close(out, whole(mixed)[:, :, 11:])
 
 
+@each_relative
+def test_reorder_before_every_step(relative: dict[str, Any]) -> None:
+    """As in beam search: rows share what they come from, and begin their segments at different times."""
+    x = make_segment_inputs(40, 40, causal=True, batch=4, reach=2, **relative)
+    generator = torch.Generator().manual_seed(3)
+    state, rows, segments = empty_state(x), torch.zeros(4, 0, dtype=torch.long), torch.zeros(4, 1, dtype=torch.long)
+    place = state.recent.data_ptr()
+    for i in range(40):
+        index = torch.randint(0, 4, (4,), generator=generator)
+        state, rows, segments = state.reorder(index), rows[index], segments[index]
+        rows = torch.cat([rows, torch.arange(4)[:, None]], dim=1)  # (4, i+1), the row of x that each token came from
+        begin = torch.randint(0, 6, (4, 1), generator=generator).clamp(min=3) - 3  # 0, 0, 0, 0, 1, 2 segments further
+        segments = torch.cat([segments, segments[:, -1:] + begin], dim=1)
+        written = [t[rows, :, torch.arange(i + 1)].transpose(1, 2) for t in (x.tokens.q, x.tokens.k, x.tokens.v)]
+        out, state = segment_causal_step(*(t[:, :, i] for t in written), x.tokens.rel, segments[:, -1], state)
+        expected = segment_gated_attention(
+            *written, x.tokens.rel, x.log_gate, segments[:, 1:], segments[:, 1:],
+            causal=True, far_tokens=FAR_TOKENS, algorithm="quadratic",
+        )  # fmt: skip
+        torch.testing.assert_close(out, expected[:, :, i].detach())
+    assert state.recent.data_ptr() == place, "what earlier segments left is not copied with every token"
+
+
+def test_single_precision_holds_over_many_segments() -> None:
+    x = make_segment_inputs(400, 400, "long", horizon=4, causal=True, batch=1)
+    exact = whole(x)
+    tokens = x.tokens
+    low = SegmentInputs(
+        type(tokens)(*(t.detach().float() for t in (tokens.q, tokens.k, tokens.v, tokens.rel)), key_mask=None),
+        x.log_gate.detach().float(),
+        x.query_segments,
+        x.key_segments,
+    )
+    d, e = tokens.q.shape[3], tokens.v.shape[3]
+    state = segment_causal_init(1, 2, d, e, low.tokens.rel, low.log_gate, far_tokens=FAR_TOKENS)
+    out, _ = decode(low, state, 0, 400)
+    torch.testing.assert_close(out.double(), exact, rtol=1e-4, atol=1e-5)
+
+
 def test_the_state_does_not_grow() -> None:
     x = make_segment_inputs(60, 60, causal=True, horizon=3)
 
