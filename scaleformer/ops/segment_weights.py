@@ -36,13 +36,16 @@ def pair_weights(
     if causal:
         seen = seen.tril()
     scale = far_scale(seen.sum(-1, keepdim=True), far_tokens, gate.dtype)  # (B, L_Q, 1)
-    weights: Tensor = _LookUp.apply(gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
+    weights = look_up(gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
     return weights * torch.where(far, scale, 1.0)[:, None]
 
 
-class _LookUp(torch.autograd.Function):
+def look_up(gate: Tensor, column: Tensor) -> Tensor:
     """gate (H, 2G+1) at column (B, ...): (B, H, ...). The backward pass is a matrix product, not a scatter."""
+    return _LookUp.apply(gate, column)
 
+
+class _LookUp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gate: Tensor, column: Tensor) -> Tensor:  # type: ignore[override]
         ctx.save_for_backward(column)

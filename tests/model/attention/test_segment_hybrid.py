@@ -1,0 +1,78 @@
+"""The hybrid module: long documents decoded step by step, half precision, and options that are wrong."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from scaleformer.model.attention.segment_hybrid import SegmentHybridAttention
+from scaleformer.model.transformer import Transformer
+from tests.helpers import make_batch, make_model
+
+
+def with_algorithm(model: Transformer, algorithm: str) -> Transformer:
+    for module in model.modules():
+        if isinstance(module, SegmentHybridAttention):
+            module.algorithm = algorithm
+    return model
+
+
+@torch.no_grad()
+def test_a_document_is_the_same_by_either_form_and_step_by_step() -> None:
+    """Segment counts and lengths that differ between the sides and between the documents, so that there are pads."""
+    batch = make_batch([([5, 3, 1, 4, 6, 2], [4, 2, 5, 1, 3]), ([1, 2], [12]), ([3] * 6, [2] * 7)])
+    model = make_model(attention={"name": "segment_hybrid", "horizon": 4, "reach": 3})
+    linear = model.logits(with_algorithm(model, "linear")(batch))
+    quadratic = model.logits(with_algorithm(model, "quadratic")(batch))
+    real = batch.target_mask
+    torch.testing.assert_close(linear[real], quadratic[real], rtol=0, atol=1e-10)
+    state = model.init_state(model.encode(batch.source, batch.source_mask, batch.source_segments), 1)
+    for position in range(batch.target_input.shape[1]):
+        tokens, segments = batch.target_input[:, position], batch.target_segments[:, position]
+        logits, state = model.step(tokens, segments, state)
+        here = real[:, position]
+        torch.testing.assert_close(logits[here].double(), quadratic[here, position], rtol=1e-4, atol=1e-4)
+
+
+def test_what_stands_in_the_pads_of_a_long_row_costs_no_window() -> None:
+    """Pads belong to the last segment: a row of few tokens among long ones must not read them as near keys."""
+    torch.manual_seed(0)
+    attention = SegmentHybridAttention("decoder", 8, 2, algorithm="linear")
+    x = torch.randn(2, 40, 8)
+    segments = torch.arange(40).div(5, rounding_mode="floor").repeat(2, 1)
+    segments[1, 10:] = 2
+    mask = torch.arange(40) < torch.tensor([40, 10])[:, None]
+    out = attention(x, x, mask, segments, segments)
+    alone = attention(x[1:, :10], x[1:, :10], mask[1:, :10], segments[1:, :10], segments[1:, :10])
+    torch.testing.assert_close(out[1:, :10], alone)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_trains_in_half_precision(site: str) -> None:
+    torch.manual_seed(0)
+    attention = SegmentHybridAttention(site, 16, 2, horizon=3)
+    x = torch.randn(2, 30, 16)
+    segments = (torch.arange(30) // 4).repeat(2, 1)
+    arguments = (x, x, torch.ones(2, 30, dtype=torch.bool), segments, segments)
+    expected = attention(*arguments)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = attention(*arguments)
+    torch.testing.assert_close(out.float(), expected, rtol=0.05, atol=0.05)
+    out.float().square().sum().backward()
+    for name, parameter in attention.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"near": 4}, "model.attention.near is 4: it must be at least 0 and below reach, 4 segments"),
+        ({"reach": 0}, "model.attention.reach is 0"),
+        ({"horizon": 0}, "model.attention.horizon is 0"),
+    ],
+    ids=["near", "reach", "horizon"],
+)
+def test_names_the_option_that_is_wrong(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SegmentHybridAttention("encoder", 8, 2, **options)
