@@ -12,7 +12,7 @@ from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
 from ..batch import Batch
-from .attention import SITES, Attention, build_attention, sinusoids
+from .attention import SITES, Attention, build_attention
 from .layers import DecoderLayer, Dropout, EncoderLayer, LayerState
 
 
@@ -100,7 +100,8 @@ class Transformer(nn.Module):
             nn.init.normal_(self.output_weight, std=D**-0.5)
 
         def attention(site: str) -> Attention:
-            return build_attention(config.sites.get(site) or config.attention, site, D, config.heads)
+            named = config.sites.get(site)
+            return build_attention(named or config.attention, site, D, config.heads, strict=bool(named))
 
         rest = (D, config.feedforward, config.dropout, config.activation)
         encoder = [EncoderLayer(attention("encoder"), *rest) for _ in range(config.encoder_layers)]
@@ -109,9 +110,9 @@ class Transformer(nn.Module):
         self.encoder_norm = nn.LayerNorm(D)
         self.decoder_norm = nn.LayerNorm(D)
         self.dropout = Dropout(config.dropout)
-        self.source_positions = encoder[0].attention.absolute_positions
+        self.source_positions = encoder[0].attention.make_positions()
         # order has to reach the decoder's queries once, through whichever of its two attentions is blind to it
-        self.target_positions = decoder[0].attention.absolute_positions or decoder[0].cross_attention.absolute_positions
+        self.target_positions = decoder[0].attention.make_positions() or decoder[0].cross_attention.make_positions()
 
     @property
     def encoder_layers(self) -> list[EncoderLayer]:
@@ -169,11 +170,11 @@ class Transformer(nn.Module):
         ]
         return DecoderState(state.position, layers)
 
-    def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: bool, start: int = 0) -> Tensor:
+    def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: nn.Module | None, start: int = 0) -> Tensor:
         x = embedding(tokens) * self.config.width**0.5  # (B, L, D)
-        if positions:
+        if positions is not None:
             index = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-            x = x + sinusoids(index, self.config.width).to(x.dtype)  # (B, L, D)
+            x = x + positions(index).to(x.dtype)  # (B, L, D)
         return self.dropout(x)
 
     def _run(self, layer: nn.Module, *inputs: Tensor) -> Tensor:

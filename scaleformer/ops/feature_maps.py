@@ -12,28 +12,40 @@ from torch.nn import functional
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """phi and its slope, an expression of phi's own value: what a backward pass has at hand."""
+    """phi, its slope as an expression of phi's own value (what a backward pass has at hand), and its inverse.
+
+    The inverse takes a positive value to an argument that phi maps to it.
+    """
 
     value: Callable[[Tensor], Tensor]
     slope_of_value: Callable[[Tensor], Tensor]
+    inverse: Callable[[Tensor], Tensor]
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.value(x)
 
 
+def _inverse_elu1(y: Tensor) -> Tensor:
+    return torch.where(y > 1, y - 1, y.clamp(max=1).log())
+
+
 FEATURE_MAPS: dict[str, FeatureMap] = {
-    "elu1": FeatureMap(lambda x: functional.elu(x) + 1, lambda y: y.clamp(max=1)),
-    "relu": FeatureMap(functional.relu, lambda y: (y > 0).to(y.dtype)),
-    "exp": FeatureMap(torch.exp, lambda y: y),
-    "squared_relu": FeatureMap(lambda x: functional.relu(x).square(), lambda y: 2 * y.sqrt()),
+    "elu1": FeatureMap(lambda x: functional.elu(x) + 1, lambda y: y.clamp(max=1), _inverse_elu1),
+    "relu": FeatureMap(functional.relu, lambda y: (y > 0).to(y.dtype), torch.clone),
+    "exp": FeatureMap(torch.exp, lambda y: y, torch.log),
+    "squared_relu": FeatureMap(lambda x: functional.relu(x).square(), lambda y: 2 * y.sqrt(), torch.sqrt),
 }
+MAPPED = FeatureMap(torch.clone, torch.ones_like, torch.clone)
 
 
 def get_feature_map(name: str) -> FeatureMap:
     """The feature map called `name`: `elu1` (elu(x) + 1, [Katharopoulos 2020]), `relu`, `exp` or `squared_relu`.
 
+    `mapped` is for arguments that are features already, of whatever map, and never negative.
     Raises ValueError if there is none.
     """
+    if name == "mapped":
+        return MAPPED
     if name not in FEATURE_MAPS:
         raise ValueError(f"feature_map is {name!r}: choose one of {', '.join(FEATURE_MAPS)}")
     return FEATURE_MAPS[name]

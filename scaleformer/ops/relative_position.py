@@ -38,16 +38,26 @@ def skew(diagonals: Tensor, width: int) -> Tensor:
     return padded.flatten(-2)[..., : rows * width].unflatten(-1, (rows, width))  # (..., C, width)
 
 
-def relative_scores(by_distance: Tensor, keys: int) -> Tensor:
+def relative_scores(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
     """Scores (..., L, S) from scores by distance (..., L, 2R+1): out[i, j] = by_distance[i, clip(j - i, -R, R) + R].
 
-    Quadratic: for the algorithm that makes all scores.
+    Query i stands at position `first` + i. Quadratic: for the algorithms that make all scores.
     """
     queries = by_distance.shape[-2]
     horizon = (by_distance.shape[-1] - 1) // 2
     total = queries + keys - 1
-    distance = torch.arange(total, device=by_distance.device) - (queries - 1)  # (L + S - 1,)
-    strip = by_distance.index_select(-1, distance.clamp(-horizon, horizon) + horizon)  # (..., L, L + S - 1)
+    lowest = 1 - queries - first  # the distance that the first column of the strip stands for
+    before = min(max(-horizon - lowest, 0), total)  # columns beyond the horizon
+    after = min(max(lowest + total - 1 - horizon, 0), total)
+    start = max(lowest + horizon, 0)
+    strip = torch.cat(
+        [
+            by_distance[..., :1].expand(*by_distance.shape[:-1], before),
+            by_distance[..., start : start + total - before - after],
+            by_distance[..., -1:].expand(*by_distance.shape[:-1], after),
+        ],
+        dim=-1,
+    )  # (..., L, L + S - 1)
     if queries == 1:
         return strip
     flat = strip.flatten(-2)[..., queries - 1 : queries - 1 + queries * (total - 1)]  # (..., L * (L + S - 2))

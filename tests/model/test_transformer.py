@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
-from scaleformer.model.attention import MECHANISMS
 from scaleformer.model.transformer import ModelConfig, Transformer
 from tests.helpers import make_batch, make_model
 
+SHIPPED = sorted((Path(__file__).parents[2] / "conf" / "model" / "attention").glob("*.yaml"))
 MIXED = {
     "mixed": {
         "attention": {"name": "scaleformer", "horizon": 3},
         "sites": {"cross": {"name": "softmax"}, "encoder": {"name": "kernelized"}},
-    }
+    },
+    "scaleformer raw": {"attention": {"name": "scaleformer", "horizon": 3, "relative": "raw"}},
+    "scaleformer symmetric": {"attention": {"name": "scaleformer", "horizon": 3, "symmetric": True}},
+    "longformer narrow": {
+        "attention": {"name": "longformer", "window": 2, "global_tokens": 2, "elsewhere": {"name": "softmax"}}
+    },
+    "transformer_xl short": {
+        "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "elsewhere": {"name": "softmax"}}
+    },
+    "bigbird small": {
+        "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "elsewhere": {"name": "softmax"}}
+    },
+    "sparse strided": {"attention": {"name": "sparse", "stride": 3, "summaries": 1, "elsewhere": {"name": "softmax"}}},
+    "sparse fixed": {
+        "attention": {"name": "sparse", "pattern": "fixed", "stride": 3, "summaries": 1},
+        "sites": {"cross": {"name": "softmax"}},
+    },
+    "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
 }
-CHOICES = {**{name: {"attention": {"name": name}} for name in MECHANISMS}, **MIXED}
+CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for path in SHIPPED}, **MIXED}
 
 
 @pytest.fixture(params=CHOICES, ids=list(CHOICES))
@@ -114,11 +133,25 @@ def test_gradient_checkpointing_changes_no_number(model: Transformer) -> None:
     kept.load_state_dict(model.state_dict())
     gradients = []
     for m in (model.train(), kept.train()):
+        torch.manual_seed(3)  # some draw features
         m.logits(m(batch)).square().mean().backward()
         gradients.append({name: p.grad for name, p in m.named_parameters()})
     for name, gradient in gradients[0].items():
         assert gradient is not None, name
         torch.testing.assert_close(gradients[1][name], gradient)
+
+
+def test_bf16_is_near_fp32_and_trains(model: Transformer) -> None:
+    batch = make_batch([([5, 3], [4, 4]), ([1], [2])])
+    model = model.float()
+    expected = model.logits(model(batch)).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = model.logits(model(batch))
+        loss = logits.float().square().mean()
+    loss.backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    error = (logits.float() - expected)[batch.target_mask].abs().mean()
+    assert error < 0.05 * expected[batch.target_mask].std()
 
 
 def test_sites_may_differ() -> None:
@@ -151,11 +184,15 @@ def test_vocabularies_and_embeddings_are_shared_as_configured() -> None:
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"target_vocabulary": 21}, "tokenizer.joint=true"),
         ({"attention": {"name": "nonesuch"}}, "choose one of scaleformer"),
-        ({"attention": {"name": "softmax", "horizon": 3}}, "no option horizon: it has no options"),
+        (
+            {"attention": {"name": "softmax", "horizon": 3}},
+            "no option horizon: its options are positions, max_positions",
+        ),
+        ({"attention": {"name": "alibi", "horizon": 3}}, "no option horizon: it has no options"),
         ({"attention": {"name": "scaleformer", "horizon": 0}}, "at least 1"),
         ({"sites": {"decode": {"name": "softmax"}}}, "the sites are encoder, decoder, cross"),
     ],
-    ids=["width", "activation", "dropout", "vocabulary", "attention", "option", "horizon", "site"],
+    ids=["width", "activation", "dropout", "vocabulary", "attention", "option", "no options", "horizon", "site"],
 )
 def test_wrong_settings_are_named(changes: dict, message: str) -> None:
     settings = {"source_vocabulary": 20, "target_vocabulary": 20, "width": 32, "feedforward": 16, **changes}

@@ -3,39 +3,75 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+from .adaptive_span import AdaptiveSpanAttention
+from .alibi import AlibiAttention
 from .base import SITES, Attention, sinusoids
+from .bigbird import BigBirdAttention
+from .efficient import EfficientAttention
 from .kernelized import KernelizedAttention
+from .linformer import LinformerAttention
+from .longformer import LongformerAttention
+from .performer import PerformerAttention
+from .rotary import RotaryAttention
 from .scaleformer import ScaleformerAttention
 from .segment_gated import SegmentGatedAttention
+from .segment_hybrid import SegmentHybridAttention
+from .shaw import ShawAttention
 from .softmax import SoftmaxAttention
 from .softmax_gated import SoftmaxGatedAttention
+from .sparse import SparseAttention
+from .spe import StochasticPositionsAttention
+from .transformer_xl import TransformerXLAttention
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
     "segment_gated": SegmentGatedAttention,
+    "segment_hybrid": SegmentHybridAttention,
     "kernelized": KernelizedAttention,
+    "performer": PerformerAttention,
+    "efficient": EfficientAttention,
     "softmax": SoftmaxAttention,
     "softmax_gated": SoftmaxGatedAttention,
+    "rotary": RotaryAttention,
+    "alibi": AlibiAttention,
+    "shaw": ShawAttention,
+    "longformer": LongformerAttention,
+    "spe": StochasticPositionsAttention,
+    "transformer_xl": TransformerXLAttention,
+    "bigbird": BigBirdAttention,
+    "sparse": SparseAttention,
+    "linformer": LinformerAttention,
+    "adaptive_span": AdaptiveSpanAttention,
 }
 
 __all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "sinusoids"]
 
+log = logging.getLogger(__name__)
 
-def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int) -> Attention:
+
+def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int, strict: bool = False) -> Attention:
     """The attention that a configuration asks for at a site.
 
-    choice  {"name": a key of MECHANISMS, and the options of that mechanism}
+    choice  {"name": a key of MECHANISMS, and the options of that mechanism}; and, for one that cannot serve every site,
+            {"elsewhere": the choice, or its name, that serves the others}, which is told in the log
+    strict  the choice was made for this very site: nothing may stand in
     Raises ValueError naming the choices, the sites or the options where one does not fit.
     """
     options = dict(choice)
-    name = options.pop("name", None)
+    name, elsewhere = options.pop("name", None), options.pop("elsewhere", None)
     if name not in MECHANISMS:
         raise ValueError(f"model/attention is {name!r}: choose one of {', '.join(MECHANISMS)}")
     mechanism = MECHANISMS[name]
     if site not in mechanism.sites:
+        if elsewhere and not strict:
+            other = {"name": elsewhere} if isinstance(elsewhere, str) else elsewhere
+            _tell(name, site, str(other.get("name")))
+            return build_attention(other, site, width, heads)
         able = [n for n, m in MECHANISMS.items() if site in m.sites]
         raise ValueError(f"attention {name!r} cannot serve the {site} site: choose one of {', '.join(able)}")
     known = [p for p in inspect.signature(mechanism).parameters if p not in ("site", "width", "heads")]
@@ -44,3 +80,12 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
         wanted = f"its options are {', '.join(known)}" if known else "it has no options"
         raise ValueError(f"attention {name!r} has no option {', '.join(unknown)}: {wanted}")
     return mechanism(site, width, heads, **options)
+
+
+@lru_cache
+def _tell(name: str, site: str, other: str) -> None:
+    """Once, not for every layer: that another mechanism serves a site."""
+    log.info(
+        "attention %r cannot serve the %s site: %r does there (another: model/attention@model.sites.%s=...)",
+        name, site, other, site,
+    )  # fmt: skip

@@ -51,6 +51,10 @@ class Attention(nn.Module, ABC):
     def causal(self) -> bool:
         return self.site == "decoder"
 
+    def make_positions(self) -> nn.Module | None:
+        """What adds absolute positions to the embeddings, positions (L,) -> (L, D); None where none are needed."""
+        return Sinusoids(self.heads * self.head_width) if self.absolute_positions else None
+
     def forward(
         self,
         x: Tensor,
@@ -164,6 +168,17 @@ def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
     grown = buffer.new_zeros(shape)
     grown.narrow(dim, 0, have).copy_(buffer)
     return grown
+
+
+class Sinusoids(nn.Module):
+    """Absolute positions without parameters: (L,) -> (L, D)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return sinusoids(positions, self.width)  # (L, D)
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from ...ops import (
+    FEATURE_MAPS,
     CausalState,
     CrossState,
     causal_init,
@@ -24,7 +25,7 @@ class KernelizedAttention(Attention):
     Cost O((L + S) d^2) time and O(L + S) memory; decoding keeps one d x (d+1) matrix a head.
     Source: [Katharopoulos 2020, equations 4 to 6], with sinusoidal positions added to the embeddings.
 
-    feature_map  phi, a name that `scaleformer.ops` knows
+    feature_map  phi: "elu1", "relu", "squared_relu" or "exp". A query of which relu leaves nothing gathers zeros
     algorithm    "auto", "linear", "quadratic" or "memory": the same numbers at another cost
     """
 
@@ -32,12 +33,20 @@ class KernelizedAttention(Attention):
 
     def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
         super().__init__(site, width, heads)
+        if feature_map not in FEATURE_MAPS:
+            wanted = ", ".join(FEATURE_MAPS)
+            raise ValueError(f"model.attention.feature_map is {feature_map!r}: choose one of {wanted}")
         self.feature_map = feature_map
         self.algorithm = algorithm
+        self.feature_width = self.head_width  # of what phi is applied to
 
     def relative(self) -> Tensor | None:
         """The raw relative embeddings (H, 2R+1, d), or None for a mechanism without."""
         return None
+
+    def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
+        """What phi is applied to, from queries or keys (..., L, d) of positions first .. first + L - 1."""
+        return x
 
     def attend(
         self,
@@ -49,8 +58,8 @@ class KernelizedAttention(Attention):
         key_segments: Tensor,
     ) -> Tensor:
         return relative_kernel_attention(
-            query,
-            key,
+            self.features(query, True, 0),
+            self.features(key, False, 0),
             value,
             self.relative(),
             causal=self.causal,
@@ -61,18 +70,20 @@ class KernelizedAttention(Attention):
 
     def empty_state(self, rows: int, like: Tensor) -> CausalState:
         d = self.head_width
-        return causal_init(rows, self.heads, d, d, self.relative(), like.device, self.feature_map)
+        return causal_init(rows, self.heads, self.feature_width, d, self.relative(), like.device, self.feature_map)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> CrossState:
-        return cross_state(key, value, self.relative(), key_mask, self.feature_map)
+        return cross_state(self.features(key, False, 0), value, self.relative(), key_mask, self.feature_map)
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: CausalState
     ) -> tuple[Tensor, CausalState]:
+        query = self.features(query[:, :, None], True, position)[:, :, 0]  # (B*K, H, d)
+        key = self.features(key[:, :, None], False, position)[:, :, 0]  # (B*K, H, d)
         return causal_step(query, key, value, self.relative(), state, self.feature_map)
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: CrossState) -> Tensor:
-        beams = beams_as_queries(query, len(state.memory))  # (B, H, K, d)
+        beams = self.features(beams_as_queries(query, len(state.memory)), True, position)  # (B, H, K, d)
         return queries_as_beams(cross_step(beams, position, self.relative(), state, self.feature_map))
 
     def reorder(self, state: CausalState | CrossState, rows: Tensor) -> CausalState | CrossState:

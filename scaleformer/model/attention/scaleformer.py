@@ -7,7 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ...ops import get_feature_map
 from .kernelized import KernelizedAttention
+
+RELATIVE = ("mapped", "raw")
+RAW_FLOOR = 1e-4
 
 
 class ScaleformerAttention(KernelizedAttention):
@@ -16,7 +20,10 @@ class ScaleformerAttention(KernelizedAttention):
     Cost O((L + S) d (d + R)) time and O(L + S) memory; decoding keeps one d x (d+1) matrix and R-1 values a head.
     Source: [Scaleformer, equations 9 to 11]; positions are relative, so that none are added to the embeddings.
 
-    horizon  R, the distance in tokens beyond which all keys count as equally far
+    horizon    R, the distance in tokens beyond which all keys count as equally far
+    relative   "mapped": phi is applied to P as to the keys; "raw": P is taken as it is [Scaleformer 2021]. What is not
+               positive any more after training counts as RAW_FLOOR: a sum of scores of both signs may vanish
+    symmetric  P_-t = P_t [Horn 2021]: R + 1 embeddings a head
     """
 
     absolute_positions: ClassVar[bool] = False
@@ -29,12 +36,19 @@ class ScaleformerAttention(KernelizedAttention):
         horizon: int = 16,
         feature_map: str = "elu1",
         algorithm: str = "auto",
+        relative: str = "mapped",
+        symmetric: bool = False,
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
         if horizon < 1:
             raise ValueError(f"model.attention.horizon is {horizon}: it must be at least 1")
+        if relative not in RELATIVE:
+            raise ValueError(f"model.attention.relative is {relative!r}: choose one of {', '.join(RELATIVE)}")
         self.horizon = horizon
-        self.relative_embedding = nn.Parameter(torch.empty(heads, 2 * horizon + 1, self.head_width))
+        self.raw = relative == "raw"
+        self.symmetric = symmetric
+        rows = horizon + 1 if symmetric else 2 * horizon + 1
+        self.relative_embedding = nn.Parameter(torch.empty(heads, rows, self.head_width))
         self.reset_relative_embedding()
 
     def reset_relative_embedding(self) -> None:
@@ -43,11 +57,19 @@ class ScaleformerAttention(KernelizedAttention):
         phi(0) = 1: were P to start at zero, every key of the document would get the same score on top of its own,
         and the average over all of them would drown what is near.
         """
-        distance = torch.arange(-self.horizon, self.horizon + 1).abs().float()  # (2R+1,)
+        first = 0 if self.symmetric else -self.horizon
+        distance = torch.arange(first, self.horizon + 1).abs().float()  # (2R+1,), or (R+1,) if symmetric
         slopes = 2.0 ** -torch.arange(self.heads).float()  # (H,)
         level = (1 - slopes[:, None] * distance).clamp(min=-4.0)  # (H, 2R+1)
         with torch.no_grad():
             self.relative_embedding.normal_(std=0.1).add_(level[:, :, None])
+            if self.raw:
+                self.relative_embedding.copy_(get_feature_map("elu1")(self.relative_embedding))
 
     def relative(self) -> Tensor:
-        return self.relative_embedding
+        table: Tensor = self.relative_embedding
+        if self.raw:
+            table = get_feature_map(self.feature_map).inverse(table.clamp(min=RAW_FLOOR))
+        if self.symmetric:
+            table = torch.cat([table.flip(1)[:, :-1], table], dim=1)
+        return table  # (H, 2R+1, d)

@@ -6,13 +6,34 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from .base import Attention, beams_as_queries, grow, queries_as_beams
 
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512
+
+
+POSITIONS = ("sinusoidal", "learned", "none")
+
+
+class LearnedPositions(nn.Module):
+    """An embedding for each of the first positions: (L,) -> (L, D), of the size of the embeddings of tokens.
+
+    Raises ValueError for a position that has none.
+    """
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.randn(count, width))
+
+    def forward(self, positions: Tensor) -> Tensor:
+        count, last = len(self.embedding), int(positions[-1]) + 1
+        if last > count:
+            raise ValueError(f"a text of {last} tokens has more than the {count} learned positions: cut it, or "
+                             "train with a greater model.attention.max_positions")  # fmt: skip
+        return self.embedding[positions]  # (L, D)
 
 
 @dataclass
@@ -29,11 +50,31 @@ class SoftmaxAttention(Attention):
     """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j, by torch's fused kernel.
 
     Cost O(L S d) time, O(L + S) memory in training; decoding keeps every key and value written so far.
-    Source: [Vaswani 2017, equation 1], with sinusoidal positions added to the embeddings.
+    Source: [Vaswani 2017, equation 1], with positions added to the embeddings.
     Left out: dropout on the attention weights, which the linear mechanisms cannot offer either.
+
+    positions      "sinusoidal"; "learned" [Vaswani 2017, table 3, row E], a limit to the length; or "none", where
+                   another mechanism tells the order
+    max_positions  how many positions are learned; a longer text is refused
     """
 
     absolute_positions: ClassVar[bool] = True
+
+    def __init__(
+        self, site: str, width: int, heads: int, positions: str = "sinusoidal", max_positions: int = 1024
+    ) -> None:
+        super().__init__(site, width, heads)
+        if positions not in POSITIONS:
+            raise ValueError(f"model.attention.positions is {positions!r}: choose one of {', '.join(POSITIONS)}")
+        if max_positions < 1:
+            raise ValueError(f"model.attention.max_positions is {max_positions}: it must be at least 1")
+        self.positions = positions
+        self.max_positions = max_positions
+
+    def make_positions(self) -> nn.Module | None:
+        if self.positions == "learned":
+            return LearnedPositions(self.max_positions, self.heads * self.head_width)
+        return None if self.positions == "none" else super().make_positions()
 
     def attend(
         self,
@@ -45,8 +86,8 @@ class SoftmaxAttention(Attention):
         key_segments: Tensor,
     ) -> Tensor:
         if self.causal:  # pads stand at the end of a row: no real query sees one
-            return _fused(query, key, value, causal=True)  # (B, H, L, d)
-        return _fused(query, key, value, key_mask[:, None, None, :])  # (B, H, L, d)
+            return fused(query, key, value, causal=True)  # (B, H, L, d)
+        return fused(query, key, value, key_mask[:, None, None, :])  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
         empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)
@@ -58,23 +99,28 @@ class SoftmaxAttention(Attention):
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
     ) -> tuple[Tensor, KeyValueCache]:
-        keys, values = (grow(b, position + 1, dim=2) for b in (state.key, state.value))  # (B*K, H, T, d)
-        keys[:, :, position] = key
-        values[:, :, position] = value
-        seen = slice(0, position + 1)
-        out = _fused(query[:, :, None], keys[:, :, seen], values[:, :, seen])  # (B*K, H, 1, d)
-        return out[:, :, 0], KeyValueCache(keys, values, position + 1)
+        state = write(state, key, value, position)
+        keys, values = (buffer[:, :, : position + 1] for buffer in (state.key, state.value))  # (B*K, H, T, d)
+        return fused(query[:, :, None], keys, values)[:, :, 0], state  # (B*K, H, d)
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: KeyValueCache) -> Tensor:
         beams = beams_as_queries(query, state.key.shape[0])  # (B, H, K, d)
-        return queries_as_beams(_fused(beams, state.key, state.value, state.mask))
+        return queries_as_beams(fused(beams, state.key, state.value, state.mask))
 
     def reorder(self, state: KeyValueCache, rows: Tensor) -> KeyValueCache:
         mask = None if state.mask is None else state.mask[rows]
         return KeyValueCache(state.key[rows], state.value[rows], state.length, mask)
 
 
-def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+def write(state: KeyValueCache, key: Tensor, value: Tensor, position: int) -> KeyValueCache:
+    """The cache with key and value (rows, H, d) of one more position."""
+    keys, values = (grow(b, position + 1, dim=2) for b in (state.key, state.value))  # (rows, H, T, d)
+    keys[:, :, position] = key
+    values[:, :, position] = value
+    return KeyValueCache(keys, values, position + 1)
+
+
+def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
     """query (B, H, L, d), key and value (B, H, S, d), mask (B, 1, 1, S) bool, True = seen -> (B, H, L, d)"""
     if query.device.type != "cpu" or query.shape[2] * key.shape[2] >= SHORT:
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)

@@ -89,10 +89,8 @@ class SoftmaxGatedAttention(Attention):
         numbers = grow(state.segments, position + 1, dim=1)  # (B*K, T)
         keys[:, :, position], values[:, :, position], numbers[:, position] = key, value, segments
         seen = slice(0, position + 1)
-        horizon = self.relative_embedding.shape[1] // 2
-        distance = torch.arange(-position, 1, device=query.device).clamp(min=-horizon)  # (T,)
-        rows = self.relative_embedding[:, distance + horizon]  # (H, T, d)
-        relative = torch.einsum("nhd,htd->nht", query, rows.to(query.dtype))[:, :, None]  # (B*K, H, 1, T)
+        by_distance = query[:, :, None] @ self.relative_embedding.transpose(-1, -2)  # (B*K, H, 1, 2R+1)
+        relative = relative_scores(by_distance, position + 1, first=position)  # (B*K, H, 1, T)
         cache = (keys[:, :, seen], values[:, :, seen])
         out = self._gather(query[:, :, None], *cache, relative, None, segments[:, None], numbers[:, seen], False)
         return out[:, :, 0], GatedCache(keys, values, numbers, position + 1)
@@ -128,9 +126,9 @@ class SoftmaxGatedAttention(Attention):
             gate = self.log_gate.to(dtype).exp()  # (H, 2G+1)
             weights = pair_weights(gate, query_segments, key_segments, causal, key_mask, self.far_tokens)
             scores = scores * self.head_width**-0.5 + weights.log()  # (B, H, L, S)
+            seen = torch.ones_like(scores[:1, :1], dtype=torch.bool) if key_mask is None else key_mask[:, None, None, :]
             if causal:
-                future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)  # (L, S)
-                scores = scores.masked_fill(future, float("-inf"))
-            if key_mask is not None:
-                scores = scores.masked_fill(~key_mask[:, None, None, :], float("-inf"))
-            return (scores.softmax(-1) @ value.to(dtype)).to(value.dtype)  # (B, H, L, d)
+                seen = seen & torch.ones_like(scores[0, 0], dtype=torch.bool).tril()  # (B, 1, L, S)
+            # finite, so that a query without a key gets zeros and no NaN
+            attention = scores.masked_fill(~seen, -1e30).softmax(-1) * seen.any(-1, keepdim=True)  # (B, H, L, S)
+            return (attention @ value.to(dtype)).to(value.dtype)  # (B, H, L, d)

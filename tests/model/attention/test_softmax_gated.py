@@ -67,3 +67,17 @@ def test_equals_the_double_loop_with_all_gradients(site: str) -> None:
 def test_names_the_option_that_is_wrong() -> None:
     with pytest.raises(ValueError, match=r"model.attention.reach is 0"):
         SoftmaxGatedAttention("encoder", 8, 2, reach=0)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
+def test_a_query_without_a_key_gets_zeros_and_finite_gradients(site: str) -> None:
+    torch.manual_seed(4)
+    attention = SoftmaxGatedAttention(site, HEADS * WIDTH, HEADS)
+    q, k, v = (torch.randn(2, HEADS, 3, WIDTH, requires_grad=True) for _ in range(3))
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    segments = torch.zeros(2, 3, dtype=torch.long)
+    out = attention.attend(q, k, v, mask, segments, segments)
+    assert out[0].abs().min() > 0
+    assert out[1].abs().max() == 0
+    out.sum().backward()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, attention.log_gate))

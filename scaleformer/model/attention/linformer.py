@@ -1,0 +1,62 @@
+"""Softmax attention to projections of the keys along the length."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from .softmax import KeyValueCache, SoftmaxAttention, fused
+
+
+class LinformerAttention(SoftmaxAttention):
+    """out_i = sum_r softmax_r(Q_i . (E K)_r / sqrt(d)) (F V)_r, with learned E and F (rank, max_length).
+
+    Keys and values of any number become `rank` of each. Cost O((L + S) rank d) time, O(L + S) memory; decoding keeps
+    `rank` keys and values.
+    Source: [Wang 2020, equation 7], E and F shared by the heads of a layer, with positions added to the embeddings.
+    Causal attention is not possible: every projected key is made of all. Texts longer than the projections are refused,
+    which is the mechanism's own limit.
+
+    rank        how many projected keys
+    max_length  most keys
+    """
+
+    sites: ClassVar[tuple[str, ...]] = ("encoder", "cross")
+
+    def __init__(self, site: str, width: int, heads: int, rank: int = 64, max_length: int = 4096) -> None:
+        super().__init__(site, width, heads)
+        for name, value in (("rank", rank), ("max_length", max_length)):
+            if value < 1:
+                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        self.key_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
+        self.value_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        return fused(query, *self.project(key, value, key_mask))  # (B, H, L, d)
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
+        keys, values = self.project(key, value, key_mask)
+        return KeyValueCache(keys, values, keys.shape[2])
+
+    def project(self, key: Tensor, value: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Key and value (B, H, S, d) -> (B, H, rank, d). Raises ValueError for more keys than max_length."""
+        length, most = key.shape[2], self.key_projection.shape[1]
+        if length > most:
+            raise ValueError(f"attention 'linformer' was made for at most {most} tokens, not {length}: cut the text, "
+                             "or train with a greater model.attention.max_length")  # fmt: skip
+        pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
+        projections = (self.key_projection, self.value_projection)
+        keys, values = (
+            p[:, :length].to(x.dtype) @ x.masked_fill(pads, 0.0) for p, x in zip(projections, (key, value), strict=True)
+        )
+        return keys, values

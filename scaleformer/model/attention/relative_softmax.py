@@ -1,0 +1,54 @@
+"""What softmax attentions share whose scores depend on the distance of query and key."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
+
+from ...ops.softmax_attention import relative_softmax_attention
+from .softmax import KeyValueCache, SoftmaxAttention, write
+
+
+class Terms(NamedTuple):
+    """What distance adds to the scores, as `relative_softmax_attention` takes it."""
+
+    rel: Tensor | None = None
+    bias: Tensor | None = None
+
+
+class RelativeSoftmaxAttention(SoftmaxAttention):
+    """Softmax attention with a term of the distance j - i in its scores; a mechanism says which."""
+
+    sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+    absolute_positions: ClassVar[bool] = False
+
+    def __init__(self, site: str, width: int, heads: int) -> None:
+        super().__init__(site, width, heads)
+
+    @abstractmethod
+    def terms(self, reach: int, like: Tensor) -> Terms:
+        """The terms for distances up to `reach`, on the device of `like`."""
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        mask = None if self.causal else key_mask  # pads stand at the end: no real query sees one
+        rel, bias = self.terms(query.shape[2], query)
+        return relative_softmax_attention(query, key, value, rel, bias, causal=self.causal, key_mask=mask)
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
+    ) -> tuple[Tensor, KeyValueCache]:
+        state = write(state, key, value, position)
+        keys, values = (buffer[:, :, : position + 1] for buffer in (state.key, state.value))  # (B*K, H, T, d)
+        rel, bias = self.terms(position + 1, query)
+        out = relative_softmax_attention(query[:, :, None], keys, values, rel, bias, first=position)
+        return out[:, :, 0], state  # (B*K, H, d)

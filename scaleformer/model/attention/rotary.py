@@ -1,0 +1,67 @@
+"""Softmax attention with rotary positions."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .softmax import KeyValueCache, SoftmaxAttention
+
+
+class RotaryAttention(SoftmaxAttention):
+    """out_i = sum_j softmax_j((rho_i Q_i) . (rho_j K_j) / sqrt(d)) V_j, with rho_m the rotation by position m.
+
+    rho_m turns each pair of components (2c, 2c+1) by the angle m base^(-2c/d), so that a score depends on the distance
+    j - i alone. Cost O(L^2 d) time, O(L) memory; decoding keeps every key, turned, and value.
+    Source: [Su 2021, RoFormer, equations 14 to 16 and 34].
+    Left out: scaling of the angles for texts longer than trained, which differs from one paper to the next.
+
+    base  the slowest pair turns by about 1/base a token
+    """
+
+    sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+    absolute_positions: ClassVar[bool] = False
+
+    def __init__(self, site: str, width: int, heads: int, base: float = 10_000.0) -> None:
+        super().__init__(site, width, heads)
+        if self.head_width % 2:
+            raise ValueError(
+                f"rotary attention turns pairs: a head is {self.head_width} wide, set model.heads so that it is even"
+            )
+        if base <= 1:
+            raise ValueError(f"model.attention.base is {base}: it must be greater than 1")
+        self.base = base
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        positions = torch.arange(query.shape[2], device=query.device)  # (L,)
+        query, key = rotate(query, positions, self.base), rotate(key, positions, self.base)  # (B, H, L, d)
+        return super().attend(query, key, value, key_mask, query_segments, key_segments)
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
+    ) -> tuple[Tensor, KeyValueCache]:
+        here = torch.tensor(position, device=query.device)
+        query, key = rotate(query, here, self.base), rotate(key, here, self.base)  # (B*K, H, d)
+        return super().attend_step(query, key, value, position, segments, state)
+
+
+def rotate(x: Tensor, positions: Tensor, base: float) -> Tensor:
+    """x (..., L, d) turned by its positions (L,), or (..., d) by one position (): the same shape."""
+    d = x.shape[-1]
+    exact = torch.promote_types(x.dtype, torch.float32)  # a bf16 angle is a whole turn wrong at position 1000
+    rates = base ** (-torch.arange(0, d, 2, device=x.device, dtype=exact) / d)  # (d/2,)
+    angles = positions.to(exact)[..., None] * rates  # (L, d/2)
+    cos, sin = angles.cos(), angles.sin()  # (L, d/2)
+    even, odd = x[..., 0::2].to(exact), x[..., 1::2].to(exact)  # (..., L, d/2)
+    turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)  # (..., L, d/2, 2)
+    return turned.flatten(-2).to(x.dtype)  # (..., L, d)

@@ -1,0 +1,28 @@
+"""Softmax attention with clipped relative positions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .relative_softmax import RelativeSoftmaxAttention, Terms
+
+
+class ShawAttention(RelativeSoftmaxAttention):
+    """out_i = sum_j softmax_j(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)) V_j, an embedding P for each head.
+
+    Cost O(L^2 d) time; memory O(L^2) for short texts and O(L) for long ones, never a tensor (L, L, d); decoding keeps
+    every key and value. Source: [Shaw 2018, equation 4], by the skewing of [Huang 2019, section 3.4.1].
+    Left out: the embeddings added to the values (equation 3), which bring nothing beside those of the keys (table 3).
+
+    horizon  R, the distance in tokens beyond which all keys count as equally far
+    """
+
+    def __init__(self, site: str, width: int, heads: int, horizon: int = 16) -> None:
+        super().__init__(site, width, heads)
+        if horizon < 1:
+            raise ValueError(f"model.attention.horizon is {horizon}: it must be at least 1")
+        self.relative_embedding = nn.Parameter(0.1 * torch.randn(heads, 2 * horizon + 1, self.head_width))
+
+    def terms(self, reach: int, like: Tensor) -> Terms:
+        return Terms(rel=self.relative_embedding)

@@ -1,0 +1,60 @@
+"""An attention module against a slow form of its equation: the output and every gradient, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention.base import Attention
+
+#: query (H, L, d), key and value (H, S, d) of one example without pads, whether causal -> (H, L, d)
+SlowForm = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+
+
+def assert_follows(attention: Attention, slow: SlowForm, lengths: tuple[int, ...] = (7, 1, 12)) -> None:
+    """Examples of several lengths in one padded batch, pads full of noise, each against `slow` on its own."""
+    torch.manual_seed(3)
+    attention = attention.double()
+    width, longest = attention.heads * attention.head_width, max(lengths)
+    x = torch.randn(len(lengths), longest, width, dtype=torch.double, requires_grad=True)
+    source = torch.randn(len(lengths), longest + 4, width, dtype=torch.double, requires_grad=True)
+    memory = source if attention.site == "cross" else x
+    real = torch.tensor(lengths)[:, None] + (4 if attention.site == "cross" else 0)
+    mask = torch.arange(memory.shape[1]) < real  # (B, S)
+    segments = torch.zeros(mask.shape, dtype=torch.long)
+    out = attention(x, memory, mask, segments[:, :longest], segments)  # (B, L, D)
+
+    leaves = [x, memory, *attention.parameters()]
+    loss = expected_loss = x.new_zeros(())
+    for row, length in enumerate(lengths):
+        keys = int(real[row])
+        query = attention._split(attention.query(x[row : row + 1, :length]))[0]  # (H, L, d)
+        key = attention._split(attention.key(memory[row : row + 1, :keys]))[0]  # (H, S, d)
+        value = attention._split(attention.value(memory[row : row + 1, :keys]))[0]  # (H, S, d)
+        gathered = slow(query, key, value, attention.causal)  # (H, L, d)
+        expected = attention.output(attention._merge(gathered[None]))[0]  # (L, D)
+        torch.testing.assert_close(out[row, :length], expected, rtol=1e-9, atol=1e-10)
+        weights = torch.randn_like(expected)
+        loss = loss + (out[row, :length] * weights).sum()
+        expected_loss = expected_loss + (expected * weights).sum()
+    found = torch.autograd.grad(loss, leaves, allow_unused=True)
+    wanted = torch.autograd.grad(expected_loss, leaves, allow_unused=True)
+    for leaf, one, other in zip(leaves, found, wanted, strict=True):
+        zeros = torch.zeros_like(leaf)
+        torch.testing.assert_close(zeros if one is None else one, zeros if other is None else other)
+
+
+def weighted_rows(scores: Tensor, value: Tensor, causal: bool) -> Tensor:
+    """sum_j s_ij V_j / sum_j s_ij, scores (H, L, S) of which none is negative, value (H, S, d) -> (H, L, d)."""
+    queries, keys = scores.shape[1:]
+    seen = torch.ones(queries, keys, dtype=torch.bool).tril() if causal else torch.ones(queries, keys).bool()
+    weights = scores * seen  # (H, L, S)
+    total = weights.sum(-1, keepdim=True)  # (H, L, 1)
+    return weights @ value / torch.where(total == 0, 1.0, total)  # (H, L, d)
+
+
+def softmax_rows(scores: Tensor, value: Tensor, causal: bool) -> Tensor:
+    """sum_j softmax_j(s_ij) V_j, scores (H, L, S), value (H, S, d) -> (H, L, d)."""
+    return weighted_rows(scores.exp(), value, causal)

@@ -1,0 +1,165 @@
+"""The kernelized mechanisms against their equations: feature maps, the paper's options, random and softmax features."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scaleformer.model.attention import build_attention
+from scaleformer.model.attention.efficient import EfficientAttention
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.performer import PerformerAttention
+from scaleformer.model.attention.scaleformer import RAW_FLOOR, ScaleformerAttention
+from scaleformer.ops.feature_maps import FEATURE_MAPS
+from scaleformer.ops.random_features import orthogonal_projection, positive_features
+from tests.helpers import make_batch, make_model
+from tests.model.attention.equation import assert_follows, weighted_rows
+
+SITES = ("encoder", "decoder", "cross")
+MAPS = {
+    "elu1": lambda x: torch.where(x > 0, x + 1, x.exp()),
+    "relu": lambda x: x * (x > 0),
+    "squared_relu": lambda x: x * x * (x > 0),
+    "exp": torch.exp,
+}
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("name", MAPS)
+def test_kernelized_is_the_mean_by_products_of_features(name: str, site: str) -> None:
+    phi = MAPS[name]
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        return weighted_rows(torch.einsum("hic,hjc->hij", phi(query), phi(key)), value, causal)
+
+    assert_follows(KernelizedAttention(site, 16, 2, feature_map=name), slow)
+
+
+@pytest.mark.parametrize("name", FEATURE_MAPS)
+def test_inverse_and_slope_belong_to_the_map(name: str) -> None:
+    phi = FEATURE_MAPS[name]
+    values = torch.tensor([1e-4, 0.3, 1.0, 2.5], dtype=torch.double)
+    arguments = phi.inverse(values).requires_grad_()
+    torch.testing.assert_close(phi(arguments), values)
+    (slope,) = torch.autograd.grad(phi(arguments).sum(), arguments)
+    torch.testing.assert_close(phi.slope_of_value(values), slope)
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("feature_map", ["elu1", "exp"])
+@pytest.mark.parametrize("symmetric", [True, False], ids=["symmetric", "two-sided"])
+def test_raw_relative_embeddings_are_added_as_they_are(site: str, feature_map: str, symmetric: bool) -> None:
+    torch.manual_seed(4)
+    attention = ScaleformerAttention(site, 16, 2, 3, feature_map, relative="raw", symmetric=symmetric)
+    assert attention.relative_embedding.shape[1] == (4 if symmetric else 7)
+    assert attention.relative_embedding.min() > 0
+    with torch.no_grad():
+        attention.relative_embedding[0, 1, 2] = -0.5  # as training may have it
+    phi = MAPS[feature_map]
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        scores = torch.einsum("hic,hjc->hij", phi(query), phi(key))
+        rows = []
+        for i in range(query.shape[1]):
+            distance = [max(-3, min(3, j - i)) for j in range(key.shape[1])]
+            index = [abs(t) if symmetric else t + 3 for t in distance]
+            table = attention.relative_embedding.clamp(min=RAW_FLOOR)[:, index]  # (H, S, d)
+            rows.append((phi(query[:, i])[:, None] * table).sum(-1))
+        return weighted_rows(scores + torch.stack(rows, dim=1), value, causal)
+
+    assert_follows(attention, slow)
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_performer_is_the_mean_by_random_features(site: str) -> None:
+    attention = PerformerAttention(site, 16, 2, features=12).double()
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        def phi(x: Tensor) -> Tensor:
+            x = x / 8**0.25
+            return torch.exp(
+                torch.einsum("hld,md->hlm", x, attention.projection.double()) - (x * x).sum(-1, keepdim=True) / 2
+            )
+
+        return weighted_rows(torch.einsum("hic,hjc->hij", phi(query), phi(key)), value, causal)
+
+    assert_follows(attention, slow)
+
+
+def test_random_features_give_the_softmax_kernel_on_average() -> None:
+    torch.manual_seed(5)
+    query, key = (0.5 * torch.randn(20, 8, dtype=torch.double) for _ in range(2))  # chance grows with their norms
+    projection = orthogonal_projection(40_000, 8, seed=1).double()
+    x = query / 8**0.25
+    scale = ((x @ projection.T) - x.square().sum(-1, keepdim=True) / 2).amax(-1, keepdim=True).exp()  # (20, 1)
+    bound = max(0.0, float(projection.square().sum(-1).amax()) / 2 - 40)
+    found = positive_features(query, projection, True) @ positive_features(key, projection, False).T
+    found = found * scale * math.exp(bound) / 40_000
+    torch.testing.assert_close(found, (query @ key.T / math.sqrt(8)).exp(), rtol=0.05, atol=0.0)
+    block = projection[:8] / projection[:8].norm(dim=1, keepdim=True)
+    torch.testing.assert_close(block @ block.T, torch.eye(8, dtype=torch.double), atol=1e-6, rtol=0)
+    assert projection.norm(dim=1).std() > 0.1
+
+
+def test_random_features_of_large_vectors_do_not_overflow() -> None:
+    projection = orthogonal_projection(64, 128, seed=1)
+    features = positive_features(projection * 128**0.25, projection, asks=False)  # where the exponents are greatest
+    assert features.isfinite().all()
+    assert features.amax() > 1
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointed"])
+def test_random_features_are_drawn_anew_on_schedule_and_from_the_state_alone(checkpointing: bool) -> None:
+    choice = {"name": "performer", "features": 8, "redraw_every": 2}
+    model = make_model(attention=choice, gradient_checkpointing=checkpointing).train()
+    attention = model.encoder_layers[0].attention
+    batch = make_batch([([3], [2])])
+    drawn = []
+    for _ in range(5):
+        model.logits(model(batch)).square().mean().backward()
+        drawn.append(attention.projection.clone())
+    assert [torch.equal(a, b) for a, b in pairwise(drawn)] == [True, False, True, False]
+    again = make_model(attention=choice)
+    again.load_state_dict(model.state_dict())
+    for one in (model, again):
+        one.train()
+        one.logits(one(batch)).square().mean().backward()
+        one.logits(one(batch))
+    assert not torch.equal(attention.projection, drawn[-1])
+    assert torch.equal(attention.projection, again.encoder_layers[0].attention.projection)
+    model.eval()
+    model.logits(model(batch))
+    assert attention.passes == 6
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_efficient_normalises_queries_over_features_and_keys_over_positions(site: str) -> None:
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        rows = []
+        for i in range(query.shape[1]):
+            seen = slice(0, i + 1) if causal else slice(None)
+            summaries = functional.softmax(key[:, seen], dim=1).transpose(1, 2) @ value[:, seen]  # (H, d, d)
+            rows.append((functional.softmax(query[:, i], dim=-1)[:, None] @ summaries)[:, 0])
+        return torch.stack(rows, dim=1)  # (H, L, d)
+
+    assert_follows(EfficientAttention(site, 16, 2), slow)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"name": "kernelized", "feature_map": "mapped"}, "choose one of elu1, relu, exp, squared_relu"),
+        ({"name": "scaleformer", "relative": "plain"}, "choose one of mapped, raw"),
+        ({"name": "performer", "features": 0}, "features is 0"),
+        ({"name": "performer", "redraw_every": -1}, "redraw_every is -1"),
+    ],
+    ids=["feature_map", "relative", "features", "redraw_every"],
+)
+def test_what_does_not_fit_is_named(choice: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_attention(choice, "encoder", 16, 2)

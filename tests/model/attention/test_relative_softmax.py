@@ -1,0 +1,152 @@
+"""Softmax with clipped relative positions, linear biases, rotary and learned positions, against their equations."""
+
+from __future__ import annotations
+
+import cmath
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention import build_attention
+from scaleformer.model.attention.adaptive_span import AdaptiveSpanAttention
+from scaleformer.model.attention.alibi import AlibiAttention
+from scaleformer.model.attention.rotary import RotaryAttention
+from scaleformer.model.attention.shaw import ShawAttention
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from tests.helpers import make_batch, make_model
+from tests.model.attention.equation import assert_follows, softmax_rows, weighted_rows
+
+SELF = ("encoder", "decoder")
+
+
+@pytest.mark.parametrize("site", SELF)
+@pytest.mark.parametrize("horizon", [1, 3, 20])
+def test_shaw_is_equation_4(site: str, horizon: int) -> None:
+    attention = ShawAttention(site, 16, 2, horizon)
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        scores = query.new_zeros(2, query.shape[1], key.shape[1])
+        for i in range(query.shape[1]):
+            for j in range(key.shape[1]):
+                embedding = attention.relative_embedding[:, max(-horizon, min(horizon, j - i)) + horizon]  # (H, d)
+                scores[:, i, j] = (query[:, i] * (key[:, j] + embedding)).sum(-1) / math.sqrt(8)
+        return softmax_rows(scores, value, causal)
+
+    assert_follows(attention, slow)
+
+
+@pytest.mark.parametrize("site", SELF)
+def test_adaptive_span_fades_out_beyond_what_a_head_learned(site: str) -> None:
+    attention = AdaptiveSpanAttention(site, 16, 2, max_span=10, ramp=4, penalty=0.0, horizon=2)
+    with torch.no_grad():
+        attention.span.copy_(torch.tensor([0.05, 0.33]))
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        weights = query.new_zeros(2, query.shape[1], key.shape[1])
+        for i in range(query.shape[1]):
+            for j in range(key.shape[1]):
+                seen = ((4 + 10 * attention.span - abs(j - i)) / 4).clamp(0, 1)  # (H,)
+                embedding = attention.relative_embedding[:, max(-2, min(2, j - i)) + 2]  # (H, d)
+                score = (query[:, i] * (key[:, j] + embedding)).sum(-1) / math.sqrt(8)
+                weights[:, i, j] = seen * score.exp()
+        return weighted_rows(weights, value, causal)
+
+    assert_follows(attention, slow)
+
+
+def test_a_span_costs_its_penalty() -> None:
+    x, mask = torch.randn(1, 9, 16), torch.ones(1, 9, dtype=torch.bool)
+    gradients = []
+    for penalty in (0.0, 0.5):
+        torch.manual_seed(1)
+        attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=4, ramp=2, initial=0.5, penalty=penalty)
+        attention(x, x, mask, mask.long(), mask.long()).sum().backward()
+        gradients.append(attention.span.grad)
+    torch.testing.assert_close(gradients[1] - gradients[0], torch.full((2,), 0.5 * 4))
+
+
+@pytest.mark.parametrize("site", SELF)
+def test_alibi_is_softmax_with_a_slope_for_each_head(site: str) -> None:
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        distance = (torch.arange(key.shape[1]) - torch.arange(query.shape[1])[:, None]).abs()
+        bias = torch.stack([distance * slope for slope in (1 / 4, 1 / 16, 1 / 64, 1 / 256)])  # (H, L, S)
+        return softmax_rows(query @ key.transpose(1, 2) / math.sqrt(4) - bias, value, causal)
+
+    assert_follows(AlibiAttention(site, 16, 4), slow)
+
+
+@pytest.mark.parametrize("site", SELF)
+def test_rotary_turns_pairs_as_complex_numbers(site: str) -> None:
+    def turned(x: Tensor) -> Tensor:
+        pairs = torch.complex(x[..., 0::2], x[..., 1::2])  # (H, L, d/2)
+        factors = [[cmath.exp(1j * m * 100 ** (-2 * c / 8)) for c in range(4)] for m in range(x.shape[1])]
+        return pairs * torch.tensor(factors, dtype=torch.cdouble)
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        scores = torch.einsum("hic,hjc->hij", turned(query), turned(key).conj()).real  # (H, L, S)
+        return softmax_rows(scores / math.sqrt(8), value, causal)
+
+    assert_follows(RotaryAttention(site, 16, 2, base=100.0), slow)
+
+
+@pytest.mark.parametrize("site", [*SELF, "cross"])
+def test_softmax_is_equation_1(site: str) -> None:
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        return softmax_rows(query @ key.transpose(1, 2) / math.sqrt(8), value, causal)
+
+    assert_follows(SoftmaxAttention(site, 16, 2), slow)
+
+
+def test_learned_positions_are_added_and_refuse_what_they_never_saw() -> None:
+    batch = make_batch([([5, 3], [4, 4])])  # 11 source, 11 target positions
+    model = make_model(attention={"name": "softmax", "positions": "learned", "max_positions": 11})
+    blind = make_model(attention={"name": "softmax", "positions": "none"})
+    missing = blind.load_state_dict(model.state_dict(), strict=False)
+    assert not missing.missing_keys
+    assert missing.unexpected_keys == ["source_positions.embedding", "target_positions.embedding"]
+    logits = model.logits(model(batch))
+    assert (logits - blind.logits(blind(batch))).abs().amax() > 1e-3
+    for positions in (model.source_positions, model.target_positions):
+        torch.nn.init.zeros_(positions.embedding)
+    torch.testing.assert_close(model.logits(model(batch)), blind.logits(blind(batch)))
+    with pytest.raises(ValueError, match="a text of 12 tokens has more than the 11 learned positions"):
+        model(make_batch([([5, 4], [4, 4])]))
+
+
+@pytest.mark.parametrize(
+    ("choice", "site", "message"),
+    [
+        ({"name": "rotary"}, "cross", "'rotary' cannot serve the cross site: choose one of scaleformer"),
+        ({"name": "rotary", "base": 1}, "encoder", "base is 1"),
+        ({"name": "shaw", "horizon": 0}, "encoder", "horizon is 0"),
+        ({"name": "adaptive_span", "ramp": 0}, "encoder", "ramp is 0"),
+        ({"name": "adaptive_span", "initial": 2}, "encoder", "initial is 2"),
+        ({"name": "softmax", "positions": "absolute"}, "encoder", "choose one of sinusoidal, learned, none"),
+        ({"name": "softmax", "max_positions": 0}, "encoder", "max_positions is 0"),
+    ],
+    ids=["site", "base", "horizon", "ramp", "initial", "positions", "max_positions"],
+)
+def test_what_does_not_fit_is_named(choice: dict, site: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_attention(choice, site, 16, 2)
+
+
+def test_rotary_wants_pairs() -> None:
+    with pytest.raises(ValueError, match="a head is 5 wide"):
+        RotaryAttention("encoder", 10, 2)
+
+
+def test_another_mechanism_stands_in_where_one_cannot_serve_unless_it_was_named_for_the_site(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO")
+    choice = {"name": "shaw", "elsewhere": {"name": "softmax", "positions": "none"}}
+    assert type(build_attention(choice, "cross", 16, 2)) is SoftmaxAttention
+    build_attention(choice, "cross", 16, 2)
+    told = [record.getMessage() for record in caplog.records]
+    assert len([line for line in told if "'shaw' cannot serve the cross site: 'softmax' does there" in line]) <= 1
+    assert type(build_attention({"name": "shaw", "elsewhere": "softmax"}, "cross", 16, 2)) is SoftmaxAttention
+    with pytest.raises(ValueError, match="cannot serve the cross site"):
+        build_attention(choice, "cross", 16, 2, strict=True)
