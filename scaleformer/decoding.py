@@ -73,14 +73,14 @@ class DecodingConfig:
             raise ValueError(f"decoding settings are wrong: {'; '.join(wrong)}")
 
     def _faults(self) -> list[tuple[str, str]]:
-        def whole(name: str) -> bool:
-            return isinstance(getattr(self, name), int) and not isinstance(getattr(self, name), bool)
-
-        def number(name: str) -> bool:
+        def number(name: str) -> bool:  # finite, and of 64 bits: what torch computes with
             value = getattr(self, name)
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            return isinstance(value, (int, float)) and not isinstance(value, bool) and -(2**63) <= value < 2**63
 
-        most = {"greedy": 1, "beam": self.beam_size, "sample": 2**31}.get(self.strategy, 2**31)
+        def whole(name: str) -> bool:
+            return isinstance(getattr(self, name), int) and number(name)
+
+        most = self.beam_size if self.strategy == "beam" else 1 if self.strategy == "greedy" else 2**31
         checks = [
             ("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}"),
             ("beam_size", whole("beam_size") and self.beam_size >= 1, "a whole number of at least 1"),

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TextIO
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document, parse_document, read_lines
+from scaleformer.data.formats import Document, decode_lines, parse_document, read_lines
 from scaleformer.evaluation.bleu import join_segments
 from scaleformer.evaluation.results import atomic_writer
 from scaleformer.translator import Translation
@@ -38,27 +38,21 @@ def choose_format(format: str, *names: str) -> str:
 
 
 def read_documents(name: str, format: str) -> DocumentFile:
-    """Read a file, .gz or not, or stdin for "-". Raises DataError with file and line."""
+    """Read a file, .gz or not, or stdin for "-". Raises DataError with file and line, and where there is no line.
+
+    A text of blank lines alone has no documents, only gaps.
+    """
     where = "stdin" if name == "-" else name
-    lines = _stdin_lines() if name == "-" else read_lines(name)
+    lines = decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name)
     if format == "text":
         found = _read_text(lines, where)
     else:
         found = DocumentFile(
             format, [parse_document(line, f"{where}:{number}", require_target=False) for number, line in lines]
         )
-    if not found.documents:
+    if not found.documents and not any(found.gaps):
         raise DataError(f"{where}: no documents")
     return found
-
-
-def _stdin_lines() -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(sys.stdin.buffer, 1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"stdin:{number}: not UTF-8 (byte {error.start + 1} of the line)") from None
-        yield number, text.removesuffix("\n").removesuffix("\r")
 
 
 def _read_text(lines: Iterable[tuple[int, str]], where: str) -> DocumentFile:

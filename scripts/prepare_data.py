@@ -13,21 +13,23 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 import rich
+import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from scaleformer.data.config import from_mapping
+from scaleformer.data.errors import shown
 from scaleformer.data.prepare import PrepareConfig, prepare
 
 
 def settings(arguments: list[str]) -> PrepareConfig:
     """The configuration that `key=value` arguments give; raises ValueError for unknown, missing and wrong ones."""
     if wrong := [argument for argument in arguments if "=" not in argument]:
-        raise ValueError(f"{wrong[0]!r}: wanted key=value")
+        raise ValueError(f"{shown(wrong[0])}: wanted key=value")
     values: dict[str, Any] = {}
     known = {f.name: f for f in fields(PrepareConfig)}
     if unknown := [a.split("=")[0] for a in arguments if a.split("=")[0] not in known]:
-        raise ValueError(f"{unknown[0]}: no such setting; there are {', '.join(known)}")
+        raise ValueError(f"{shown(unknown[0])[1:-1]}: no such setting; there are {', '.join(known)}")
     for argument in arguments:
         key, text = argument.split("=", 1)
         # Paths and names stay as they were typed: YAML would make a number of input=2024.
@@ -36,8 +38,8 @@ def settings(arguments: list[str]) -> PrepareConfig:
             continue
         try:
             values[key] = OmegaConf.to_container(OmegaConf.from_cli([argument]))[key]  # type: ignore[index,call-overload]
-        except OmegaConfBaseException as error:
-            raise ValueError(f"{argument}: {error}") from None
+        except (OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+            raise ValueError(f"{shown(argument)[1:-1]}: {' '.join(str(error).split())[:200]}") from None
     missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
     if missing:
         raise ValueError(f"{missing[0]}=... is missing; settings: {', '.join(known)}")

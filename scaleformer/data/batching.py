@@ -1,14 +1,12 @@
-"""From documents to batches: cutting at segment boundaries, joining, token budgets, padding.
+"""From examples to padded batches: token budgets, order, the shares of several processes.
 
-A plan says which segments make an example; every segment that is kept stands in exactly one example of a plan.
+Every example of a plan stands in exactly one batch of exactly one process.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +14,16 @@ import torch
 from numpy.typing import NDArray
 
 from scaleformer.batch import Batch
+from scaleformer.data.cutting import Ints, Plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.errors import DataError
 from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP
 
-Ints = NDArray[np.int64]
 # Examples whose lengths differ by less than this factor count as equally long: enough freedom to mix them anew in
 # every epoch, at little padding.
 _BUCKET_RATIO = 1.06
+# Batches whose padded sizes differ by less than this share of the largest count as equally big.
+_SIZE_STEP = 1 / 16
+_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -44,137 +44,13 @@ class Example:
     target: NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Examples as runs of segment numbers: example n holds order[bounds[n]:bounds[n + 1]].
-
-    source_lengths, target_lengths  (examples,) tokens with every `<sep>` and the `</s>`
-    """
-
-    order: Ints
-    bounds: Ints
-    source_lengths: Ints
-    target_lengths: Ints
-
-    def __len__(self) -> int:
-        return len(self.bounds) - 1
-
-    def segments(self, example: int) -> Ints:
-        """The segment numbers of an example, in order."""
-        return self.order[self.bounds[example] : self.bounds[example + 1]]
-
-
-@dataclass(frozen=True)
-class Cutting:
-    """How documents become examples; the fields are those of `DataConfig`."""
-
-    max_tokens: int
-    multi_resolution: bool = False
-    join_segments: tuple[int, int] | None = None
-    max_ratio: float | None = None
-    overlong: str = "keep"
-
-
-def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
-    """Numbers of the segments whose token counts, `<sep>` included, differ by no more than the factor `max_ratio`."""
-    if max_ratio is None:
-        return np.arange(corpus.segments)
-    source, target = corpus.source_lengths, corpus.target_lengths
-    return np.flatnonzero(np.maximum(source, target) <= max_ratio * np.minimum(source, target))
-
-
-def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
-    """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
-
-    rng: of multi_resolution and join_segments; without these every cut is as long as may be. A segment longer than
-    max_tokens alone is an example of its own. Raises DataError with overlong="error" for one.
-    """
-    order = kept_segments(corpus, cutting.max_ratio)
-    check_overlong(corpus, order, cutting)
-    if cutting.join_segments is not None:
-        order = rng.permutation(order)
-        bounds = _join(_Lengths(corpus, order), cutting, rng)
-    else:
-        bounds = _cut(_Lengths(corpus, order), corpus.document_of[order], cutting, rng)
-    ends = np.array(bounds, dtype=np.int64)
-    lengths = [
-        np.diff(np.concatenate(([0], np.cumsum(side[order])))[ends]) + 1
-        for side in (corpus.source_lengths, corpus.target_lengths)
-    ]
-    return Plan(order, ends, lengths[0], lengths[1])
-
-
-def check_overlong(corpus: EncodedCorpus, segments: Ints, cutting: Cutting) -> None:
-    """Raise DataError for the longest segment beyond max_tokens if overlong="error"."""
-    longest = segment_lengths(corpus)[segments]
-    if cutting.overlong == "error" and len(longest) and longest.max() > cutting.max_tokens:
-        worst = int(segments[longest.argmax()])
-        document = int(corpus.document_of[worst])
-        raise DataError(
-            f"document {corpus.ids[document]!r}, segment {worst - int(corpus.documents[document])}: "
-            f"{int(longest.max())} tokens are more than data.max_tokens={cutting.max_tokens}: "
-            f"raise it, split the segment, or set data.overlong=keep"
-        )
-
-
-def segment_lengths(corpus: EncodedCorpus) -> Ints:
-    """(segments,) length of the example that a segment alone makes, on its longer side."""
-    return np.maximum(corpus.source_lengths, corpus.target_lengths) + 1
-
-
-class _Lengths:
-    """Running token counts over segments in a given order, for finding how many fit."""
-
-    def __init__(self, corpus: EncodedCorpus, order: Ints) -> None:
-        self.sides: list[list[int]] = [
-            np.concatenate(([0], np.cumsum(side[order]))).tolist()
-            for side in (corpus.source_lengths, corpus.target_lengths)
-        ]
-        self.count = len(order)
-
-    def fit(self, start: int, stop: int, limit: float) -> int:
-        """The end of the longest run from `start`, up to `stop`, of `limit` tokens at most; at least one segment."""
-        end = stop
-        for sums in self.sides:
-            end = bisect_right(sums, sums[start] + limit - 1, start, end + 1) - 1
-        return max(end, start + 1)
-
-    def alone(self, start: int) -> int:
-        """Length of the example that the segment alone makes."""
-        return max(sums[start + 1] - sums[start] for sums in self.sides) + 1
-
-
-def _cut(lengths: _Lengths, document_of: Ints, cutting: Cutting, rng: np.random.Generator) -> list[int]:
-    starts = [0, *(np.flatnonzero(np.diff(document_of)) + 1).tolist(), lengths.count] if lengths.count else [0]
-    bounds = [0]
-    for start, stop in pairwise(starts):
-        position = start
-        while position < stop:
-            limit: float = cutting.max_tokens
-            if cutting.multi_resolution and stop - position > 1:
-                # Log-uniform from the next segment alone to the maximum.
-                least = min(lengths.alone(position), cutting.max_tokens)
-                limit = least * (cutting.max_tokens / least) ** rng.random()
-            position = lengths.fit(position, stop, limit)
-            bounds.append(position)
-    return bounds
-
-
-def _join(lengths: _Lengths, cutting: Cutting, rng: np.random.Generator) -> list[int]:
-    assert cutting.join_segments is not None
-    fewest, most = cutting.join_segments
-    bounds = [0]
-    while bounds[-1] < lengths.count:
-        wanted = bounds[-1] + int(rng.integers(fewest, most + 1))
-        bounds.append(lengths.fit(bounds[-1], min(wanted, lengths.count), cutting.max_tokens))
-    return bounds
-
-
-def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None) -> list[Ints]:
+def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None, group: int = 1) -> list[Ints]:
     """Numbers of examples, batch by batch: rows * (longest source + longest target) <= batch_tokens.
 
     Examples of about equal length stand together. An example that is beyond the budget alone is a batch of its own.
     With rng, equally long examples are mixed and the batches shuffled; without it they go from short to long.
+    group: batches that make one step together (processes times accumulated batches). Those of a group are about
+    equally big, so that no process waits for another; the groups themselves are shuffled, an incomplete one is last.
     """
     source, target = plan.source_lengths, plan.target_lengths
     ties = np.arange(len(plan)) if rng is None else rng.permutation(len(plan))
@@ -182,8 +58,7 @@ def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None)
     ranking = np.lexsort((ties, buckets[1], buckets[0]))
     batches: list[Ints] = []
     first = longest_source = longest_target = 0
-    pairs = zip(source[ranking].tolist(), target[ranking].tolist(), strict=True)
-    for position, (s, t) in enumerate(pairs):
+    for position, (s, t) in enumerate(_pairs(source, target, ranking)):
         wider_source, wider_target = max(longest_source, s), max(longest_target, t)
         if position > first and (position - first + 1) * (wider_source + wider_target) > batch_tokens:
             batches.append(ranking[first:position])
@@ -192,15 +67,60 @@ def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None)
     if len(plan):
         batches.append(ranking[first:])
     if rng is not None:
-        batches = [batches[i] for i in rng.permutation(len(batches))]
+        batches = [batches[i] for i in _order(padded_sizes(plan, batches), rng, group)]
     return batches
 
 
+def _pairs(source: Ints, target: Ints, ranking: Ints) -> Iterator[tuple[int, int]]:
+    """Lengths of the examples in the order of the ranking, as Python's own numbers, some at a time."""
+    for start in range(0, len(ranking), _CHUNK):
+        chosen = ranking[start : start + _CHUNK]
+        yield from zip(source[chosen].tolist(), target[chosen].tolist(), strict=True)
+
+
+def padded_sizes(plan: Plan, batches: Sequence[Ints]) -> Ints:
+    """(batches,) padded source and target positions of each batch; 0 for one without examples."""
+    sides = (plan.source_lengths, plan.target_lengths)
+    sizes = [len(batch) * sum(int(side[batch].max(initial=0)) for side in sides) for batch in batches]
+    return np.array(sizes, dtype=np.int64)
+
+
+def _order(sizes: Ints, rng: np.random.Generator, group: int) -> Ints:
+    """A random order of the batches in which every `group` of them, one after the other, are alike in size."""
+    order = rng.permutation(len(sizes))
+    if group == 1 or not len(sizes):
+        return order
+    steps = np.floor(sizes / (sizes.max() * _SIZE_STEP))
+    ranked = order[np.argsort(-steps[order], kind="stable")]
+    whole = len(ranked) // group * group
+    groups = ranked[:whole].reshape(-1, group)
+    return np.concatenate((groups[rng.permutation(len(groups))].ravel(), ranked[whole:]))
+
+
 def share(batches: list[Ints], rank: int, world: int) -> list[Ints]:
-    """The batches of one of `world` processes: equally many for each, the first ones given twice if need be."""
-    short = -len(batches) % world
-    padded = batches + [batches[i % len(batches)] for i in range(short)] if batches else batches
-    return padded[rank::world]
+    """The batches of one of `world` processes, every world-th from `rank` on: equally many for each of them.
+
+    Where the last ones are too few for all, they are split (`fill`).
+    """
+    whole = len(batches) // world * world
+    last = fill(batches[whole:], world) if whole < len(batches) else []
+    return (batches[:whole] + last)[rank::world]
+
+
+def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
+    """The same examples as exactly `count` batches: the ones of most examples are halved until there are as many.
+
+    Where there are fewer examples than that, the rest are batches without any (`collate` makes fillers of them).
+    """
+    parts = list(batches)
+    assert len(parts) <= count
+    while len(parts) < count:
+        widest = max(range(len(parts)), key=lambda i: len(parts[i]), default=-1)
+        if widest < 0 or len(parts[widest]) < 2:
+            return parts + [np.zeros(0, dtype=np.int64)] * (count - len(parts))
+        half = (len(parts[widest]) + 1) // 2
+        parts[widest : widest + 1] = [parts[widest][:half], parts[widest][half:]]
+    return parts
 
 
 def make_example(corpus: EncodedCorpus, segments: Ints) -> Example:
@@ -231,7 +151,16 @@ def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints) -> NDArray[Any]
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    """Pad examples to a batch; the fields are described in `scaleformer.batch`."""
+    """Pad examples to a batch; the fields are described in `scaleformer.batch`.
+
+    Without examples it is a filler: one row that reads `</s>` and predicts nothing (no position of its target_mask is
+    True, `ids` is empty), for a process that has nothing left while others have. It weighs nothing where losses are
+    weighted by their number of real target tokens.
+    """
+    if not examples:
+        nothing = np.array([EOS])
+        batch = collate([Example("", "", (), nothing, nothing)])
+        return replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())
     source, source_mask = _pad([example.source for example in examples])
     output, target_mask = _pad([example.target for example in examples])
     inputs, _ = _pad([np.concatenate(([BOS], example.target[:-1])) for example in examples])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from scaleformer.data.errors import shown
 from scaleformer.data.synthetic import SyntheticConfig
 
 FORMATS = ("synthetic", "jsonl", "text", "hub")
@@ -56,6 +58,7 @@ class DataConfig:
     window            segments that are cut, joined and sorted into batches together when the training split is encoded
                       on the way (streaming, subword sampling)
     num_workers       processes that make batches ready
+    num_proc          processes that encode a corpus when it is prepared
     cache_dir         Arrow files, tokenizers and encoded corpora, all by content hash
     seed              of cuts, joins, order and subword sampling
     """
@@ -75,6 +78,7 @@ class DataConfig:
     streaming: bool = False
     window: int = 50_000
     num_workers: int = 0
+    num_proc: int = 1
     cache_dir: str = "data/cache"
     seed: int = 1
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
@@ -84,7 +88,7 @@ class DataConfig:
         _one_of("data.format", self.format, FORMATS)
         _one_of("data.boundaries", self.boundaries, BOUNDARIES)
         _one_of("data.overlong", self.overlong, ("keep", "error"))
-        for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0)):
+        for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0), ("num_proc", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"data.{name}={getattr(self, name)}: wanted at least {least}")
         if self.seed < 0:
@@ -105,14 +109,14 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     """A configuration dataclass from plain keys and values (lists become tuples); `where` ("" or "data") begins the
     names of settings in messages.
 
-    Raises ValueError for a key that there is not, naming those that there are, for values of another type, and
-    for those that the class refuses.
+    Raises ValueError for a key that there is not, naming those that there are, for one that is missing, for values of
+    another type, and for those that the class refuses.
     """
     assert is_dataclass(kind)
     hints = get_type_hints(kind)
     prefix = f"{where}." if where else ""
     if unknown := [key for key in values if key not in hints]:
-        raise ValueError(f"{prefix}{unknown[0]}: no such setting; there are {', '.join(hints)}")
+        raise ValueError(f"{prefix}{shown(unknown[0])[1:-1]}: no such setting; there are {', '.join(hints)}")
     made: dict[str, Any] = {}
     for key, value in values.items():
         hint = hints[key]
@@ -122,13 +126,21 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
             value = tuple(value)
         if not _fits(value, hint):
             name = hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint)
-            raise ValueError(f"{prefix}{key}={value!r}: wanted {name.replace('None', 'null')}")
+            raise ValueError(f"{prefix}{key}={shown(value)}: wanted {name.replace('None', 'null')}")
         made[key] = value
+    wanted = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    if missing := [name for name in wanted if name not in made]:
+        raise ValueError(f"{prefix}{missing[0]} is missing")
     return kind(**made)
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; an int is a float too, a bool is no number."""
+    """Whether a value is of an annotated type; an int is a float too, a bool is no number, nor are nan and infinity."""
+    if isinstance(value, str):
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:  # neither a text nor the name of a file
+            return False
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return any(_fits(value, choice) for choice in arguments)
@@ -138,11 +150,16 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, dict) and all(
             _fits(k, arguments[0]) and _fits(v, arguments[1]) for k, v in value.items()
         )
-    if hint in (int, float) and isinstance(value, bool):
+    if hint in (int, float) and (isinstance(value, bool) or (isinstance(value, (int, float)) and not _usual(value))):
         return False
     return isinstance(value, (int, float) if hint is float else hint)
 
 
+def _usual(number: float) -> bool:
+    """Whether a number is finite and fits 64 bits, as all that is computed with it."""
+    return -(2**63) <= number < 2**63
+
+
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{name}={value!r}: choose one of {', '.join(choices)}")
+        raise ValueError(f"{name}={shown(value)}: choose one of {', '.join(choices)}")

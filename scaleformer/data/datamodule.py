@@ -8,29 +8,30 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.trainer.states import TrainerFn
 
-from scaleformer.data.batching import Cutting, make_batches, make_plan
+from scaleformer.data.batching import make_batches, share
 from scaleformer.data.config import DataConfig
-from scaleformer.data.corpus import DocumentStream, SplitSource, load_split, split_sources
-from scaleformer.data.encoded import EncodedCorpus, cached_encoding, encode_documents
+from scaleformer.data.corpus import DocumentStream, load_split
+from scaleformer.data.cutting import Cutting, make_plan
+from scaleformer.data.encoded import EncodedCorpus, encode_documents
+from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
-from scaleformer.data.loader import (
-    FixedLoader,
-    Position,
-    StreamedBatches,
-    TokenBatchSampler,
-    TrainLoader,
-    document_windows,
-)
+from scaleformer.data.loader import TrainLoader
 from scaleformer.data.report import DataReport, report_split
+from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
+from scaleformer.data.sources import SplitSource, split_sources
+from scaleformer.data.streaming import EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
+
+MOST_SEGMENTS = 400_000  # that a tokenizer is trained on unless tokenizer.max_segments says otherwise
 
 
 class DocumentDataModule(pl.LightningDataModule):
@@ -39,8 +40,9 @@ class DocumentDataModule(pl.LightningDataModule):
     tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
     and kept. Everything is lazy: evaluating on a test split alone needs no training split.
 
-    Its state in a checkpoint is the epoch and the number of batches trained on; training goes on with the very next
-    batch. Where settings or data have changed since, it goes on with the next epoch and says so.
+    Its state in a checkpoint is the epoch, the window of it (0 in a kept corpus) and the number of batches trained on,
+    the same for all processes; training goes on with the very next batch. Where settings or data have changed since, it
+    goes on with the next epoch and says so.
     """
 
     def __init__(
@@ -98,11 +100,11 @@ class DocumentDataModule(pl.LightningDataModule):
 
     def _train_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         config = self.tokenizer_config
-        documents: Iterable[Document]
-        documents = DocumentStream(self.source("train")) if self.config.streaming else self.documents("train")
+        documents = self._readable("train")
 
         def train(sides: tuple[str, ...]) -> Tokenizer:
-            return cached_tokenizer(_Texts(documents, sides, config.max_segments), config, self.config.cache_dir)
+            name = f"{self._fingerprint('train')} {' '.join(sides)}"
+            return cached_tokenizer(_Texts(documents, sides, config.max_segments), name, config, self.config.cache_dir)
 
         if config.joint:
             tokenizer = train(("source", "target"))
@@ -124,9 +126,15 @@ class DocumentDataModule(pl.LightningDataModule):
     def encoded(self, split: str) -> EncodedCorpus:
         """The token ids of a split, kept by content hash."""
         if split not in self._encoded:
-            documents, fingerprint = self.documents(split), self._fingerprint(split)
-            self._encoded[split] = cached_encoding(documents, fingerprint, *self.tokenizers, self.config.cache_dir)
+            where = self.config.cache_dir, self.config.num_proc
+            self._encoded[split] = cached_encoding(
+                self._readable(split), self._fingerprint(split), *self.tokenizers, *where
+            )
         return self._encoded[split]
+
+    def _readable(self, split: str) -> Iterable[Document]:
+        """The documents of a split, to be read from the start once or more; nothing of them is kept."""
+        return self.documents(split) if self.source(split).synthetic is not None else DocumentStream(self.source(split))
 
     def fingerprint(self) -> dict[str, str]:
         """sha256 of the content of each split's files and of the settings that decide its documents."""
@@ -147,54 +155,55 @@ class DocumentDataModule(pl.LightningDataModule):
             self.encoded("valid")
 
     def train_dataloader(self) -> TrainLoader:
-        """Batches of the training split, an epoch each time it is iterated; without a length."""
-        rank, world = self._rank
-        cutting, config = self.cutting, self.config
-        batches: TokenBatchSampler | StreamedBatches
+        """Batches of the training split, an epoch each time it is iterated; without a length.
+
+        Every document is in one batch of one process, and all processes have equally many batches.
+        """
+        config, recipe = self.config, self._recipe
+        batches: KeptBatches | StreamedBatches
         if self.on_the_fly:
-            documents = DocumentStream(self.source("train")) if config.streaming else self.documents("train")
-            batches = StreamedBatches(
-                documents,
-                self.tokenizers,
-                cutting,
-                config.batch_tokens,
-                config.seed,
-                config.window,
-                self.tokenizer_config.sample_alpha,
-                rank,
-                world,
-            )
+            documents: Iterable[Document]
+            if config.streaming:
+                documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
+            else:
+                documents = self.documents("train")
+            alpha = self.tokenizer_config.sample_alpha
+            windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha)
+            # In a worker `datasets` would give each of several a share of its own, and windows another order.
+            most = 1 if config.streaming and config.format == "hub" else config.num_workers
+            batches = StreamedBatches(windows, min(config.num_workers, most), self._largest)
         else:
-            batches = TokenBatchSampler(self.encoded("train"), cutting, config.batch_tokens, config.seed, rank, world)
-        self._train_loader = TrainLoader(batches, config.num_workers, self._start, self._trained())
+            batches = KeptBatches(self.encoded("train"), recipe, config.num_workers)
+        self._train_loader = TrainLoader(batches, self._start, self._trained())
         return self._train_loader
 
     def val_dataloader(self) -> FixedLoader | list[Any]:
-        """Batches of the validation split, cut like those of training but always alike; [] when there is none."""
+        """Batches of the validation split, cut like those of training but always alike; [] when there is none.
+
+        Every document counts once over all processes; each has as many batches as the others, at least one.
+        """
         if "valid" not in self.sources:
             return []
-        rank, world = self._rank
-        corpus = self.encoded("valid")
-        plan = make_plan(corpus, self._validation_cutting, self._rng)
-        batches = [[plan.segments(i) for i in batch] for batch in make_batches(plan, self.config.batch_tokens, None)]
-        return FixedLoader(corpus, batches[rank::world], self.config.num_workers)
+        corpus, recipe = self.encoded("valid"), self._recipe
+        plan = make_plan(corpus, self._validation_cutting, recipe.rng(0))
+        batches = share(make_batches(plan, self.config.batch_tokens, None), recipe.rank, recipe.world)
+        return FixedLoader(corpus, plan, batches, self.config.num_workers)
 
     @cached_property
     def report(self) -> DataReport:
         """What becomes of the training split in its first epoch (streamed: of its first window) and of validation."""
         config = self.config
-        report = DataReport(config.max_tokens, config.batch_tokens)
+        report = DataReport(config.max_tokens, config.batch_tokens, self._recipe.world)
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
                 name, corpus = "train (first window)", encode_documents(first, *self.tokenizers)
             else:
                 name, corpus = "train", self.encoded("train")
-            report.splits[name] = report_split(corpus, self.cutting, config.batch_tokens, self._rng)
+            report.splits[name] = report_split(corpus, self._recipe)
         if "valid" in self.sources:
-            report.splits["valid"] = report_split(
-                self.encoded("valid"), self._validation_cutting, config.batch_tokens, self._rng, shuffle=False
-            )
+            recipe = replace(self._recipe, cutting=self._validation_cutting)
+            report.splits["valid"] = report_split(self.encoded("valid"), recipe, shuffle=False)
         return report
 
     @property
@@ -203,12 +212,20 @@ class DocumentDataModule(pl.LightningDataModule):
         return replace(self.cutting, multi_resolution=False, max_ratio=None)
 
     @property
-    def _rng(self) -> np.random.Generator:
-        return np.random.default_rng((self.config.seed, 0))
+    def _recipe(self) -> Recipe:
+        """How this process makes batches; known to be one of several once a trainer is attached."""
+        trainer, config = self.trainer, self.config
+        if trainer is None:
+            return Recipe(self.cutting, config.batch_tokens, config.seed)
+        ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
+        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks)
 
-    @property
-    def _rank(self) -> tuple[int, int]:
-        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+    def _largest(self, count: int) -> int:
+        """The largest of the numbers that the processes give."""
+        if self.trainer is None or self.trainer.world_size == 1:
+            return count
+        strategy = self.trainer.strategy
+        return int(strategy.reduce(torch.tensor(count, device=strategy.root_device), reduce_op="max"))
 
     def _trained(self) -> Callable[[], int] | None:
         if self.trainer is None or self.trainer.state.fn != TrainerFn.FITTING:
@@ -219,16 +236,20 @@ class DocumentDataModule(pl.LightningDataModule):
     @cached_property
     def _signature(self) -> str:
         """What must not change for a place inside an epoch to keep its meaning."""
-        config = self.config
-        parts = [asdict(self.cutting), config.batch_tokens, config.seed, self._rank[1], self.on_the_fly]
+        config, recipe = self.config, self._recipe
+        parts = [asdict(self.cutting), config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
         parts += [config.window, self.tokenizer_config.sample_alpha, *(t.hash for t in self.tokenizers)]
         parts.append(self._fingerprint("train"))
+        if recipe.world * recipe.accumulated > 1:
+            parts.append(["order", 2, recipe.accumulated])
+        if self.on_the_fly:
+            parts.append(["windows", 2])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch and batches of it that were trained on."""
-        epoch, done = self._train_loader.position if self._train_loader is not None else (0, 0)
-        return {"epoch": epoch, "done": done, "signature": self._signature}
+        """Epoch, window of it and batches of the window that were trained on: the same for all processes."""
+        epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
+        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on after the batches that the state counts."""
@@ -237,28 +258,26 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def _start(self) -> Position:
         if self._state is None:
-            return 0, 0
-        epoch, done = self._state["epoch"], self._state["done"]
-        if not done or self._state["signature"] == self._signature:
-            return epoch, done
+            return 0, 0, 0
+        # A state of an earlier version names no window: in a kept corpus there is but one.
+        epoch, window, done = self._state["epoch"], self._state.get("window", 0), self._state["done"]
+        if not (window or done) or self._state["signature"] == self._signature:
+            return epoch, window, done
         warnings.warn(
             f"data, tokenizer or batch settings changed since the checkpoint was written inside epoch {epoch}: "
             f"going on with epoch {epoch + 1}",
             stacklevel=2,
         )
-        return epoch + 1, 0
+        return epoch + 1, 0, 0
 
 
 class _Texts(Iterable[str]):
-    """Segments of some documents, as often as wanted; `limit` > 0: that many at most, evenly spread."""
+    """Segments of some documents, as often as wanted: `limit` at most, evenly spread; 0 for MOST_SEGMENTS."""
 
     def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
         self.documents = documents
         self.sides = sides
-        self.step = 1
-        if limit:
-            count = sum(1 for _ in self._all())
-            self.step = max(1, -(-count // limit))
+        self.limit = limit or MOST_SEGMENTS
 
     def _all(self) -> Iterator[str]:
         for document in self.documents:
@@ -266,6 +285,5 @@ class _Texts(Iterable[str]):
                 yield from getattr(document, side)
 
     def __iter__(self) -> Iterator[str]:
-        for number, text in enumerate(self._all()):
-            if number % self.step == 0:
-                yield text
+        count = sum(1 for _ in self._all())
+        return islice(self._all(), 0, None, max(1, -(-count // self.limit)))

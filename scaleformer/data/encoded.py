@@ -1,28 +1,21 @@
-"""Corpora as token ids: flat arrays, memory-mapped when they are kept."""
+"""Documents as token ids, in memory or memory-mapped."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import shutil
-import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleformer.data.errors import cache_errors
 from scaleformer.data.formats import Document
 from scaleformer.data.tokenizer import SEP, Tokenizer
 
-_CACHE_VERSION = 1
 _CHUNK = 256
-Encode = Callable[[int, Sequence[str]], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +53,29 @@ class EncodedCorpus:
     def document_of(self) -> NDArray[np.int64]:
         """(segments,) number of the document of each segment."""
         return np.repeat(np.arange(len(self.documents) - 1), np.diff(self.documents))
+
+
+class Names(Sequence[str]):
+    """Texts in one array of UTF-8 bytes, so that those of millions of documents need not be in memory."""
+
+    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
+        self._data = data
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"name {index} of {len(self)}")
+        place = index % len(self)
+        return self._data[self._offsets[place] : self._offsets[place + 1]].tobytes().decode()
 
 
 class _Side:
@@ -136,61 +152,40 @@ def encode_documents(
     np.save(folder / "source_offsets.npy", offsets[0])
     np.save(folder / "target_offsets.npy", offsets[1])
     np.save(folder / "documents.npy", documents_)
-    (folder / "ids.json").write_text(json.dumps(names), encoding="utf-8")
-    return _open(folder, tokenizers)
+    packed = [name.encode() for name in names]
+    (folder / "ids.bin").write_bytes(b"".join(packed))
+    np.save(folder / "ids_offsets.npy", np.cumsum([0, *map(len, packed)], dtype=np.int64))
+    return open_encoded(folder, *tokenizers)
 
 
 def _dtype(tokenizer: Tokenizer) -> type:
     return np.uint16 if tokenizer.vocab_size <= 2**16 else np.int32
 
 
-def _open(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> EncodedCorpus:
-    tokens: list[NDArray[Any]] = []
-    for side, tokenizer in zip(("source", "target"), tokenizers, strict=True):
-        path = folder / f"{side}.bin"
-        empty = path.stat().st_size == 0
-        tokens.append(np.zeros(0, _dtype(tokenizer)) if empty else np.memmap(path, dtype=_dtype(tokenizer), mode="r"))
-    return EncodedCorpus(
-        tokens[0],
-        tokens[1],
-        np.load(folder / "source_offsets.npy", mmap_mode="r"),
-        np.load(folder / "target_offsets.npy", mmap_mode="r"),
-        np.load(folder / "documents.npy"),
-        json.loads((folder / "ids.json").read_text(encoding="utf-8")),
-    )
+def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> EncodedCorpus:
+    """The corpus that `encode_documents` wrote into a folder, memory-mapped."""
+    dtypes = {"source": _dtype(source_tokenizer), "target": _dtype(target_tokenizer)}
+    source, target = (_mapped(folder / f"{side}.bin", dtype) for side, dtype in dtypes.items())
+    offsets = [np.load(folder / f"{name}_offsets.npy", mmap_mode="r") for name in ("source", "target", "ids")]
+    names = Names(_mapped(folder / "ids.bin", np.uint8), offsets[2])
+    return EncodedCorpus(source, target, offsets[0], offsets[1], np.load(folder / "documents.npy"), names)
 
 
-def cached_encoding(
-    documents: Iterable[Document],
-    fingerprint: str,
-    source_tokenizer: Tokenizer,
-    target_tokenizer: Tokenizer,
-    cache_dir: str | Path,
-) -> EncodedCorpus:
-    """The encoding of the documents with that fingerprint, kept under `cache_dir`/encoded by content hash.
-
-    Written into a temporary folder and renamed. Raises DataError when the cache cannot be written.
-    """
-    key = f"{_CACHE_VERSION} {fingerprint} {source_tokenizer.hash} {target_tokenizer.hash}"
-    folder = Path(cache_dir) / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    tokenizers = (source_tokenizer, target_tokenizer)
-    if not folder.is_dir():
-        with cache_errors(folder.parent):
-            _write(folder, documents, tokenizers)
-    return _open(folder, tokenizers)
+def _mapped(path: Path, dtype: type) -> NDArray[Any]:
+    if path.stat().st_size == 0:  # mmap refuses it
+        return np.zeros(0, dtype)
+    return np.memmap(path, dtype=dtype, mode="r")
 
 
-def _write(folder: Path, documents: Iterable[Document], tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    temporary = None
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".partial-"))
-        encode_documents(documents, *tokenizers, folder=temporary)
-        if not folder.is_dir():
-            os.rename(temporary, folder)
-    except OSError:
-        if not folder.is_dir():  # else another process was faster
-            raise
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
+def merge_encoded(parts: Sequence[Path], folder: Path) -> None:
+    """Write corpora in folders, one after the other, as one corpus into `folder`."""
+    for name in ("source", "target", "ids"):
+        with open(folder / f"{name}.bin", "wb") as whole:
+            for part in parts:
+                with open(part / f"{name}.bin", "rb") as file:
+                    shutil.copyfileobj(file, whole, 1 << 20)
+    for name in ("source_offsets", "target_offsets", "ids_offsets", "documents"):
+        numbers = [np.zeros(1, dtype=np.int64)]
+        for part in parts:
+            numbers.append(np.load(part / f"{name}.npy")[1:] + numbers[-1][-1])
+        np.save(folder / f"{name}.npy", np.concatenate(numbers))

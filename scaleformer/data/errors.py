@@ -10,6 +10,15 @@ from pathlib import Path
 class DataError(ValueError):
     """Input data that cannot be used: one line with the file, the line number where there is one, and what to mend."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # names of files and documents may have line breaks
+
+
+def shown(value: object, most: int = 60) -> str:
+    """`repr` of what the input holds, cut to about `most` characters: for messages of one line that can be read."""
+    text = repr(value[: most + 1]) if isinstance(value, str) else repr(value)
+    return text if len(text) <= most + 2 else f"{text[:most]}..."
+
 
 @contextmanager
 def cache_errors(folder: str | Path) -> Iterator[None]:

@@ -5,17 +5,20 @@ Every fault is a `DataError` of one line that starts with `file:line`.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import random
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import DataError, shown
+
+LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,17 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def decode_lines(stream: Iterable[bytes], name: str) -> Iterator[tuple[int, str]]:
+def decode_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[int, str]]:
     """`read_lines` of an open binary stream, such as `sys.stdin.buffer`; `name` stands for it in messages."""
     number = 0
     try:
-        for number, line in enumerate(stream, 1):
+        # A few kilobytes of a compressed file may hold a line that no memory does.
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE:,} bytes: split it")
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            yield number, text.removesuffix("\n").removesuffix("\r")
+            if text or line != codecs.BOM_UTF8:  # else the whole file is a byte order mark
+                yield number, text.removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         place = f"byte {error.start + 1} of the line"
         raise DataError(f"{name}:{number}: not UTF-8 ({place}): convert it to UTF-8") from None
@@ -103,14 +110,18 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
         raise DataError(f"{where}: empty line, wanted one JSON document a line")
     try:
         record = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deep"
-        raise DataError(f"{where}: malformed JSON ({reason})") from None
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: malformed JSON ({error.msg}, column {error.colno})") from None
+    except RecursionError:
+        raise DataError(f"{where}: malformed JSON (nested too deep)") from None
+    except ValueError:  # Python reads no integers of more than some thousand digits
+        raise DataError(f"{where}: malformed JSON (a number of too many digits)") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with id, source, target")
     wanted = ("id", "source", "target") if require_target else ("id", "source")
     if missing := [key for key in wanted if key not in record]:
-        raise DataError(f"{where}: no {' and no '.join(map(repr, missing))} (keys present: {', '.join(record) or '-'})")
+        present = ", ".join(shown(key)[1:-1] for key in list(record)[:8]) or "-"
+        raise DataError(f"{where}: no {' and no '.join(map(repr, missing))} (keys present: {present})")
     if not isinstance(record["id"], str):
         raise DataError(f"{where}: 'id' is {type(record['id']).__name__}, wanted a string")
     sides = {}
@@ -130,32 +141,17 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
 def check_document(document: Document, where: str, has_target: bool = True) -> None:
     """Raise DataError unless the document has segments, as many on both sides, and all of it is valid Unicode."""
     if not document.source and not document.target:
-        raise DataError(f"{where}: document {document.id!r} is empty: it has no segments")
+        raise DataError(f"{where}: document {shown(document.id)} is empty: it has no segments")
     if has_target and len(document.source) != len(document.target):
         raise DataError(
-            f"{where}: document {document.id!r} has {len(document.source)} source segments and "
+            f"{where}: document {shown(document.id)} has {len(document.source)} source segments and "
             f"{len(document.target)} target segments: they must be aligned one to one"
         )
     for text in (document.id, *document.source, *document.target):
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise DataError(f"{where}: document {document.id!r} has a lone surrogate (\\ud800-\\udfff)") from None
-
-
-def read_plain_text(lines: Iterable[tuple[int, str]], name: str) -> Iterator[Document]:
-    """Documents without targets from numbered lines (`read_lines`): a line is a segment, blank lines part documents."""
-    pending: list[str] = []
-    start = 1
-    for number, line in lines:
-        if line.strip():
-            start = start if pending else number
-            pending.append(line)
-        elif pending:
-            yield Document(f"{name}:{start}", tuple(pending))
-            pending = []
-    if pending:
-        yield Document(f"{name}:{start}", tuple(pending))
+            raise DataError(f"{where}: document {shown(document.id)} has a lone surrogate (\\ud800-\\udfff)") from None
 
 
 def read_text_pair(
@@ -188,7 +184,7 @@ def read_text_pair(
                 seen.add(current)
                 pending = ([], [])
             if label in seen:
-                raise DataError(f"{ids}:{number}: document {label!r} began earlier: its lines must stand together")
+                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must stand together")
             current = label
         elif not pending[0]:
             current = f"{name}:{number}"
@@ -242,7 +238,9 @@ def read_tsv(path: str | Path) -> Iterator[Document]:
             seen.add(current)
             pending = ([], [])
         if columns[0] in seen:
-            raise DataError(f"{path}:{number}: document {columns[0]!r} began earlier: its lines must stand together")
+            raise DataError(
+                f"{path}:{number}: document {shown(columns[0])} began earlier: its lines must stand together"
+            )
         current = columns[0]
         pending[0].append(columns[1])
         pending[1].append(columns[2])

@@ -3,24 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import datasets
+from datasets.distributed import split_dataset_by_node
 
 from scaleformer.data.config import HubConfig
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document, check_document
 
 
-def hub_documents(config: HubConfig, split: str) -> Iterator[Document]:
-    """Documents of a split, in its order. Raises DataError: not found, no network, no such column, wrong types."""
+def hub_documents(
+    config: HubConfig, split: str, streaming: bool = False, rank: int = 0, world: int = 1
+) -> Iterator[Document]:
+    """Documents of a split, in its order; of one of `world` processes its own: every document is of exactly one.
+
+    streaming: read rows as they are asked for, instead of fetching all of the split first. Files of the data set are
+    dealt out whole where their number allows it and a row is a document, so that no process reads what is another's.
+    Raises DataError: not found, no network, no such column, wrong types.
+    """
+    with _own_errors(config, f"the split {split!r}"):
+        rows = datasets.load_dataset(
+            config.name, config.subset, data_files=config.data_files, split=split, streaming=streaming
+        )
+        place = split
+        if not config.document and world > 1:
+            place = f"{split}/{rank} of {world}"
+            rows, rank, world = split_dataset_by_node(rows, rank=rank, world_size=world), 0, 1
+        yield from islice(_grouped(config, place, rows), rank, None, world)
+
+
+def hub_fingerprint(config: HubConfig) -> str:
+    """What names the content of a data set without reading it: the hash of its builder, files and revision."""
+    with _own_errors(config, "its description"):
+        builder = datasets.load_dataset_builder(config.name, config.subset, data_files=config.data_files)
+    return f"{builder.hash} {Path(builder.cache_dir).parts[-3:]}"
+
+
+@contextmanager
+def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
+    """What goes wrong in `datasets`, on the way too, as DataError."""
     if not config.name:
         raise DataError("data.format=hub needs data.hub.name: the id of a data set")
     try:
-        rows = datasets.load_dataset(config.name, config.subset, data_files=config.data_files, split=split)
+        yield
+    except DataError:
+        raise
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise DataError(f"{config.name}: cannot load the split {split!r}: {reason}") from error
+        raise DataError(f"{config.name}: cannot load {what}: {reason}") from error
+
+
+def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
     name = ""
     pending: tuple[list[str], list[str]] = ([], [])
     for number, row in enumerate(rows, 1):

@@ -15,8 +15,8 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document, read_lines
 
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(.*)")
-_ESCAPE = re.compile(r"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.|$))")
-_CONTROLS = dict(zip("abfnrtv", "\a\b\f\n\r\t\v", strict=True))
+_ESCAPE = re.compile(rb"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.|$))")
+_CONTROLS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v"), (bytes([c]) for c in b"\a\b\f\n\r\t\v"), strict=True))
 
 
 @dataclass
@@ -110,15 +110,17 @@ def _unquote(text: str, where: str) -> str:
     if len(text) < 2 or text[0] != '"' or text[-1] != '"':
         raise DataError(f"{where}: {text[:40]!r}: wanted a text in double quotes")
 
-    def character(match: re.Match[str]) -> str:
+    def character(match: re.Match[bytes]) -> bytes:
         plain, octal, hexadecimal, other = match.groups()
-        if other is not None:
-            raise DataError(f"{where}: unknown escape \\{other}")
-        if plain:
-            return _CONTROLS.get(plain, plain)
-        return chr(int(octal, 8) if octal else int(hexadecimal, 16))
+        number = int(octal, 8) if octal else int(hexadecimal or b"0", 16)
+        if other is not None or number > 255:
+            raise DataError(f"{where}: unknown escape {match.group().decode(errors='replace')}")
+        return _CONTROLS.get(plain, plain) if plain else bytes([number])
 
-    inner = text[1:-1]
-    if '"' in re.sub(r"\\.", "", inner):
+    inner = text[1:-1].encode()
+    if b'"' in re.sub(rb"\\.", b"", inner):
         raise DataError(f'{where}: a double quote inside the text must be written \\"')
-    return _ESCAPE.sub(character, inner)
+    try:
+        return _ESCAPE.sub(character, inner).decode()  # numbers are bytes of the text, in the encoding of the file
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: the escapes \\NNN of {text[:40]!r} are not UTF-8") from None

@@ -18,7 +18,7 @@ from typing import IO
 from rich.table import Table
 
 from scaleformer.data.config import BOUNDARIES
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import DataError, shown
 from scaleformer.data.formats import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.po import read_po_tree
 
@@ -58,9 +58,9 @@ class PrepareConfig:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise ValueError(f"format={self.format!r}: choose one of {', '.join(FORMATS)}")
+            raise ValueError(f"format={shown(self.format)}: choose one of {', '.join(FORMATS)}")
         if self.boundaries not in BOUNDARIES:
-            raise ValueError(f"boundaries={self.boundaries!r}: choose one of {', '.join(BOUNDARIES)}")
+            raise ValueError(f"boundaries={shown(self.boundaries)}: choose one of {', '.join(BOUNDARIES)}")
         if self.format == "text" and self.target is None:
             raise ValueError("format=text needs target=FILE beside input=FILE")
         if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
@@ -106,11 +106,11 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     Raises DataError for bad input, an output folder that is not empty, and when nothing is left.
     """
     output = Path(config.output)
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise DataError(f"{output}: exists and is not an empty folder: choose another output")
     report = PrepareReport()
     temporary = None
     try:
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise DataError(f"{output}: exists and is not an empty folder: choose another output")
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
         _write(config, temporary, report)

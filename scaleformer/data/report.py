@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from scaleformer.data.batching import Cutting, Ints, Plan, make_batches, make_plan, segment_lengths
+from scaleformer.data.batching import make_batches, padded_sizes, share
+from scaleformer.data.cutting import Plan, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.data.sampler import Recipe
+from scaleformer.data.tokenizer import UNK
 
 
 @dataclass(frozen=True)
@@ -18,10 +21,14 @@ class SplitReport:
 
     cut_documents         documents of more than one example
     empty_segments        segments without a token on one side or both
+    unknown_tokens        characters that became `<unk>` and are lost, both sides (none with tokenizer.byte_fallback)
     overlong_segments     segments beyond max_tokens alone, kept whole; longest_segment in tokens, with its `</s>`
     over_budget_examples  examples beyond batch_tokens alone, kept as batches of one
     dropped               segments left out, by reason
+    dropped_documents     documents of which no segment is left
     padding               share of the padded positions in the batches that hold no token
+    idle                  share of the padded positions that processes could have had while they wait for the one with
+                          the largest batch of the step
     """
 
     documents: int
@@ -32,19 +39,23 @@ class SplitReport:
     batches: int
     cut_documents: int
     empty_segments: int
+    unknown_tokens: int
     overlong_segments: int
     longest_segment: int
     over_budget_examples: int
     dropped: dict[str, int]
+    dropped_documents: int
     padding: float
+    idle: float
 
 
 @dataclass
 class DataReport:
-    """Counts of all splits, with the limits that they refer to."""
+    """Counts of all splits, with the limits that they refer to; processes: how many share the batches."""
 
     max_tokens: int
     batch_tokens: int
+    processes: int = 1
     splits: dict[str, SplitReport] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,54 +64,62 @@ class DataReport:
 
     def table(self) -> Table:
         """A table for `rich.print`."""
-        table = Table(title=f"Data (max_tokens {self.max_tokens}, batch_tokens {self.batch_tokens})")
+        shared = f", {self.processes} processes" if self.processes > 1 else ""
+        table = Table(title=f"Data (max_tokens {self.max_tokens}, batch_tokens {self.batch_tokens}{shared})")
         table.add_column("")
         for name in self.splits:
             table.add_column(name, justify="right")
-        rows = [row for row in SplitReport.__dataclass_fields__ if row not in ("dropped", "padding")]
+        rows = [row for row in SplitReport.__dataclass_fields__ if row not in ("dropped", "padding", "idle")]
         for row in rows:
             table.add_row(row.replace("_", " "), *(f"{getattr(split, row):,}" for split in self.splits.values()))
         for reason in sorted({reason for split in self.splits.values() for reason in split.dropped}):
             values = (f"{split.dropped.get(reason, 0):,}" for split in self.splits.values())
             table.add_row(f"dropped segments: {reason}", *values)
-        table.add_row("padding", *(f"{split.padding:.1%}" for split in self.splits.values()))
+        for share_of in ("padding", "idle")[: 1 if self.processes == 1 else 2]:
+            table.add_row(share_of, *(f"{getattr(split, share_of):.1%}" for split in self.splits.values()))
         return table
 
 
-def report_split(
-    corpus: EncodedCorpus, cutting: Cutting, batch_tokens: int, rng: np.random.Generator, shuffle: bool = True
-) -> SplitReport:
-    """Count what the plan and the batches of an epoch make of a corpus; `rng` as for that epoch."""
+def report_split(corpus: EncodedCorpus, recipe: Recipe, shuffle: bool = True) -> SplitReport:
+    """Count what the plan and the batches of all processes in the first epoch make of a corpus.
+
+    shuffle=False for the fixed batches of validation.
+    """
+    rng, cutting, batch_tokens = recipe.rng(0), recipe.cutting, recipe.batch_tokens
     plan = make_plan(corpus, cutting, rng)
-    batches = make_batches(plan, batch_tokens, rng if shuffle else None)
+    batches = make_batches(plan, batch_tokens, rng if shuffle else None, recipe.world * recipe.accumulated)
+    shares = [share(batches, rank, recipe.world) for rank in range(recipe.world)]
+    sizes = np.stack([padded_sizes(plan, own) for own in shares])  # (processes, steps)
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
     ratio = corpus.segments - len(plan.order)
+    kept_documents = len(np.unique(corpus.document_of[plan.order]))
     return SplitReport(
         documents=len(corpus.documents) - 1,
         segments=corpus.segments,
         source_tokens=len(corpus.source),
         target_tokens=len(corpus.target),
         examples=len(plan),
-        batches=len(batches),
+        batches=sizes.size,
         cut_documents=_cut_documents(corpus, plan),
         empty_segments=int((shortest == 1).sum()),
+        unknown_tokens=sum(int((side == UNK).sum()) for side in (corpus.source, corpus.target)),
         overlong_segments=int((lengths > cutting.max_tokens).sum()),
         longest_segment=int(lengths.max(initial=0)),
         over_budget_examples=int((plan.source_lengths + plan.target_lengths > batch_tokens).sum()),
         dropped={"length ratio": ratio} if cutting.max_ratio is not None else {},
-        padding=_padding(plan, batches),
+        dropped_documents=len(corpus.documents) - 1 - kept_documents,
+        padding=_share_without(int(plan.source_lengths.sum() + plan.target_lengths.sum()), int(sizes.sum())),
+        idle=_share_without(int(sizes.sum()), recipe.world * int(sizes.max(axis=0, initial=0).sum())),
     )
 
 
 def _cut_documents(corpus: EncodedCorpus, plan: Plan) -> int:
     """Documents whose segments stand in more than one example."""
     example_of = np.repeat(np.arange(len(plan)), np.diff(plan.bounds))
-    pairs = np.unique(np.stack([corpus.document_of[plan.order], example_of]), axis=1)
-    return int((np.unique(pairs[0], return_counts=True)[1] > 1).sum())
+    pairs = np.unique(corpus.document_of[plan.order] * max(len(plan), 1) + example_of)
+    return int((np.unique(pairs // max(len(plan), 1), return_counts=True)[1] > 1).sum())
 
 
-def _padding(plan: Plan, batches: list[Ints]) -> float:
-    sides = (plan.source_lengths, plan.target_lengths)
-    padded = sum(len(batch) * sum(int(side[batch].max()) for side in sides) for batch in batches)
-    return 1 - int(sum(side.sum() for side in sides)) / padded if padded else 0.0
+def _share_without(used: int, all_: int) -> float:
+    return 1 - used / all_ if all_ else 0.0

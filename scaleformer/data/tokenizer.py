@@ -17,7 +17,7 @@ from pathlib import Path
 
 import sentencepiece as spm
 
-from scaleformer.data.errors import cache_errors
+from scaleformer.data.errors import cache_errors, shown
 
 PAD, UNK, BOS, EOS, SEP = 0, 1, 2, 3, 4
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"
@@ -31,7 +31,7 @@ _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 # What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 _MODEL_TYPES = ("unigram", "bpe")
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 
 
 def escape(text: str) -> str:
@@ -64,7 +64,8 @@ class TokenizerConfig:
     sample_alpha       0, or subword sampling in training. unigram: the exponent of [Kudo 2018] over all segmentations,
                        smaller is wilder (0.5: about 6% more tokens, 0.1: nearly twice as many). bpe: the share of
                        merges that are dropped [Provilkov 2020], larger is wilder (0.1: about 30% more tokens)
-    max_segments       0, or train on that many segments at most (evenly spread over the training split)
+    max_segments       train on that many segments at most, evenly spread over the training split; 0 stands for
+                       400,000: more take much memory and hardly change a vocabulary
     """
 
     vocab_size: int = 8000
@@ -78,7 +79,7 @@ class TokenizerConfig:
 
     def __post_init__(self) -> None:
         if self.model_type not in _MODEL_TYPES:
-            raise ValueError(f"tokenizer.model_type={self.model_type!r}: choose one of {', '.join(_MODEL_TYPES)}")
+            raise ValueError(f"tokenizer.model_type={shown(self.model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
         if not 0 < self.character_coverage <= 1:
             raise ValueError(f"tokenizer.character_coverage={self.character_coverage}: choose a number in (0, 1]")
         if not 0 <= self.sample_alpha < 1:
@@ -86,7 +87,7 @@ class TokenizerConfig:
         if self.vocab_size < 6:
             raise ValueError(f"tokenizer.vocab_size={self.vocab_size}: choose at least 6 (5 pieces are special)")
         if self.max_segments < 0:
-            raise ValueError(f"tokenizer.max_segments={self.max_segments}: choose 0 (all) or a positive number")
+            raise ValueError(f"tokenizer.max_segments={self.max_segments}: choose 0 or a positive number")
 
 
 class Tokenizer:
@@ -126,7 +127,7 @@ class Tokenizer:
         Raises ValueError when the vocabulary is larger than the texts allow, or too small for their characters.
         """
         if model_type not in _MODEL_TYPES:
-            raise ValueError(f"tokenizer.model_type={model_type!r}: choose one of {', '.join(_MODEL_TYPES)}")
+            raise ValueError(f"tokenizer.model_type={shown(model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
         count = 0
 
         def sentences() -> Iterator[str]:
@@ -223,19 +224,17 @@ def seed_sampling(seed: int) -> None:
     spm.set_random_generator_seed(seed % (2**32 - 1))
 
 
-def cached_tokenizer(texts: Iterable[str], config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:
+def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:
     """Train on `texts` unless a model for the same texts and settings is kept in `cache_dir`/tokenizers.
 
-    `texts` is read twice (hash, training), so it must be re-iterable. Written beside and renamed: never half a file.
+    name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
+    Written beside and renamed: never half a file.
     Raises ValueError as `Tokenizer.train`, DataError when the cache cannot be written; a kept file that is damaged is
     made again.
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments")}
-    digest = hashlib.sha256(json.dumps([_CACHE_VERSION, spm.__version__, settings], sort_keys=True).encode())
-    for text in texts:
-        data = text.encode()
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
+    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
     if path.exists():
         try:
@@ -255,6 +254,7 @@ def write_atomically(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+        os.chmod(temporary, 0o644)  # mkstemp's files are for their owner alone
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -5,20 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from scaleformer.data.batching import (
-    Cutting,
-    Example,
-    Plan,
-    collate,
-    kept_segments,
-    make_batches,
-    make_example,
-    make_plan,
-    share,
-)
+from scaleformer.data.batching import Example, collate, fill, make_batches, make_example, padded_sizes, share
+from scaleformer.data.cutting import Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
+from scaleformer.data.sampler import Recipe, plan_epoch
 from tests.data.toy import encoded, random_corpus
 
 CUTTINGS = [
@@ -149,12 +143,56 @@ def test_empty_plan_has_no_batches() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4, 7])
-def test_shares_of_processes(count: int) -> None:
-    batches = [np.array([i]) for i in range(count)]
-    shares = [[int(b[0]) for b in share(batches, rank, 3)] for rank in range(3)]
-    assert len({len(s) for s in shares}) == 1
-    assert {i for s in shares for i in s} == set(range(count))
-    assert sum(len(s) for s in shares) - count < 3
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_shares_of_processes(count: int, rows: int) -> None:
+    batches = [np.arange(rows * i, rows * (i + 1)) for i in range(count)]
+    shares = [share(batches, rank, 3) for rank in range(3)]
+    assert {len(own) for own in shares} == {-(-count // 3)}
+    assert sorted(int(i) for own in shares for batch in own for i in batch) == list(range(rows * count))
+    for step in range(count // 3):  # what needs no splitting stays whole and in order
+        assert [own[step].tolist() for own in shares] == [b.tolist() for b in batches[3 * step : 3 * step + 3]]
+
+
+def test_too_few_batches_are_halved() -> None:
+    parts = fill([np.arange(5), np.arange(5, 8)], 4)
+    assert [part.tolist() for part in parts] == [[0, 1], [2], [3, 4], [5, 6, 7]]
+    assert [part.tolist() for part in fill([np.array([3])], 3)] == [[3], [], []]
+    assert [part.tolist() for part in fill([], 2)] == [[], []]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 3), st.integers(30, 400), st.booleans())
+def test_processes_see_every_segment_once_and_are_balanced(
+    seed: int, world: int, accumulated: int, budget: int, multi_resolution: bool
+) -> None:
+    corpus = random_corpus(seed, documents=seed % 29 + 1)
+    recipes = [Recipe(Cutting(30, multi_resolution), budget, seed, rank, world, accumulated) for rank in range(world)]
+    shares = [plan_epoch(corpus, recipe, 3) for recipe in recipes]
+    assert len({len(batches) for _, batches in shares}) == 1
+    found = [i for plan, batches in shares for batch in batches for n in batch for i in plan.segments(n).tolist()]
+    assert sorted(found) == list(range(corpus.segments))
+    alone, whole = plan_epoch(corpus, Recipe(Cutting(30, multi_resolution), budget, seed, 0, 1, world * accumulated), 3)
+    assert np.array_equal(alone.bounds, shares[0][0].bounds)
+    for step in range(len(whole) // world):
+        own = [batches[step].tolist() for _, batches in shares]
+        assert own == [batch.tolist() for batch in whole[step * world : (step + 1) * world]]
+    for plan, batches in shares:
+        for batch, size in zip(batches, padded_sizes(plan, batches), strict=True):
+            assert size <= budget or len(batch) == 1
+
+
+@pytest.mark.parametrize("group", [1, 4])
+def test_steps_of_alike_batches(group: int) -> None:
+    """Examples of very unlike sizes, one or two a batch: batches that share a step are of about one size, mixed ones
+    leave processes waiting for a good part of the time."""
+    lengths = np.random.default_rng(0).integers(100, 1000, (400, 2))
+    corpus = encoded([[(int(s), int(t))] for s, t in lengths])
+    plan = make_plan(corpus, Cutting(1001), rng())
+    sizes = padded_sizes(plan, make_batches(plan, 2002, rng(), group))
+    steps = sizes[: len(sizes) // 4 * 4].reshape(-1, 4)
+    idle = 1 - steps.sum() / (4 * steps.max(axis=1).sum())
+    assert (idle < 0.04) == (group == 4)
+    assert len({int(size) // 200 for size in steps[:20, 0]}) > 2  # the order of the steps stays random
 
 
 def test_examples_carry_their_names_and_tokens() -> None:
@@ -168,6 +206,13 @@ def test_examples_carry_their_names_and_tokens() -> None:
     assert make_example(corpus, np.array([4])).id == "d1[2:3]"
     assert make_example(corpus, np.array([1, 2])).id == "d0[1]+1"
     assert make_example(corpus, np.array([3, 0, 1])).id == "d1[1]+2"
+
+
+def test_fillers_weigh_nothing() -> None:
+    filler = collate([])
+    assert (filler.ids, len(filler), int(filler.target_mask.sum())) == ((), 1, 0)
+    assert filler.source.tolist() == filler.target_output.tolist() == [[3]]
+    assert filler.source_mask.all()
 
 
 def test_collate_by_hand() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from scaleformer.data.config import DataConfig, HubConfig
-from scaleformer.data.corpus import SPLITS, DocumentStream, SplitSource, join_documents, load_split, split_sources
+from scaleformer.data.corpus import DocumentStream, join_documents, load_split
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document, read_jsonl
+from scaleformer.data.sources import SPLITS, SplitSource, split_sources
 from scaleformer.data.synthetic import SyntheticConfig
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -159,6 +161,7 @@ def test_join_documents() -> None:
 
 def hub(tmp_path: Path, rows: list[dict[str, object]], **options: str) -> SplitSource:
     path = tmp_path / "rows.jsonl"
+    path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     config = HubConfig(name="json", data_files={"train": str(path)}, valid="", test="", **options)
     sources = split_sources(DataConfig(format="hub", hub=config))
@@ -214,3 +217,69 @@ def test_hub_needs_a_name_and_a_data_set(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=message) as caught:
             load_split(source, tmp_path / "cache")
         assert "\n" not in str(caught.value)
+
+
+SHARDS = ["train-00000.jsonl", "train-00001.jsonl.gz", "train-00002.jsonl"]
+
+
+def shards(folder: Path, names: list[str] = SHARDS) -> SplitSource:
+    for number, name in enumerate(names):
+        path = jsonl(folder / name.removesuffix(".gz"), some(4, f"{number}/"))
+        if name.endswith(".gz"):
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    return split_sources(DataConfig(format="jsonl", path=str(folder)))["train"]
+
+
+@pytest.mark.parametrize("names", [SHARDS, [f"train/{i}.jsonl" for i in range(3)]], ids=["beside", "folder"])
+def test_shards_are_one_split_in_order(tmp_path: Path, names: list[str]) -> None:
+    source = shards(tmp_path, names)
+    wanted = [document for number in range(3) for document in some(4, f"{number}/")]
+    assert list(source.read()) == wanted
+    assert list(load_split(source, tmp_path / "cache")) == wanted
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_processes_share_the_documents(tmp_path: Path, world: int) -> None:
+    source = shards(tmp_path)
+    parts = [[d.id for d in DocumentStream(source, rank, world)] for rank in range(world)]
+    assert sorted(id for part in parts for id in part) == [d.id for d in source.read()]
+    if world == 3:  # a shard each: nobody reads what is another's
+        assert [{id[0] for id in part} for part in parts] == [{"0"}, {"1"}, {"2"}]
+
+
+def test_shards_that_clash(tmp_path: Path) -> None:
+    shards(tmp_path)
+    jsonl(tmp_path / "train.jsonl", some(1))
+    with pytest.raises(DataError, match=r"both train\.jsonl and train-\*\.jsonl are there: keep one"):
+        split_sources(DataConfig(format="jsonl", path=str(tmp_path)))
+    (tmp_path / "train.jsonl").unlink()
+    jsonl(tmp_path / "train-00001.jsonl", some(1))
+    with pytest.raises(DataError, match=r"both .*train-00001\.jsonl and its \.gz are there"):
+        split_sources(DataConfig(format="jsonl", path=str(tmp_path)))
+
+
+def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="File name too long"):
+        split_sources(DataConfig(format="jsonl", path=str(tmp_path / ("x" * 300))))
+
+
+@pytest.mark.usefixtures("hub_cache")
+@pytest.mark.parametrize("document", ["", "doc"], ids=["a row each", "rows of a name"])
+@pytest.mark.parametrize("streaming", [False, True], ids=["fetched", "streamed"])
+def test_hub_rows_of_processes(tmp_path: Path, document: str, streaming: bool) -> None:
+    rows: list[dict[str, object]] = [{"doc": i // 3, "source": f"a{i}", "target": f"x{i}"} for i in range(17)]
+    source = replace(hub(tmp_path, rows, document=document), streaming=streaming)
+    whole = sorted(d.source for d in source.read())
+    parts = [list(DocumentStream(source, rank, 3)) for rank in range(3)]
+    assert sorted(d.source for part in parts for d in part) == whole
+    assert min(map(len, parts)) > 0
+    assert len({d.id for part in parts for d in part}) == len(whole)
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_streamed_hub_data_are_named_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.data.sources.hub_documents", None)  # to read would fail
+    one = replace(hub(tmp_path, [{"source": "a", "target": "x"}]), streaming=True)
+    other = replace(hub(tmp_path / "sub", [{"source": "b", "target": "x"}]), streaming=True)
+    assert one.fingerprint() == one.fingerprint() != other.fingerprint()

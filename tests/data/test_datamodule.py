@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -190,8 +191,8 @@ VALIDATING = {"val_check_interval": 3, "check_val_every_n_epoch": None}
     [
         pytest.param({"multi_resolution": True}, {}, {}, id="multi-resolution"),
         pytest.param({}, {}, VALIDATING, id="validating inside epochs"),
-        pytest.param({"num_workers": 1}, {}, {}, id="worker"),
         pytest.param({"streaming": True, "window": 50}, {}, VALIDATING, id="streamed"),
+        pytest.param({"streaming": True, "window": 50, "num_workers": 2}, {}, {}, id="streamed by two workers"),
         pytest.param({"join_segments": (1, 4)}, {"sample_alpha": 0.2}, {}, id="joined with sampled pieces"),
     ],
 )
@@ -207,7 +208,8 @@ def test_runs_go_on_with_the_very_next_batch(
     for done in (1, length - 1, length, length + 1):  # inside, before, at and after the epoch's end
         checkpoint = tmp_path / f"step={done}.ckpt"
         state = torch.load(checkpoint, weights_only=True)["DocumentDataModule"]
-        assert state["epoch"] * length + state["done"] == done
+        if "window" not in options and not tokenizer:
+            assert (state["epoch"] * length + state["done"], state["window"]) == (done, 0)
         assert fit(module(cache, tokenizer, **options), steps, None, checkpoint, **trainer) == whole[done:]
 
 
@@ -224,4 +226,42 @@ def test_changed_settings_go_on_with_the_next_epoch(cache: str, tmp_path: Path) 
     changed.load_state_dict(state)
     with pytest.warns(UserWarning, match="settings changed since the checkpoint was written inside epoch 0"):
         loader = changed.train_dataloader()
-    assert loader.position == (1, 0)
+    assert loader.position == (1, 0, 0)
+
+
+def test_states_of_earlier_versions_go_on(cache: str) -> None:
+    """They name no window, and a single process's epochs are what they were."""
+    whole = [batch.ids for batch in module(cache).train_dataloader()]
+    data = module(cache)
+    old = {key: value for key, value in data.state_dict().items() if key != "window"}
+    data.load_state_dict({**old, "done": 4})
+    assert [batch.ids for batch in data.train_dataloader()] == whole[4:]
+
+
+class Process:
+    """What the data module asks of its trainer, as one of two processes that agree in no time."""
+
+    state = SimpleNamespace(fn=None)
+    world_size = 2
+    accumulate_grad_batches = 1
+
+    def __init__(self, rank: int) -> None:
+        self.global_rank = rank
+
+
+@pytest.mark.parametrize("count", [1, 2, 6], ids=lambda count: f"{count} documents")
+def test_validation_of_two_processes_counts_every_document_once(cache: str, count: int) -> None:
+    found, lengths = [], []
+    for rank in range(2):
+        data = module(cache, synthetic=SyntheticConfig(train=40, valid=count), max_tokens=400, batch_tokens=400)
+        data.trainer = Process(rank)  # type: ignore[assignment]
+        loader = data.val_dataloader()
+        lengths.append(len(loader))
+        batches = list(loader)
+        assert len(batches) == lengths[-1]
+        found += [name for batch in batches for name in batch.ids]
+        for batch in batches:
+            assert bool(batch.target_mask.any()) == bool(batch.ids)
+    assert lengths[0] == lengths[1] >= 1
+    assert len(found) == len(set(found))
+    assert {name.split("[")[0] for name in found} == {d.id for d in data.documents("valid")}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from scaleformer.data.encoded import EncodedCorpus, cached_encoding, encode_documents
+from scaleformer.data.encoded import EncodedCorpus, Names, encode_documents, merge_encoded, open_encoded
+from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
 from scaleformer.data.synthetic import SyntheticConfig, generate
@@ -54,7 +58,7 @@ def test_kept_and_memory_mapped(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path), tokenizers)
-    monkeypatch.setattr("scaleformer.data.encoded.encode_documents", None)  # to encode again would fail
+    monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", None)  # to encode again would fail
     kept = cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path)
     check(kept, tokenizers)
     assert isinstance(kept.source, np.memmap)
@@ -87,14 +91,95 @@ def test_full_disk_leaves_nothing(
     assert list((tmp_path / "encoded").iterdir()) == []
 
 
-def test_another_process_was_faster(
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.data.encoding_cache.PART_SEGMENTS", 40)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for found in (folder / "encoded").iterdir() for path in found.iterdir()}
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_parts_and_processes_change_nothing(tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
+    for processes in (1, 2):
+        check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path / str(processes), processes), tokenizers)
+    whole = tmp_path / "1" / "encoded"
+    assert files(tmp_path / "1") == files(tmp_path / "2")
+    encode_documents(DOCUMENTS, *tokenizers, folder=tmp_path)
+    assert all((tmp_path / name).read_bytes() == data for name, data in files(tmp_path / "1").items())
+    assert [path.name.startswith(".") for path in whole.iterdir()] == [False]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_stopped_preparation_goes_on(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def race(documents: list[Document], *rest: object, **options: object) -> EncodedCorpus:
-        monkeypatch.undo()
-        cached_encoding(documents, "f", *tokenizers, tmp_path)
-        return encode_documents(documents, *tokenizers)
+    encoded: list[str] = []
 
-    monkeypatch.setattr("scaleformer.data.encoded.encode_documents", race)
+    def stopping(documents: list[Document], *rest: Any, **options: Any) -> EncodedCorpus:
+        encoded.append(documents[0].id)
+        if len(encoded) == 3:
+            raise KeyboardInterrupt
+        return encode_documents(documents, *rest, **options)
+
+    monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path)
     check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path), tokenizers)
+    assert len(encoded) == len(set(encoded)) + 1 > 5  # only the part that was begun is encoded again
+    assert encoded[2] == encoded[3]
     assert len(list((tmp_path / "encoded").iterdir())) == 1
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_faults_of_the_documents_leave_nothing(
+    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, processes: int
+) -> None:
+    class Broken:
+        def __iter__(self) -> Iterator[Document]:
+            yield from DOCUMENTS
+            raise DataError("train.jsonl:61: not valid JSON")
+
+    with pytest.raises(DataError, match=r"^train\.jsonl:61: not valid JSON$"):
+        cached_encoding(Broken(), "f", *tokenizers, tmp_path, processes)
+    assert list((tmp_path / "encoded").iterdir()) == []
+
+
+def test_processes_wait_for_the_one_that_encodes(
+    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> EncodedCorpus:
+        calls.append(1)
+        return encode_documents(*arguments, **options)
+
+    monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", counted)
+    found: list[EncodedCorpus] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(calls), len(found)) == (1, 3)
+
+
+def test_names() -> None:
+    texts = ["a", "", "日本/é", "b" * 300]
+    packed = [text.encode() for text in texts]
+    names = Names(np.frombuffer(b"".join(packed), np.uint8), np.cumsum([0, *map(len, packed)]))
+    assert list(names) == texts
+    assert (names[-1], names[1:3], len(names)) == (texts[-1], texts[1:3], 4)
+    with pytest.raises(IndexError):
+        names[4]
+
+
+def test_merging_nothing_gives_an_empty_corpus(tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path) -> None:
+    merge_encoded([], tmp_path)
+    corpus = open_encoded(tmp_path, *tokenizers)
+    assert (corpus.segments, len(corpus.ids), len(corpus.source)) == (0, 0, 0)

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import DataError, shown
 from scaleformer.data.formats import (
     Document,
     assign_splits,
     decode_lines,
     read_jsonl,
     read_lines,
-    read_plain_text,
     read_text_pair,
     read_tsv,
 )
@@ -74,6 +73,8 @@ def test_jsonl_ignores_other_keys_and_may_do_without_target(tmp_path: Path) -> N
         ),
         pytest.param('{"id": "a", "source": [], "target": []}', "'a' is empty: it has no segments", id="empty"),
         pytest.param('{"id": "a", "source": ["\\ud800"], "target": ["y"]}', "lone surrogate", id="surrogate"),
+        pytest.param('{"id": ' + "9" * 5000 + "}", "a number of too many digits", id="huge number"),
+        pytest.param('{"' + "k" * 5000 + '": 1}', "(keys present: " + "k" * 59, id="long key"),
     ],
 )
 def test_jsonl_faults(tmp_path: Path, line: str, message: str) -> None:
@@ -119,14 +120,26 @@ def test_missing_file_and_folder_for_file(tmp_path: Path) -> None:
         list(read_lines(tmp_path))
 
 
+def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.data.formats.LONGEST_LINE", 1000)
+    path = write(tmp_path / "a.gz", gzip.compress(b"short\n" + b"x" * 10_000))
+    with pytest.raises(DataError, match=r"a\.gz:2: the line is longer than 1,000 bytes: split it"):
+        list(read_lines(path))
+
+
+def test_only_a_byte_order_mark(tmp_path: Path) -> None:
+    assert list(read_lines(write(tmp_path / "a.txt", b"\xef\xbb\xbf"))) == []
+
+
+def test_messages_are_one_line() -> None:
+    assert str(DataError("a\nb: no such file")) == "a b: no such file"
+    assert shown("x" * 100) == "'" + "x" * 59 + "..."
+    assert shown([1]) == "[1]"
+
+
 def test_decode_lines_names_the_stream() -> None:
     with pytest.raises(DataError, match=r"^-:2: not UTF-8"):
         list(decode_lines(io.BytesIO(b"a\n\xff\n"), "-"))
-
-
-def test_plain_text() -> None:
-    lines = list(enumerate(["", "a", "b", " ", "", "c"], 1))
-    assert list(read_plain_text(lines, "in")) == [Document("in:2", ("a", "b")), Document("in:6", ("c",))]
 
 
 def pair(tmp_path: Path, source: str, target: str, ids: str | None = None) -> list[Path]:

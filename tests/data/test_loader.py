@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scaleformer.data.batching import Cutting
+from scaleformer.batch import Batch
+from scaleformer.data.cutting import Cutting
+from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
-from scaleformer.data.loader import StreamedBatches, TokenBatchSampler, TrainLoader, epoch_batches
+from scaleformer.data.loader import TrainLoader
+from scaleformer.data.sampler import KeptBatches, Recipe, TokenBatchSampler
+from scaleformer.data.streaming import EncodedWindows, StreamedBatches
 from scaleformer.data.synthetic import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
 from tests.data.toy import encoded, random_corpus
@@ -26,8 +32,16 @@ def tokenizers() -> tuple[Tokenizer, Tokenizer]:
     return tokenizer, tokenizer
 
 
+def recipe(seed: int = 1, **options: Any) -> Recipe:
+    return Recipe(CUTTING, 300, seed, **options)
+
+
 def sampler(seed: int = 1, **options: Any) -> TokenBatchSampler:
-    return TokenBatchSampler(random_corpus(0), CUTTING, 300, seed, **options)
+    return TokenBatchSampler(random_corpus(0), recipe(seed, **options))
+
+
+def kept(**options: Any) -> KeptBatches:
+    return KeptBatches(random_corpus(0), recipe(), **options)
 
 
 def plain(batches: Any) -> Batches:
@@ -65,34 +79,45 @@ def test_sampler_goes_on_with_the_remaining_batches(done: int) -> None:
 
 
 def test_processes_share_an_epoch() -> None:
-    whole = plain(sampler())
     parts = [plain(sampler(rank=rank, world=2)) for rank in range(2)]
-    assert len(parts[0]) == len(parts[1]) == (len(whole) + 1) // 2
-    assert parts[0] == whole[::2]
-    assert segments(parts[0] + parts[1][: len(whole) // 2]) == segments(whole)
+    assert len(parts[0]) == len(parts[1])
+    assert segments(parts[0] + parts[1]) == segments(plain(sampler()))
 
 
-def test_epoch_batches_keep_the_budget() -> None:
-    corpus = random_corpus(3)
-    for batch in epoch_batches(corpus, CUTTING, 200, (1, 0)):
-        sides = (corpus.source_lengths, corpus.target_lengths)
-        longest = [max(int(side[example].sum()) + 1 for example in batch) for side in sides]
-        assert len(batch) * sum(longest) <= 200 or len(batch) == 1
+def windows(tokenizers: tuple[Tokenizer, Tokenizer], documents: Any = DOCUMENTS, **options: Any) -> EncodedWindows:
+    alpha = options.pop("sample_alpha", 0.0)
+    return EncodedWindows(documents, tokenizers, recipe(**options), 60, alpha)
 
 
 def streamed(tokenizers: tuple[Tokenizer, Tokenizer], documents: Any = DOCUMENTS, **options: Any) -> StreamedBatches:
-    return StreamedBatches(documents, tokenizers, CUTTING, 300, 1, **{"window": 60, **options})
+    return StreamedBatches(windows(tokenizers, documents, **options))
 
 
 class Stream:
-    """Documents that can only be iterated."""
+    """Documents that can only be iterated: those of one of `world` processes."""
+
+    def __init__(self, rank: int = 0, world: int = 1, count: int = len(DOCUMENTS)) -> None:
+        self.documents = DOCUMENTS[:count][rank::world]
 
     def __iter__(self) -> Any:
-        return iter(DOCUMENTS)
+        return iter(self.documents)
 
 
 def names(loader: TrainLoader) -> list[tuple[str, ...]]:
     return [batch.ids for batch in loader]
+
+
+def text_pairs(batches: list[Batch], tokenizer: Tokenizer) -> list[tuple[str, str]]:
+    found = []
+    for batch in batches:
+        for row in range(len(batch.ids)):
+            sides = [tokenizer.decode_segments(side[row].tolist()) for side in (batch.source, batch.target_output)]
+            found += list(zip(*sides, strict=True))
+    return sorted(found)
+
+
+def pairs_of(documents: list[Document]) -> list[tuple[str, str]]:
+    return sorted(pair for d in documents for pair in zip(d.source, d.target, strict=True))
 
 
 @pytest.mark.parametrize("documents", [DOCUMENTS, Stream()], ids=["sequence", "stream"])
@@ -101,78 +126,158 @@ def test_streamed_epochs(tokenizers: tuple[Tokenizer, Tokenizer], documents: Any
     loader = TrainLoader(streamed(tokenizers, documents, sample_alpha=alpha))
     epochs = [list(loader) for _ in range(2)]
     assert [b.ids for b in epochs[0]] != [b.ids for b in epochs[1]]
-    wanted = sorted(zip_segments(DOCUMENTS))
     for epoch in epochs:
-        found = []
         for batch in epoch:
             assert batch.source.numel() + batch.target_output.numel() <= 300 or len(batch) == 1
-            for row in range(len(batch)):
-                sides = [
-                    tokenizers[0].decode_segments(side[row].tolist()) for side in (batch.source, batch.target_output)
-                ]
-                found += list(zip(*sides, strict=True))
-        assert sorted(found) == wanted
+        assert text_pairs(epoch, tokenizers[0]) == pairs_of(DOCUMENTS)
     again = TrainLoader(streamed(tokenizers, documents, sample_alpha=alpha))
     assert all(np.array_equal(a.source, b.source) for a, b in zip(epochs[0], again, strict=True))
 
 
-def zip_segments(documents: list[Document]) -> list[tuple[str, str]]:
-    return [pair for d in documents for pair in zip(d.source, d.target, strict=True)]
-
-
 def test_sequences_are_shuffled_over_windows_and_streams_are_not(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
     def first(documents: Any) -> set[str]:
-        return {d.id for d in next(streamed(tokenizers, documents)._windows(0))}
+        return {d.id for d in next(windows(tokenizers, documents).windows())}
 
     stream = first(Stream())
     assert stream == {d.id for d in DOCUMENTS[: len(stream)]}
     assert first(DOCUMENTS) != stream
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+class Meeting:
+    """Threads that agree on the largest of their numbers, as processes do by an all-reduce."""
+
+    def __init__(self, world: int) -> None:
+        self.barrier = threading.Barrier(world, timeout=60)
+        self.numbers: list[int] = [0] * world
+
+    def agree(self, rank: int) -> Callable[[int], int]:
+        def largest(number: int) -> int:
+            self.numbers[rank] = number
+            self.barrier.wait()
+            found = max(self.numbers)
+            self.barrier.wait()
+            return found
+
+        return largest
+
+
+def together(world: int, run: Callable[[int, Callable[[int], int]], list[Batch]]) -> list[list[Batch]]:
+    """The epoch of each of some processes, side by side."""
+    meeting, found = Meeting(world), [[] for _ in range(world)]  # type: ignore[var-annotated]
+
+    def one(rank: int) -> None:
+        found[rank] = run(rank, meeting.agree(rank))
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(world)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["sequence", "stream"])
+@pytest.mark.parametrize(("world", "count"), [(2, 60), (3, 60), (3, 2)], ids=["2", "3", "3 for 2 documents"])
+def test_streamed_epochs_of_processes(
+    tokenizers: tuple[Tokenizer, Tokenizer], kind: str, world: int, count: int
+) -> None:
+    def loader(rank: int, agree: Callable[[int], int], start: tuple[int, int, int] = (1, 0, 0)) -> TrainLoader:
+        documents = DOCUMENTS[:count] if kind == "sequence" else Stream(rank, world, count)
+        return TrainLoader(StreamedBatches(windows(tokenizers, documents, rank=rank, world=world), 0, agree), start)
+
+    parts = together(world, lambda rank, agree: list(loader(rank, agree)))
+    assert len({len(part) for part in parts}) == 1
+    everything = [batch for part in parts for batch in part]
+    assert text_pairs(everything, tokenizers[0]) == pairs_of(DOCUMENTS[:count])
+    for batch in everything:
+        assert bool(batch.ids) == bool(batch.target_mask.any())
+
+    positions: list[tuple[int, int, int]] = [(0, 0, 0)] * world
+    done = len(parts[0]) // 2
+
+    def half(rank: int, agree: Callable[[int], int]) -> list[Batch]:
+        own = loader(rank, agree)
+        batches = list(islice(own, done))
+        positions[rank] = own.position
+        return batches
+
+    together(world, half)
+    assert len(set(positions)) == 1
+    rest = together(world, lambda rank, agree: list(loader(rank, agree, positions[0])))
+    assert [[b.ids for b in part] for part in rest] == [[b.ids for b in part[done:]] for part in parts]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["kept", "streamed"])
 @pytest.mark.parametrize("done", [3, 10_000], ids=["inside", "behind the last"])
 def test_loader_goes_on(tokenizers: tuple[Tokenizer, Tokenizer], kind: str, workers: int, done: int) -> None:
-    def loader(**options: Any) -> TrainLoader:
-        return TrainLoader(sampler() if kind == "kept" else streamed(tokenizers), workers, **options)
+    def loader(workers: int = 0, **options: Any) -> TrainLoader:
+        if kind == "kept":
+            return TrainLoader(kept(num_workers=workers), **options)
+        return TrainLoader(StreamedBatches(windows(tokenizers), workers), **options)
 
     whole = loader()
-    epochs = [names(whole) for _ in range(3)]
-    start = min(done, len(epochs[1]))
-    rest = loader(start=(1, start))
-    assert rest.position == (1, start)
-    assert names(rest) == (epochs[1][start:] or epochs[2])
+    first = names(whole)
+    epoch = whole.position[0]
+    positions, second = [whole.position], []
+    for batch in whole:
+        second.append(batch.ids)
+        positions.append(whole.position)
+    third = names(whole)
+    assert epoch == 1
+    assert first
+    start = min(done, len(second))
+    rest = loader(workers, start=positions[start])
+    assert rest.position == positions[start]
+    assert names(rest) == (second[start:] or third)
 
 
 def test_loader_counts_what_was_trained_on_not_what_was_handed_out() -> None:
     trained = 0
-    loader = TrainLoader(sampler(), trained=lambda: trained)
-    epoch = names(TrainLoader(sampler()))
+    loader = TrainLoader(kept(), trained=lambda: trained)
+    epoch = names(TrainLoader(kept()))
     ahead = iter(loader)
     handed_out = [next(ahead).ids for _ in range(4)]
     trained = 3
-    assert loader.position == (0, 3)
+    assert loader.position == (0, 0, 3)
     assert handed_out + [batch.ids for batch in ahead] == epoch
-    assert loader.position == (0, 3)
+    assert loader.position == (0, 0, 3)
     trained = len(epoch)
-    assert loader.position == (1, 0)
+    assert loader.position == (1, 0, 0)
 
 
 def test_a_new_iterator_starts_behind_the_last_trained_batch() -> None:
     trained = 0
-    loader = TrainLoader(sampler(), trained=lambda: trained)
-    epoch = names(TrainLoader(sampler()))
+    loader = TrainLoader(kept(), trained=lambda: trained)
+    epoch = names(TrainLoader(kept()))
     next(iter(loader))
-    assert next(iter(loader)).ids == epoch[0]
+    second = iter(loader)
+    assert [next(second).ids for _ in range(3)] == epoch[:3]
     trained = 2
     assert names(loader) == epoch[2:]
 
 
 def test_loader_has_no_length() -> None:
-    assert not hasattr(TrainLoader(sampler()), "__len__")
+    assert not hasattr(TrainLoader(kept()), "__len__")
 
 
-def test_nothing_kept_gives_nothing() -> None:
+def test_an_epoch_without_examples_is_an_error() -> None:
     corpus = encoded([[(1, 9)], [(9, 2)]])
-    loader = TrainLoader(TokenBatchSampler(corpus, Cutting(50, max_ratio=2.0), 300, 1))
-    assert names(loader) == names(loader) == []
+    loader = TrainLoader(KeptBatches(corpus, Recipe(Cutting(50, max_ratio=2.0), 300, 1)))
+    with pytest.raises(DataError, match=r"no example to train on is left .* data\.max_ratio"):
+        names(loader)
+
+
+class Broken:
+    """A stream with a fault in it."""
+
+    def __iter__(self) -> Any:
+        yield from DOCUMENTS[:20]
+        raise DataError("train.jsonl:21: not valid JSON")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_faults_of_a_stream_reach_the_user_as_they_are(tokenizers: tuple[Tokenizer, Tokenizer], workers: int) -> None:
+    loader = TrainLoader(StreamedBatches(windows(tokenizers, Broken()), workers))
+    with pytest.raises(DataError, match=r"^train\.jsonl:21: not valid JSON$"):
+        names(loader)

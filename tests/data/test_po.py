@@ -43,6 +43,10 @@ def test_escapes_and_white_space(tmp_path: Path) -> None:
     assert read(tmp_path, text) == ([('a b c\\n "q" AB', "é y")], {})
 
 
+def test_numbered_escapes_are_bytes_of_the_encoding(tmp_path: Path) -> None:
+    assert read(tmp_path, 'msgid "caf\\303\\251"\nmsgstr "\\xe6\\x97\\xa5"\n') == ([("café", "日")], {})
+
+
 def test_entries_without_blank_lines_between(tmp_path: Path) -> None:
     text = 'msgid "a"\nmsgstr "x"\n# note\n#. extracted\n#: file:3\nmsgid "b"\nmsgstr "y"\n'
     text += 'msgctxt "c"\nmsgid "b"\nmsgstr "z"'
@@ -69,6 +73,8 @@ def test_obsolete(tmp_path: Path) -> None:
         pytest.param('"a"\n', r"a\.po:1: '\"a\"' belongs to no message", id="stray text"),
         pytest.param('msgid "a"\nmsgstr "x"\n\nhello\n', r"a\.po:4: 'hello' belongs to no message", id="stray word"),
         pytest.param('msgid "a\\qb"\nmsgstr "x"\n', r"a\.po:1: unknown escape \\q", id="escape"),
+        pytest.param('msgid "a\\777"\nmsgstr "x"\n', r"a\.po:1: unknown escape \\777", id="no byte"),
+        pytest.param('msgid "a"\nmsgstr "\\303"\n', r"a\.po:2: the escapes .* are not UTF-8", id="half a character"),
         pytest.param('msgid "a"b"\nmsgstr "x"\n', r"a\.po:1: a double quote inside", id="inner quote"),
         pytest.param(
             'msgid "a"\nmsgid_plural "b"\nmsgstr "x"\n', r"a\.po:3: .*wanted msgstr\[0\]", id="plural without number"

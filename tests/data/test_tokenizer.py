@@ -206,28 +206,22 @@ class TestCache:
     def files(self, folder: Path) -> list[str]:
         return sorted(path.name for path in (folder / "tokenizers").iterdir())
 
-    def test_kept_by_texts_and_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        first = cached_tokenizer(TEXTS, CONFIG, tmp_path)
+    def test_kept_by_name_of_the_texts_and_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)
         assert len(self.files(tmp_path)) == 1
         monkeypatch.setattr(Tokenizer, "train", None)  # a second training would fail
         for config in (CONFIG, replace(CONFIG, sample_alpha=0.5, joint=False)):
-            assert cached_tokenizer(TEXTS, config, tmp_path).proto == first.proto
+            assert cached_tokenizer(TEXTS, "texts", config, tmp_path).proto == first.proto
         monkeypatch.undo()
-        assert cached_tokenizer(TEXTS[1:], CONFIG, tmp_path).hash != first.hash
-        assert cached_tokenizer(TEXTS, replace(CONFIG, vocab_size=400), tmp_path).vocab_size == 400
+        assert cached_tokenizer(TEXTS[1:], "other", CONFIG, tmp_path).hash != first.hash
+        assert cached_tokenizer(TEXTS, "texts", replace(CONFIG, vocab_size=400), tmp_path).vocab_size == 400
         assert len(self.files(tmp_path)) == 3
 
-    def test_borders_of_texts_count(self, tmp_path: Path) -> None:
-        texts = [*TEXTS, "ab", "c"]
-        cached_tokenizer(texts, CONFIG, tmp_path)
-        cached_tokenizer([*TEXTS, "a", "bc"], CONFIG, tmp_path)
-        assert len(self.files(tmp_path)) == 2
-
     def test_damaged_file_is_made_again(self, tmp_path: Path) -> None:
-        first = cached_tokenizer(TEXTS, CONFIG, tmp_path)
+        first = cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)
         path = tmp_path / "tokenizers" / self.files(tmp_path)[0]
         path.write_bytes(first.proto[:100])
-        assert cached_tokenizer(TEXTS, CONFIG, tmp_path).proto == first.proto == path.read_bytes()
+        assert cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path).proto == first.proto == path.read_bytes()
 
     def test_failure_leaves_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def full(*_: object) -> None:
@@ -235,5 +229,5 @@ class TestCache:
 
         monkeypatch.setattr("os.replace", full)
         with pytest.raises(DataError, match=r"cannot write the cache \(No space left on device\)"):
-            cached_tokenizer(TEXTS, CONFIG, tmp_path)
+            cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)
         assert self.files(tmp_path) == []

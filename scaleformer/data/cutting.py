@@ -1,0 +1,146 @@
+"""From documents to examples: cutting and joining at segment boundaries.
+
+A plan says which segments make an example; every segment that is kept stands in exactly one example of a plan.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.data.errors import DataError
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Examples as runs of segment numbers: example n holds order[bounds[n]:bounds[n + 1]].
+
+    source_lengths, target_lengths  (examples,) tokens with every `<sep>` and the `</s>`
+    """
+
+    order: Ints
+    bounds: Ints
+    source_lengths: Ints
+    target_lengths: Ints
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    def segments(self, example: int) -> Ints:
+        """The segment numbers of an example, in order."""
+        return self.order[self.bounds[example] : self.bounds[example + 1]]
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How documents become examples; the fields are those of `DataConfig`."""
+
+    max_tokens: int
+    multi_resolution: bool = False
+    join_segments: tuple[int, int] | None = None
+    max_ratio: float | None = None
+    overlong: str = "keep"
+
+
+def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
+    """Numbers of the segments whose token counts, `<sep>` included, differ by no more than the factor `max_ratio`."""
+    if max_ratio is None:
+        return np.arange(corpus.segments)
+    source, target = corpus.source_lengths, corpus.target_lengths
+    return np.flatnonzero(np.maximum(source, target) <= max_ratio * np.minimum(source, target))
+
+
+def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
+    """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
+
+    rng: of multi_resolution and join_segments; without these every cut is as long as may be. A segment longer than
+    max_tokens alone is an example of its own. Raises DataError with overlong="error" for one.
+    """
+    order = kept_segments(corpus, cutting.max_ratio)
+    check_overlong(corpus, order, cutting)
+    if cutting.join_segments is not None:
+        order = rng.permutation(order)
+        bounds = _join(_Lengths(corpus, order), cutting, rng)
+    else:
+        bounds = _cut(_Lengths(corpus, order), corpus.document_of[order], cutting, rng)
+    ends = np.array(bounds, dtype=np.int64)
+    lengths = [
+        np.diff(np.concatenate(([0], np.cumsum(side[order])))[ends]) + 1
+        for side in (corpus.source_lengths, corpus.target_lengths)
+    ]
+    return Plan(order, ends, lengths[0], lengths[1])
+
+
+def check_overlong(corpus: EncodedCorpus, segments: Ints, cutting: Cutting) -> None:
+    """Raise DataError for the longest segment beyond max_tokens if overlong="error"."""
+    longest = segment_lengths(corpus)[segments]
+    if cutting.overlong == "error" and len(longest) and longest.max() > cutting.max_tokens:
+        worst = int(segments[longest.argmax()])
+        document = int(corpus.document_of[worst])
+        raise DataError(
+            f"document {corpus.ids[document]!r}, segment {worst - int(corpus.documents[document])}: "
+            f"{int(longest.max())} tokens are more than data.max_tokens={cutting.max_tokens}: "
+            f"raise it, split the segment, or set data.overlong=keep"
+        )
+
+
+def segment_lengths(corpus: EncodedCorpus) -> Ints:
+    """(segments,) length of the example that a segment alone makes, on its longer side."""
+    return np.maximum(corpus.source_lengths, corpus.target_lengths) + 1
+
+
+class _Lengths:
+    """Running token counts over segments in a given order, for finding how many fit."""
+
+    def __init__(self, corpus: EncodedCorpus, order: Ints) -> None:
+        # Arrays of C integers: quick to bisect, and an eighth of the memory of lists.
+        self.sides = [
+            array("q", np.concatenate(([0], np.cumsum(side[order], dtype=np.int64))).tobytes())
+            for side in (corpus.source_lengths, corpus.target_lengths)
+        ]
+        self.count = len(order)
+
+    def fit(self, start: int, stop: int, limit: float) -> int:
+        """The end of the longest run from `start`, up to `stop`, of `limit` tokens at most; at least one segment."""
+        end = stop
+        for sums in self.sides:
+            end = bisect_right(sums, sums[start] + limit - 1, start, end + 1) - 1
+        return max(end, start + 1)
+
+    def alone(self, start: int) -> int:
+        """Length of the example that the segment alone makes."""
+        return max(sums[start + 1] - sums[start] for sums in self.sides) + 1
+
+
+def _cut(lengths: _Lengths, document_of: Ints, cutting: Cutting, rng: np.random.Generator) -> array[int]:
+    starts = [0, *(np.flatnonzero(np.diff(document_of)) + 1).tolist(), lengths.count] if lengths.count else [0]
+    bounds = array("q", [0])
+    for start, stop in pairwise(starts):
+        position = start
+        while position < stop:
+            limit: float = cutting.max_tokens
+            if cutting.multi_resolution and stop - position > 1:
+                # Log-uniform from the next segment alone to the maximum.
+                least = min(lengths.alone(position), cutting.max_tokens)
+                limit = least * (cutting.max_tokens / least) ** rng.random()
+            position = lengths.fit(position, stop, limit)
+            bounds.append(position)
+    return bounds
+
+
+def _join(lengths: _Lengths, cutting: Cutting, rng: np.random.Generator) -> array[int]:
+    assert cutting.join_segments is not None
+    fewest, most = cutting.join_segments
+    bounds = array("q", [0])
+    while bounds[-1] < lengths.count:
+        wanted = bounds[-1] + int(rng.integers(fewest, most + 1))
+        bounds.append(lengths.fit(bounds[-1], min(wanted, lengths.count), cutting.max_tokens))
+    return bounds

@@ -1,0 +1,121 @@
+"""Encoded corpora kept by content hash: encoded in parts, by several processes, and gone on with where it stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from filelock import FileLock
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
+from scaleformer.data.errors import DataError, cache_errors
+from scaleformer.data.formats import Document
+from scaleformer.data.sampler import unchanged
+from scaleformer.data.streaming import document_windows
+from scaleformer.data.tokenizer import Tokenizer
+
+_CACHE_VERSION = 2
+PART_SEGMENTS = 50_000
+_SECONDS_BETWEEN_LINES = 10.0
+log = logging.getLogger(__name__)
+
+
+def cached_encoding(
+    documents: Iterable[Document],
+    fingerprint: str,
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    cache_dir: str | Path,
+    processes: int = 1,
+) -> EncodedCorpus:
+    """The encoding of the documents with that fingerprint, kept under `cache_dir`/encoded by content hash.
+
+    Encoded in parts of PART_SEGMENTS segments, each of which takes its name when it is whole; where the program is
+    stopped, the next one goes on with the parts that are missing. The folder itself appears whole or not at all, and
+    one process alone makes it while others wait. What is encoded does not depend on `processes`.
+    Raises DataError as the documents do, and when the cache cannot be written; then no part is left.
+    """
+    key = f"{_CACHE_VERSION} {fingerprint} {source_tokenizer.hash} {target_tokenizer.hash}"
+    folder = Path(cache_dir) / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    tokenizers = (source_tokenizer, target_tokenizer)
+    if not folder.is_dir():
+        with cache_errors(folder.parent):
+            locks = Path(cache_dir) / "locks"
+            for needed in (folder.parent, locks):
+                needed.mkdir(parents=True, exist_ok=True)
+            with FileLock(locks / f"{folder.name}.lock"):
+                if not folder.is_dir():
+                    _write(folder, documents, tokenizers, processes)
+    return open_encoded(folder, *tokenizers)
+
+
+def _write(
+    folder: Path, documents: Iterable[Document], tokenizers: tuple[Tokenizer, Tokenizer], processes: int
+) -> None:
+    parts = folder.with_name(f".{folder.name}.parts")
+    parts.mkdir(exist_ok=True)
+    try:
+        writer = _PartWriter(documents, tokenizers, parts)
+        workers = processes if processes > 1 else 0
+        _follow(DataLoader(writer, batch_size=None, collate_fn=unchanged, num_workers=workers))
+        whole = parts / "whole"
+        shutil.rmtree(whole, ignore_errors=True)
+        whole.mkdir()
+        merge_encoded(sorted(parts.glob("[0-9]*[0-9]")), whole)
+        os.rename(whole, folder)
+    except (DataError, OSError):
+        shutil.rmtree(parts, ignore_errors=True)
+        raise
+    shutil.rmtree(parts, ignore_errors=True)
+
+
+def _follow(written: Iterable[int | DataError]) -> None:
+    """Wait for all parts, and say now and then how far it is. Raises the DataError among them."""
+    start = said = time.monotonic()
+    segments = 0
+    for part in written:
+        if isinstance(part, DataError):
+            raise part
+        segments += part
+        now = time.monotonic()
+        if now - said > _SECONDS_BETWEEN_LINES:
+            said = now
+            log.info("%s segments encoded, %s a second", f"{segments:,}", f"{segments / (now - start):,.0f}")
+
+
+class _PartWriter(IterableDataset[int | DataError]):
+    """Writes the parts that are missing, and gives the segments of each. Workers read everything and encode every n-th
+    part; a fault is handed on as a value, since an exception would come with the worker's traceback."""
+
+    def __init__(self, documents: Iterable[Document], tokenizers: tuple[Tokenizer, Tokenizer], folder: Path) -> None:
+        self.documents = documents
+        self.tokenizers = tokenizers
+        self.folder = folder
+
+    def __iter__(self) -> Iterator[int | DataError]:
+        worker = get_worker_info()
+        own, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        try:
+            for number, documents in enumerate(document_windows(self.documents, PART_SEGMENTS)):
+                if number % workers == own:
+                    with cache_errors(self.folder.parent):
+                        self._part(number, documents)
+                    yield sum(len(document.source) for document in documents)
+        except DataError as error:
+            yield error
+
+    def _part(self, number: int, documents: list[Document]) -> None:
+        part = self.folder / f"{number:06d}"
+        if part.is_dir():
+            return
+        unfinished = part.with_suffix(".part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        encode_documents(documents, *self.tokenizers, folder=unfinished)
+        os.rename(unfinished, part)

@@ -1,0 +1,133 @@
+"""Batches of a corpus that is kept encoded: which examples, in which order, for which process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from scaleformer.batch import Batch
+from scaleformer.data.batching import collate, make_batches, make_example, share
+from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
+from scaleformer.data.encoded import EncodedCorpus
+
+Position = tuple[int, int, int]  # epoch, window of it, batches of the window that are done; kept corpora: one window
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How documents become the batches of one process.
+
+    cutting, batch_tokens  as in `DataConfig`
+    seed                   of cuts, joins and order
+    rank, world            which process of how many
+    accumulated            batches of one process that make a step together
+    """
+
+    cutting: Cutting
+    batch_tokens: int
+    seed: int
+    rank: int = 0
+    world: int = 1
+    accumulated: int = 1
+
+    def rng(self, *key: int) -> np.random.Generator:
+        """A generator that the seed and the key decide."""
+        return np.random.default_rng((self.seed, *key))
+
+
+def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan, list[Ints]]:
+    """The examples of an epoch, alike for every process, and this process's batches of them, as numbers of examples.
+
+    A pure function of its arguments. Processes have equally many batches, and every example is in one batch of one of
+    them. Step by step, W processes see what one process sees that accumulates W times as many batches.
+    """
+    rng = recipe.rng(epoch)
+    plan = make_plan(corpus, recipe.cutting, rng)
+    batches = make_batches(plan, recipe.batch_tokens, rng, recipe.world * recipe.accumulated)
+    return plan, share(batches, recipe.rank, recipe.world)
+
+
+class TokenBatchSampler(Sampler[list[Ints]]):
+    """Batches of one epoch after the other, from where it stands, each a list of examples as segment numbers.
+
+    Pure functions of (recipe, epoch). Iterating gives the rest of the present epoch, then steps to the next one.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, recipe: Recipe) -> None:
+        self.corpus = corpus
+        self.recipe = recipe
+        self.epoch = 0
+        self.done = 0
+
+    def __iter__(self) -> Iterator[list[Ints]]:
+        plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
+        for batch in batches[self.done :]:
+            self.done += 1
+            yield [plan.segments(i) for i in batch]
+        self.epoch, self.done = self.epoch + 1, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """Epoch and number of its batches that were handed out."""
+        return {"epoch": self.epoch, "done": self.done}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.epoch, self.done = state["epoch"], state["done"]
+
+
+class BatchDataset(Dataset[Batch]):
+    """Batches of an encoded corpus by their segment numbers; also what the processes of a DataLoader run."""
+
+    def __init__(self, corpus: EncodedCorpus) -> None:
+        self.corpus = corpus
+
+    def __getitem__(self, batch: list[Ints]) -> Batch:
+        return collate([make_example(self.corpus, segments) for segments in batch])
+
+
+class KeptBatches:
+    """The batches of a corpus that is kept encoded, epoch by epoch, made in `num_workers` processes (0: here)."""
+
+    def __init__(self, corpus: EncodedCorpus, recipe: Recipe, num_workers: int = 0) -> None:
+        self._sampler = TokenBatchSampler(corpus, recipe)
+        self._loader = batch_loader(corpus, self._sampler, num_workers)
+
+    def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """The batches of an epoch from a position on, each with the position after it."""
+        epoch, _, done = position
+        self._sampler.load_state_dict({"epoch": epoch, "done": done})
+        for number, batch in enumerate(self._loader, done + 1):
+            yield (epoch, 0, number), batch
+
+
+class FixedLoader:
+    """The same batches each time it is iterated.
+
+    Not a DataLoader itself: Lightning would put its own sampler into one when several processes train, and cut the
+    batches anew.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, plan: Plan, batches: Sequence[Ints], num_workers: int = 0) -> None:
+        self._count = len(batches)
+        self._loader = batch_loader(corpus, [[plan.segments(i) for i in batch] for batch in batches], num_workers)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._loader)
+
+
+def batch_loader(corpus: EncodedCorpus, batches: Any, num_workers: int) -> DataLoader[Any]:
+    """A DataLoader over lists of segment numbers."""
+    return DataLoader(
+        BatchDataset(corpus), sampler=batches, batch_size=None, collate_fn=unchanged, num_workers=num_workers
+    )
+
+
+def unchanged(batch: Any) -> Any:
+    """The `collate_fn` of loaders whose data set gives batches."""
+    return batch

@@ -1,0 +1,187 @@
+"""Where the documents of each split come from: the files and settings that a configuration names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+
+from scaleformer.data.config import DataConfig, HubConfig
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document, assign_splits, read_jsonl, read_text_pair
+from scaleformer.data.hub import hub_documents, hub_fingerprint
+from scaleformer.data.synthetic import SyntheticConfig, generate
+
+SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class SplitSource:
+    """Where the documents of one split come from: everything that reading them needs, and that decides them.
+
+    files       jsonl: one, or the shards in order; text: source, target and, with boundaries="ids", the names
+    part        "" or the split of a single file that this is
+    hub_split   hub: the data set's own name of the split
+    streaming   hub: read rows as they are asked for, instead of fetching all of the split first
+    """
+
+    name: str
+    format: str
+    files: tuple[str, ...] = ()
+    boundaries: str = "blank"
+    part: str = ""
+    holdout: tuple[float, float] = (0.0, 0.0)
+    synthetic: SyntheticConfig | None = None
+    hub: HubConfig | None = None
+    hub_split: str = ""
+    streaming: bool = field(default=False, repr=False)  # how it is read, not what: no part of the fingerprint
+
+    @property
+    def where(self) -> str:
+        """The files, for messages."""
+        return ", ".join(self.files) or (self.hub.name if self.hub else self.format)
+
+    def read(self, rank: int = 0, world: int = 1) -> Iterator[Document]:
+        """The documents from the start, of one of `world` processes its own: every document is of exactly one.
+
+        Shards are dealt out whole where their number allows, else all processes read everything and keep every
+        world-th document. Raises DataError at the first fault.
+        """
+        if self.format == "jsonl" and not self.part and len(self.files) % world == 0:
+            return chain.from_iterable(read_jsonl(path) for path in self.files[rank::world])
+        if self.hub is not None:
+            return hub_documents(self.hub, self.hub_split, self.streaming, rank, world)
+        return islice(self._read_all(), rank, None, world)
+
+    def _read_all(self) -> Iterator[Document]:
+        if self.synthetic is not None:
+            return generate(self.synthetic, self.name)
+        if self.format == "text":
+            return read_text_pair(self.files[0], self.files[1], self.boundaries, *self.files[2:])
+        return self._read_part() if self.part else chain.from_iterable(map(read_jsonl, self.files))
+
+    def _read_part(self) -> Iterator[Document]:
+        count = sum(1 for _ in read_jsonl(self.files[0]))
+        try:
+            parts = assign_splits(count, *self.holdout)
+        except DataError as error:
+            raise DataError(f"{self.files[0]}: {error} (data.holdout)") from None
+        for part, document in zip(parts, read_jsonl(self.files[0]), strict=True):
+            if part == self.part:
+                yield document
+
+    def fingerprint(self) -> str:
+        """sha256 of the content of the files and of the settings (not the files' names); else of the documents."""
+        digest = hashlib.sha256(repr(replace(self, files=())).encode())
+        for path in self.files:
+            digest.update(_file_hash(path))
+        if self.hub is not None and self.streaming:
+            digest.update(hub_fingerprint(self.hub).encode())
+        elif not self.files:
+            for document in self.read():
+                digest.update(document.to_json().encode())
+        return digest.hexdigest()
+
+
+def _file_hash(path: str) -> bytes:
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return digest.digest()
+
+
+def split_sources(config: DataConfig) -> dict[str, SplitSource]:
+    """The splits that a configuration names: of train, valid and test those that there are, and for one file "all".
+
+    Raises DataError: no such path, no split in the folder, ambiguous or missing files.
+    """
+    if config.format == "synthetic":
+        return {split: SplitSource(split, "synthetic", synthetic=config.synthetic) for split in SPLITS}
+    if config.format == "hub":
+        names = {"train": config.hub.train, "valid": config.hub.valid, "test": config.hub.test}
+        return {
+            s: SplitSource(s, "hub", hub=config.hub, hub_split=name, streaming=config.streaming and s == "train")
+            for s, name in names.items()
+            if name
+        }
+    if config.path is None:
+        raise DataError(f"data.format={config.format} needs data.path: a file or a folder")
+    path = Path(config.path)
+    try:
+        if not path.exists():
+            raise DataError(f"{path}: no such file or folder (data.path)")
+        return _jsonl_sources(path, config) if config.format == "jsonl" else _text_sources(path, config)
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error} (data.path)") from error
+
+
+def _jsonl_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
+    if path.is_file():
+        whole = SplitSource("all", "jsonl", (str(path),))
+        shares = {"train": 1.0, "valid": config.holdout[0], "test": config.holdout[1]}
+        parts = {s: replace(whole, name=s, part=s, holdout=config.holdout) for s in SPLITS if shares[s] > 0}
+        return {"all": whole, **parts}
+    found = {split: _shards(path, split) for split in SPLITS}
+    sources = {split: SplitSource(split, "jsonl", files) for split, files in found.items() if files}
+    if not sources:
+        raise DataError(
+            f"{path}: none of train.jsonl, valid.jsonl, test.jsonl (or .jsonl.gz, or shards such as "
+            f"train-00001.jsonl.gz or train/*.jsonl.gz): {_listing(path)}"
+        )
+    return sources
+
+
+def _shards(folder: Path, split: str) -> tuple[str, ...]:
+    """The file of a split, or its shards by name: split-*.jsonl[.gz] or split/*.jsonl[.gz]; () where there is none."""
+    whole = _one_of(folder, f"{split}.jsonl")
+    kinds: dict[str, tuple[str, ...]] = {f"{split}.jsonl": (whole,) if whole else ()}
+    for pattern in (f"{split}-*.jsonl", f"{split}/*.jsonl"):
+        found = sorted(str(path) for suffix in ("", ".gz") for path in folder.glob(pattern + suffix) if path.is_file())
+        if twice := {path.removesuffix(".gz") for path in found if path + ".gz" in found}:
+            raise DataError(f"{folder}: both {min(twice)} and its .gz are there: remove one")
+        kinds[pattern] = tuple(found)
+    present = [name for name, files in kinds.items() if files]
+    if len(present) > 1:
+        raise DataError(f"{folder}: both {present[0]} and {present[1]} are there: keep one of them")
+    return kinds[present[0]] if present else ()
+
+
+def _text_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
+    if not path.is_dir():
+        raise DataError(f"{path}: data.format=text wants a folder with train.{config.source_suffix} and so on")
+    sources = {}
+    for split in SPLITS:
+        names = [f"{split}.{config.source_suffix}", f"{split}.{config.target_suffix}"]
+        if config.boundaries == "ids":
+            names.append(f"{split}.ids")
+        files = [_one_of(path, name) for name in names]
+        if files[0] is None and files[1] is None:
+            continue
+        if None in files:
+            raise DataError(f"{path}: {names[files.index(None)]} is missing beside the other files of the split")
+        paths = tuple(file for file in files if file is not None)
+        sources[split] = SplitSource(split, "text", paths, boundaries=config.boundaries)
+    if not sources:
+        raise DataError(
+            f"{path}: no train.{config.source_suffix} with train.{config.target_suffix} (or valid, test; or .gz); "
+            f"data.source_suffix and data.target_suffix name the endings: {_listing(path)}"
+        )
+    return sources
+
+
+def _one_of(folder: Path, name: str) -> str | None:
+    present = [str(path) for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+    if len(present) > 1:
+        raise DataError(f"{folder}: both {name} and {name}.gz are there: remove one")
+    return present[0] if present else None
+
+
+def _listing(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir())
+    return f"the folder holds {', '.join(names[:8]) or 'nothing'}{' ...' if len(names) > 8 else ''}"

@@ -1,0 +1,138 @@
+"""Batches of documents that are read and encoded on the way, in windows, shared by processes and their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from scaleformer.batch import Batch
+from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
+from scaleformer.data.cutting import Ints, Plan, make_plan
+from scaleformer.data.encoded import EncodedCorpus, encode_documents
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import Document
+from scaleformer.data.sampler import Position, Recipe, unchanged
+from scaleformer.data.tokenizer import Tokenizer, seed_sampling
+
+
+def document_windows(documents: Iterable[Document], segments: int) -> Iterator[list[Document]]:
+    """Documents in lists of at least that many segments (the last list may hold fewer)."""
+    window: list[Document] = []
+    count = 0
+    for document in documents:
+        window.append(document)
+        count += len(document.source)
+        if count >= segments:
+            yield window
+            window, count = [], 0
+    if window:
+        yield window
+
+
+class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
+    """One epoch of a process's documents, a window at a time, encoded; from window `first` of epoch `epoch` on.
+
+    A sequence of documents is shuffled over all windows and dealt out to the processes here; a stream keeps its order
+    and gives each process its own documents already. Workers read all of these and encode every n-th window, so that a
+    DataLoader, which asks them in turn, gives the same windows in the same order whatever their number. A fault of the
+    input is handed on as a value: an exception would reach the user as the worker's traceback.
+    """
+
+    def __init__(
+        self,
+        documents: Iterable[Document],
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        recipe: Recipe,
+        segments: int,
+        sample_alpha: float = 0.0,
+    ) -> None:
+        self.documents = documents
+        self.tokenizers = tokenizers
+        self.recipe = recipe
+        self.segments = segments
+        self.sample_alpha = sample_alpha
+        self.epoch = 0
+        self.first = 0
+
+    def __iter__(self) -> Iterator[EncodedCorpus | DataError]:
+        worker = get_worker_info()
+        own, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        try:
+            for number, documents in enumerate(self.windows()):
+                if number >= self.first and (number - self.first) % workers == own:
+                    yield self._encode(documents, number)
+        except DataError as error:
+            yield error
+
+    def windows(self) -> Iterator[list[Document]]:
+        """The process's documents of the epoch."""
+        documents = self.documents
+        if not isinstance(documents, Sequence):
+            return document_windows(documents, self.segments)
+        order = self.recipe.rng(self.epoch).permutation(len(documents))[self.recipe.rank :: self.recipe.world]
+        return document_windows((documents[i] for i in order.tolist()), self.segments)
+
+    def _encode(self, documents: list[Document], window: int) -> EncodedCorpus:
+        if self.sample_alpha == 0:
+            return encode_documents(documents, *self.tokenizers)
+
+        def seed(document: int) -> None:
+            key = (self.recipe.seed, self.epoch, self.recipe.rank, window, document)
+            seed_sampling(int(np.random.SeedSequence(key).generate_state(1)[0]))
+
+        return encode_documents(documents, *self.tokenizers, sample=seed, alpha=self.sample_alpha)
+
+
+class StreamedBatches:
+    """Batches of encoded windows; every window is cut, joined, sorted and shuffled like a corpus of its own.
+
+    num_workers  processes that read and encode; they change nothing but the speed
+    agree        of several processes the largest number of batches that one has in the present window: the others halve
+                 some of theirs to have as many. A process without a window left takes part with fillers
+
+    To go on inside an epoch, what lies before is read again but neither encoded nor trained on.
+    """
+
+    def __init__(
+        self, windows: EncodedWindows, num_workers: int = 0, agree: Callable[[int], int] = lambda count: count
+    ) -> None:
+        self._windows = windows
+        self._agree = agree
+        self._loader = DataLoader(windows, batch_size=None, collate_fn=unchanged, num_workers=num_workers)
+
+    def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """The batches of an epoch from a position on, each with the position after it."""
+        epoch, number, done = position
+        self._windows.epoch, self._windows.first = epoch, number
+        windows = iter(self._loader)
+        while True:
+            corpus = next(windows, None)
+            if isinstance(corpus, DataError):
+                raise corpus
+            plan, batches = (None, []) if corpus is None else self._batches(corpus, epoch, number)
+            count = self._agree(-1 if corpus is None else len(batches))
+            if count < 0:
+                return
+            for i, batch in enumerate(self._in_step(plan, batches, count, epoch, number)[done:], done + 1):
+                examples = [make_example(corpus, plan.segments(j)) for j in batch] if corpus and plan else []
+                yield (epoch, number, i) if i < count else (epoch, number + 1, 0), collate(examples)
+            number, done = number + 1, 0
+
+    def _batches(self, corpus: EncodedCorpus, epoch: int, window: int) -> tuple[Plan, list[Ints]]:
+        recipe = self._windows.recipe
+        rng = recipe.rng(epoch, recipe.rank, window)
+        plan = make_plan(corpus, recipe.cutting, rng)
+        return plan, make_batches(plan, recipe.batch_tokens, rng)
+
+    def _in_step(self, plan: Plan | None, batches: list[Ints], count: int, epoch: int, window: int) -> list[Ints]:
+        """`count` batches of the same examples, at each place about as big as those of the other processes."""
+        recipe = self._windows.recipe
+        if recipe.world == 1:
+            return batches
+        batches = fill(batches, count)
+        if plan is None:
+            return batches
+        ranking = np.argsort(-padded_sizes(plan, batches), kind="stable")
+        return [batches[i] for i in ranking[recipe.rng(epoch, window).permutation(count)]]

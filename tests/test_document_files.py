@@ -1,0 +1,48 @@
+"""Documents as files and pipes: what is read, and that it is written back in its shape."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.document_files import DocumentFile, read_documents, write_translations
+from scaleformer.translator import DocumentHypothesis, Translation
+
+
+def unchanged(file: DocumentFile) -> str:
+    """What a translator that changes nothing writes."""
+    out = io.StringIO()
+    found = [Translation((DocumentHypothesis(d.source, 0.0, 0.0, True),), 1, 1) for d in file.documents]
+    write_translations(out, file, found)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("text", ["a\n", "\n\na\nb\n\n\nc\n\n", " \n\n", "\n"], ids=["one", "gaps", "blanks", "blank"])
+def test_text_keeps_its_shape(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text(text)
+    assert unchanged(read_documents(str(path), "text")) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize("format", ["text", "jsonl"])
+def test_no_line_is_an_error(tmp_path: Path, format: str) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="in: no documents"):
+        read_documents(str(path), format)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"a\n\xff\n", "stdin:2: not UTF-8"), (b"", "stdin: no documents")],
+    ids=["encoding", "empty"],
+)
+def test_stdin_faults(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    with pytest.raises(DataError, match=message):
+        read_documents("-", "text")
