@@ -3,89 +3,137 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import warnings
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hydra
 import pytorch_lightning as pl
-import yaml
 from hydra.core.hydra_config import HydraConfig
+from lightning_fabric.plugins.environments import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from rich.console import Console
 
 from scaleformer.callbacks import build_callbacks
 from scaleformer.checkpoint import make_package
 from scaleformer.checkpoint_io import SafeCheckpointIO
-from scaleformer.cli import one_line_errors, run_command, set_threads
+from scaleformer.cli import Interrupted, is_out_of_memory, one_line_errors, run_command, set_threads
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.evaluation.report import evaluate_translations
-from scaleformer.evaluation.results import atomic_writer, provenance, write_result
+from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.runner import Evaluation
+from scaleformer.guard import StepGuard
+from scaleformer.interruption import SignalWatch
 from scaleformer.lightning_module import TranslationModule
 from scaleformer.loggers import build_loggers, log_results, start_loggers
 from scaleformer.model.transformer import Transformer
 from scaleformer.plots import plot_learning_curves
-from scaleformer.resume import last_checkpoint, read_package, read_tokenizers, record_overrides, resumed_arguments
+from scaleformer.resume import check_settings, open_checkpoint, read_tokenizers, record_overrides, resumed_arguments
+from scaleformer.run_folder import FINISHED, claimed, write_config, write_environment, write_status
 from scaleformer.settings import Settings, read_settings
 from scaleformer.translator import Translator
 
+# How torch's back-ends say that the other end of an exchange is no longer there.
+PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Socket Timeout",
+    "NCCL communicator",
+)
+
 
 def run(cfg: DictConfig) -> None:
-    """Compose, check, build, fit, test. Everything that can be wrong with the input shows before the first step."""
+    """Compose, check, build, fit, test. Everything that can be wrong with the input shows before the first step.
+
+    Raises `Interrupted` after a signal, when what there is to save is saved.
+    """
     quieten()
     config: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
     settings = read_settings(config)
     directory = Path(config["run_dir"])
-    checkpoint = last_checkpoint(config["resume"]) if config["resume"] else None
-    package = read_package(checkpoint, config) if checkpoint else None
-    if checkpoint is None and list(directory.glob("checkpoints/*.ckpt")):
+    checkpoint, package = open_checkpoint(config["resume"]) if config["resume"] else (None, None)
+    if package is not None:
+        check_settings(package, config)
+    elif list(directory.glob("checkpoints/*.ckpt")):
         raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
     set_threads(config["threads"])
 
-    data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)
-    loggers = build_loggers(settings.logger, directory, resumed=checkpoint is not None)
-    trainer = build_trainer(
-        config["trainer"],
-        callbacks=build_callbacks(settings.callbacks, directory, data),
-        logger=loggers,
-        plugins=[SafeCheckpointIO()],
-    )
-    prepare(data, settings)
+    with SignalWatch() as signals:
+        data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)
+        loggers = build_loggers(settings.logger, directory, resumed=checkpoint is not None)
+        trainer = build_trainer(
+            config["trainer"],
+            callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals),
+            logger=loggers,
+            plugins=[SafeCheckpointIO()],
+        )
+        prepare(data, settings)
 
-    pl.seed_everything(config["seed"], verbose=False)
-    model_config = replace(
-        settings.model,
-        source_vocabulary=data.source_tokenizer.vocab_size,
-        target_vocabulary=data.target_tokenizer.vocab_size,
-    )
-    module = TranslationModule(
-        Transformer(model_config),
-        make_package(model_config, config, data.source_tokenizer, data.target_tokenizer),
-        settings.optimizer,
-        settings.schedule,
-        config["label_smoothing"],
-    )
-    start_loggers(loggers, config)
-    if trainer.is_global_zero:
-        record(directory, config, data, trainer)
-        parameters = sum(p.numel() for p in module.parameters())
-        print(f"run {directory}: {parameters:,} parameters on {trainer.accelerator.__class__.__name__}", flush=True)
+        pl.seed_everything(config["seed"], verbose=False)
+        model_config = replace(
+            settings.model,
+            source_vocabulary=data.source_tokenizer.vocab_size,
+            target_vocabulary=data.target_tokenizer.vocab_size,
+        )
+        module = TranslationModule(
+            Transformer(model_config),
+            make_package(model_config, config, data.source_tokenizer, data.target_tokenizer),
+            settings.optimizer,
+            settings.schedule,
+            config["label_smoothing"],
+            StepGuard(settings.callbacks.max_bad_steps),
+        )
+        if not trainer.is_global_zero:
+            fit(trainer, module, data, checkpoint)
+            return
+        with claimed(directory):
+            start_loggers(loggers, config)
+            data.trainer = trainer  # the report counts its processes, before Lightning itself tells the data of them
+            record(directory, config, data, trainer)
+            parameters = sum(p.numel() for p in module.parameters())
+            print(f"run {directory}: {parameters:,} parameters on {trainer.accelerator.__class__.__name__}", flush=True)
+            try:
+                fit(trainer, module, data, checkpoint)
+                curves = plot_learning_curves(directory)
+                print(f"trained to step {trainer.global_step:,}: {directory}", flush=True)
+                evaluation = test(settings, directory, data) if settings.test.enabled else None
+                log_results(loggers, evaluation, settings.test.split, curves)
+            except BaseException as error:
+                with suppress(OSError):  # a full disk, say, which is the error already
+                    state = "interrupted" if isinstance(error, Interrupted) else "failed"
+                    write_status(directory, state, trainer.global_step)
+                raise
+            write_status(directory, FINISHED, trainer.global_step)
+
+
+def fit(trainer: pl.Trainer, module: TranslationModule, data: DocumentDataModule, checkpoint: Path | None) -> None:
+    """Train; what ends it too early takes the other processes down, and is said in one line where it is no fault of
+    the program."""
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-    except MisconfigurationException as error:
-        raise ValueError(f"Lightning: {error}") from error
-    except SystemExit:  # its answer to Ctrl-C
-        raise KeyboardInterrupt from None
-
-    if trainer.is_global_zero:
-        curves = plot_learning_curves(directory)
-        print(f"trained to step {trainer.global_step:,}: {directory}", flush=True)
-        evaluation = test(settings, directory, data) if settings.test.enabled else None
-        log_results(loggers, evaluation, settings.test.split, curves)
+    except Interrupted:
+        if trainer.global_rank and isinstance(trainer.strategy.cluster_environment, LightningEnvironment):  # type: ignore[attr-defined]
+            sys.exit(0)  # the first process, which has started this one, takes other codes for a failure and kills all
+        raise
+    except BaseException as error:
+        launcher = trainer.strategy.launcher
+        if isinstance(launcher, _SubprocessScriptLauncher):
+            launcher.kill(signal.SIGKILL)  # they may wait in an exchange with this one for half an hour
+        if isinstance(error, MisconfigurationException):
+            raise ValueError(f"Lightning: {error}") from error
+        if is_out_of_memory(error):
+            raise ValueError(module.describe_memory(data.config.batch_tokens, error)) from error
+        if any(sign in str(error) for sign in PEER_GONE):
+            reason = " ".join(str(error).split())
+            raise ValueError(f"another process of this run has ended, its own message says why ({reason})") from error
+        raise
 
 
 def quieten() -> None:
@@ -97,6 +145,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # its own, with torch 2.13
     warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # alike everywhere
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # that of the resume
+    warnings.filterwarnings("ignore", message="It is recommended to use `self.log.*sync_dist=True`")  # reduced already
+    warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")  # callbacks follow the settings
 
 
 def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
@@ -131,10 +181,17 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
 def record(directory: Path, config: dict[str, Any], data: DocumentDataModule, trainer: pl.Trainer) -> None:
     """Leave the configuration and the counts of the data in the run's folder; show the counts."""
     counts = {"fingerprint": data.fingerprint(), **data.report.to_dict()}  # raises for what data.overlong refuses
-    with atomic_writer(directory / "config.yaml") as file:
-        yaml.safe_dump(config, file, sort_keys=False, allow_unicode=True)
-    if config["resume"] and HydraConfig.initialized():
-        record_overrides(directory, HydraConfig.get().overrides.task)
+    runs = None
+    if HydraConfig.initialized():
+        hydra_config = HydraConfig.get()
+        experiment = hydra_config.runtime.choices.get("experiment")
+        runs = f"runs/{experiment}" if experiment else str(Path(hydra_config.run.dir).parent)
+        if config["resume"]:
+            record_overrides(directory, hydra_config.overrides.task)
+    write_config(directory, config, runs)
+    seeds = {"seed": config["seed"], "data.seed": config["data"]["seed"]}
+    write_environment(directory, trainer.strategy.root_device, trainer.world_size, seeds, counts["fingerprint"])
+    write_status(directory, "training", 0)
     conditions = provenance(trainer.strategy.root_device, config["seed"])
     write_result(directory / "results" / "data.json", {**conditions, **counts})
     Console().print(data.report.table())
@@ -160,10 +217,12 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evalu
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 @one_line_errors()
 def main(cfg: DictConfig) -> None:
+    cfg.run_dir = HydraConfig.get().runtime.output_dir  # a config.yaml of version 0.1.0 names the folder it came from
     run(cfg)
 
 
 if __name__ == "__main__":
+    warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
     with one_line_errors():
         sys.argv[1:] = resumed_arguments(sys.argv[1:])
     run_command(main)

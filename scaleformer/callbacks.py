@@ -1,4 +1,4 @@
-"""What happens around the training loop: translation of the validation set, random states, checkpoints."""
+"""What happens around the training loop: translation of the validation set, random numbers, averaging."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from .batch import Batch
 from .data.datamodule import DocumentDataModule
 from .decoding import DecodingConfig, decode
 from .evaluation.bleu import corpus_bleu
+from .interruption import SignalWatch
 from .lightning_module import TranslationModule
+from .memory import TrimMemory
 from .progress import TrainingProgress
+from .saving import BestCheckpoint, FinalCheckpoint, LastCheckpoint
 from .settings import CallbacksConfig
 
 
@@ -28,7 +32,7 @@ class ValidationBleu(Callback):
     scripts evaluate whole documents; this curve is for choosing checkpoints.
 
     data      whose target tokenizer turns tokens into text
-    examples  how many
+    examples  how many, of all processes together
     decoding  greedy by default, since it runs at every validation
     tokenize  sacrebleu's tokenizer
     """
@@ -52,7 +56,8 @@ class ValidationBleu(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        count = min(len(batch), self.examples - len(self.hypotheses))
+        quota = len(range(trainer.global_rank, self.examples, trainer.world_size))
+        count = min(len(batch.ids), quota - len(self.hypotheses))  # a filler has no ids
         if count <= 0 or trainer.sanity_checking:
             return
         assert isinstance(pl_module, TranslationModule)
@@ -68,69 +73,55 @@ class ValidationBleu(Callback):
         self.references += [self._text(tokens[mask].tolist()) for tokens, mask in real]
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if self.hypotheses:
-            score = corpus_bleu(self.hypotheses, self.references, tokenize=self.tokenize)
-            pl_module.log("val/bleu", torch.tensor(score), prog_bar=True, sync_dist=True)
+        hypotheses, references = self._gathered(trainer)
+        if hypotheses:
+            score = corpus_bleu(hypotheses, references, tokenize=self.tokenize)
+            pl_module.log("val/bleu", torch.tensor(score), prog_bar=True, sync_dist=False)  # the same for all already
         self.hypotheses, self.references = [], []
+
+    def _gathered(self, trainer: pl.Trainer) -> tuple[list[str], list[str]]:
+        """What all processes have translated, each document once."""
+        parts: list[Any] = [(self.hypotheses, self.references)]
+        if trainer.world_size > 1:
+            parts = parts * trainer.world_size
+            torch.distributed.all_gather_object(parts, (self.hypotheses, self.references))
+        return [text for part, _ in parts for text in part], [text for _, part in parts for text in part]
 
     def _text(self, tokens: Sequence[int]) -> str:
         return " ".join(self.data.target_tokenizer.decode_segments(tokens)).strip()
 
 
 class RandomState(Callback):
-    """Random states of torch, numpy and Python in the checkpoint, as tensors and plain numbers.
+    """Seeds torch, numpy and Python anew before every batch, from (seed, batches trained on, process).
 
-    Each step draws on from where the step before left off, whatever was drawn between them (an iterator over batches
-    takes a number from torch's global generator when it is made, and how often one is made depends on validations and
-    resumes). So a resumed training draws what the uninterrupted one would have drawn. Where there are several
-    processes, all go on with the states of the first.
+    So what a step draws depends neither on what was drawn before it (by a validation, by an iterator over batches) nor
+    on whether the run was resumed, and a checkpoint needs no random states of all its processes.
     """
 
-    def __init__(self) -> None:
-        self.states: tuple[Any, ...] | None = None
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Batch, batch_idx: int
     ) -> None:
-        if self.states is None:
-            return
-        own, cuda, numpy, python = self.states
-        torch.set_rng_state(own)
-        if cuda is not None and torch.cuda.is_available():
-            torch.cuda.set_rng_state(cuda)
-        np.random.set_state(numpy)  # noqa: NPY002
-        random.setstate(python)
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
-    ) -> None:
-        cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
-        self.states = torch.get_rng_state(), cuda, np.random.get_state(), random.getstate()  # noqa: NPY002
-
-    def state_dict(self) -> dict[str, Any]:
-        if self.states is None:
-            return {}
-        own, cuda, (name, keys, *rest), (version, numbers, gauss) = self.states
-        numpy = [str(name), torch.from_numpy(keys.astype(np.int64)), *(float(x) for x in rest)]
-        return {"torch": own, "cuda": cuda, "numpy": numpy, "python": [version, list(numbers), gauss]}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if not state_dict:
-            return
-        name, keys, position, has_gauss, cached = state_dict["numpy"]
-        version, numbers, gauss = state_dict["python"]
-        numpy = (name, keys.numpy().astype(np.uint32), int(position), int(has_gauss), cached)
-        self.states = state_dict["torch"], state_dict["cuda"], numpy, (version, tuple(numbers), gauss)
+        seen = trainer.fit_loop.epoch_loop.total_batch_idx
+        key = np.random.SeedSequence((self.seed, seen + 1, trainer.global_rank)).generate_state(3)
+        own, numpy, python = (int(number) for number in key)
+        torch.manual_seed(own)  # of all devices
+        np.random.seed(numpy)  # noqa: NPY002
+        random.seed(python)
 
 
 class WeightAverage(EMAWeightAveraging):
     """Exponential moving average of the weights, from those after `start_step` steps on; until then the weights as are.
 
-    Lightning's own keeps the initial weights until then, and would validate and save these.
+    Lightning's own keeps the initial weights until then, and would validate and save these; and it averages tensor by
+    tensor.
     """
 
     def __init__(self, decay: float, start_step: int = 0) -> None:
         super().__init__(decay=decay)
+        self._kwargs = {"multi_avg_fn": get_ema_multi_avg_fn(decay)}
         self.start_step = start_step
 
     def on_train_batch_end(
@@ -142,34 +133,27 @@ class WeightAverage(EMAWeightAveraging):
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
-class FinalCheckpoint(Callback):
-    """last.ckpt as training stands when it ends, wherever that is between two regular checkpoints."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        trainer.save_checkpoint(self.path)
-
-
-def build_callbacks(config: CallbacksConfig, run: Path, data: DocumentDataModule) -> list[Callback]:
+def build_callbacks(
+    config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch
+) -> list[Callback]:
     """The callbacks that `conf/callbacks` describes, in the order that they need.
 
     Before the averaging come the translation, since the end of a validation puts the raw weights back, and the final
-    checkpoint, since the end of training replaces them by the average.
+    checkpoint, since the end of training replaces them by the average. Lightning calls the two other checkpoints last.
     """
     checkpoint, ema, patience = config.checkpoint, config.ema, config.early_stopping.patience
-    folder = run / "checkpoints"
-    common: dict[str, Any] = {"dirpath": folder, "enable_version_counter": False, "save_weights_only": False}
-    callbacks: list[Callback] = [TrainingProgress(), RandomState()]
+    last, folder = run / "checkpoints" / "last.ckpt", run / "checkpoints"
+    callbacks: list[Callback] = [TrainingProgress(), RandomState(seed), TrimMemory(), signals]
     bleu = config.validation_bleu
     if bleu.examples:
         callbacks.append(ValidationBleu(data, bleu.examples, bleu.decoding, bleu.tokenize))
-    callbacks.append(FinalCheckpoint(folder / "last.ckpt"))
+    callbacks.append(FinalCheckpoint(last))
     if ema.decay:
         callbacks.append(WeightAverage(ema.decay, ema.start_step))
     if patience:
         callbacks.append(EarlyStopping(checkpoint.monitor, patience=patience, mode=checkpoint.mode))
-    callbacks.append(ModelCheckpoint(filename="best", monitor=checkpoint.monitor, mode=checkpoint.mode, **common))
-    callbacks.append(ModelCheckpoint(filename="last", every_n_train_steps=checkpoint.every_n_train_steps, **common))
+    callbacks.append(
+        BestCheckpoint(folder, "best", monitor=checkpoint.monitor, mode=checkpoint.mode, enable_version_counter=False)
+    )
+    callbacks.append(LastCheckpoint(last, checkpoint.every_n_train_steps, checkpoint.save_every_minutes))
     return callbacks

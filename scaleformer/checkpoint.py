@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from .data.tokenizer import Tokenizer
 from .model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
+ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError)  # what zipfile raises for other files than its own
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
             f"{path}: the checkpoint has format {package.get('format')}, this version reads format {FORMAT}: "
             "use the version of scaleformer that wrote it"
         )
+    if missing := [k for k in ("model", "config", "source_tokenizer", "target_tokenizer") if k not in package]:
+        raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: it is not one of a whole run")
     source_tokenizer = Tokenizer.from_proto(_tensor_to_bytes(package["source_tokenizer"]))
     target_tokenizer = Tokenizer.from_proto(_tensor_to_bytes(package["target_tokenizer"]))
     model_config = ModelConfig(**package["model"])
@@ -120,7 +125,7 @@ def find_checkpoint(path: str | Path) -> Path:
     if path.is_dir():
         if (path / "model.safetensors").is_file():
             return path
-        for name in ("best.ckpt", "last.ckpt"):
+        for name in ("best.ckpt", "last.ckpt", "previous.ckpt"):
             if (path / "checkpoints" / name).is_file():
                 return path / "checkpoints" / name
         raise ValueError(
@@ -133,14 +138,20 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint file of ours, read without unpickling code (`weights_only`)."""
+    """The content of a checkpoint file of ours, its checksums verified, read without unpickling code (`weights_only`).
+
+    Raises ValueError in one line for what is none, cut short, or has a wrong bit.
+    """
     try:
+        with zipfile.ZipFile(path) as archive:
+            if (wrong := archive.testzip()) is not None:
+                raise ValueError(f"{wrong} does not have its checksum")
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError, KeyError) as error:
+    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError, KeyError, *ZIP) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"{path}: not a readable checkpoint (cut short, or not written by scaleformer): {reason}"
-        ) from (error)
+        ) from error
     if not isinstance(content, dict) or "scaleformer" not in content or "state_dict" not in content:
         raise ValueError(f"{path}: a checkpoint, but not of scaleformer: it holds no configuration and tokenizer")
     return content

@@ -13,9 +13,11 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from .checkpoint import read_checkpoint
 
+LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
+
 
 class SafeCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, syncs, then renames.
+    """Writes beside the target, syncs, then renames; the last.ckpt before stays as previous.ckpt.
 
     Lightning's own way (2.6) writes to the system's temporary folder and moves the file from there: on another file
     system that is a copy over the last good checkpoint, which a full disk cuts short. It also drops a
@@ -32,7 +34,10 @@ class SafeCheckpointIO(TorchCheckpointIO):
                 torch.save(checkpoint, file)
                 file.flush()
                 os.fsync(file.fileno())
+            if path.name == LAST and path.is_file():
+                _keep(path, path.with_name(PREVIOUS))
             os.replace(temporary, path)
+            _sync_folder(path.parent)
         except (OSError, RuntimeError) as error:  # torch's own writer has no other error for a disk that is full
             number = getattr(error, "errno", None) or errno.EIO
             reason = getattr(error, "strerror", None) or str(error)
@@ -44,6 +49,31 @@ class SafeCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As `scaleformer.checkpoint.read_checkpoint`: by `weights_only`; ValueError for what is none of ours."""
         return read_checkpoint(Path(path))
+
+
+def _keep(path: Path, name: Path) -> None:
+    """Give a file a second name, so that at every moment the first one is there too."""
+    link = name.with_name(f".{name.name}.{os.getpid()}.tmp")
+    try:
+        os.link(path, link)
+    except OSError:  # a file system without links: for a moment there is the second name alone
+        os.replace(path, name)
+        return
+    try:
+        os.replace(link, name)
+    finally:
+        with suppress(OSError):
+            link.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Names are on disk too; some file systems cannot tell."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _left(path: Path) -> str:

@@ -17,6 +17,11 @@ from scaleformer.decoding import DecodingConfig
 
 # Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
+RESUMABLE = 75  # exit code: EX_TEMPFAIL of sysexits.h, "try again later"
+
+
+class Interrupted(Exception):
+    """The program was asked to end, and the same command with resume= goes on; the message says the rest."""
 
 
 def run_command(command: Callable[[], Any]) -> None:
@@ -33,7 +38,8 @@ def run_command(command: Callable[[], Any]) -> None:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn ValueError, OSError, errors of the configuration and of memory into "error: ..." on stderr and exit code 1.
+    """Turn ValueError, OSError, errors of the configuration and of memory into "error: ..." on stderr and exit code 1,
+    `Interrupted` into its message and exit code 75.
 
     Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets them through as they are;
     all other exceptions are faults of the program and keep their traceback.
@@ -50,9 +56,12 @@ def one_line_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        _exit(f"out of memory ({_flat(str(error)) or 'no more to be had'}): take smaller batches or pieces")
+    except Interrupted as error:
+        print(str(error), file=sys.stderr)
+        sys.exit(RESUMABLE)
     except Exception as error:
+        if is_out_of_memory(error):
+            _exit(f"out of memory ({_flat(str(error)) or 'no more to be had'}): take smaller batches or pieces")
         if isinstance(error, (ValueError, OSError)) or type(error).__module__.split(".")[0] in CONFIGURATION:
             _exit(describe(error))
         raise
@@ -89,8 +98,16 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: of a GPU, of Python, or of torch's allocator on a CPU (a plain RuntimeError)."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
+
+
 def _exit(message: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or "0"
+    print(f"error{f' in process {rank}' if rank != '0' else ''}: {message}", file=sys.stderr)
     sys.exit(1)
 
 

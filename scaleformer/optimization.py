@@ -31,13 +31,15 @@ class OptimizerConfig:
         if not self.learning_rate > 0:
             raise ValueError(f"optimizer.learning_rate is {self.learning_rate}: it must be above 0")
 
-    def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    def build(self, parameters: Iterable[nn.Parameter], fused: bool = False) -> torch.optim.Optimizer:
+        """fused: one kernel for all parameters, several times faster on a CPU too."""
         parameters = list(parameters)
         groups = [
             {"params": [p for p in parameters if p.ndim == 2], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if p.ndim != 2], "weight_decay": 0.0},
         ]
-        return OPTIMIZERS[self.name](groups, lr=self.learning_rate, betas=(self.beta1, self.beta2), eps=self.eps)
+        betas = (self.beta1, self.beta2)
+        return OPTIMIZERS[self.name](groups, lr=self.learning_rate, betas=betas, eps=self.eps, fused=fused or None)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Timer
+from pytorch_lightning.profilers import PassThroughProfiler
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
@@ -33,6 +34,22 @@ class StatusBar(Progress):
         yield Text(self.status, no_wrap=True, overflow="ellipsis")
 
 
+class DataClock(PassThroughProfiler):
+    """Adds up the seconds that training waits for batches, from what Lightning tells a profiler."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = self.since = 0.0
+
+    def start(self, action_name: str) -> None:
+        if action_name.endswith("train_dataloader_next"):
+            self.since = time.perf_counter()
+
+    def stop(self, action_name: str) -> None:
+        if action_name.endswith("train_dataloader_next"):
+            self.waited += time.perf_counter() - self.since
+
+
 class TrainingProgress(Callback):
     """A bar with loss, tokens a second and time left; a line at every logged step where there is no terminal.
 
@@ -43,6 +60,7 @@ class TrainingProgress(Callback):
     train/tokens_per_second  real source and target tokens of all devices, without pads, over the time spent training:
                              the clock stands still in validations and while what they found is saved
     train/padding            share of the positions of the padded batches that hold no token
+    train/data_share         share of that time spent waiting for batches (not with a trainer.profiler of your own)
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -53,12 +71,16 @@ class TrainingProgress(Callback):
         self.paused: float | None = None
         self.tokens: Tensor | int = 0  # on the device, so that counting waits for nothing
         self.positions = 0
-        self.speed: Tensor | float = 0.0
+        self.speed = 0.0
         self.shown = -1
+        self.clock = DataClock()
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.started = self.since = time.perf_counter()
         self.first_step = self.shown = trainer.global_step
+        if type(trainer.profiler) is PassThroughProfiler:  # type: ignore[attr-defined]
+            trainer.profiler = self.clock  # type: ignore[attr-defined]
+        self.clock.waited = 0.0
         if self.console.is_terminal and trainer.is_global_zero:
             self.bar = StatusBar(self.console)
             self.bar.start()
@@ -75,17 +97,26 @@ class TrainingProgress(Callback):
     ) -> None:
         self.tokens = self.tokens + (batch.source_mask.sum() + batch.target_mask.sum())
         self.positions += batch.source_mask.numel() + batch.target_mask.numel()
-        self.speed = self.tokens * trainer.world_size / max(time.perf_counter() - self.since, 1e-9)
-        # every time, since Lightning also logs the last step, wherever training stops
-        pl_module.log("train/tokens_per_second", self.speed)
-        pl_module.log("train/padding", 1 - self.tokens / self.positions)
         step, every = trainer.global_step, trainer.log_every_n_steps  # type: ignore[attr-defined]
-        if step % every == 0 and step != self.shown:  # while gradients accumulate, the step stands still
+        due = step % every == 0 and step != self.shown  # while gradients accumulate, the step stands still
+        if due or self._ends(trainer):  # Lightning also logs the last step, wherever training stops
+            seconds = max(time.perf_counter() - self.since, 1e-9)
+            self.speed = float(self.tokens) * trainer.world_size / seconds
+            row = {"tokens_per_second": self.speed, "padding": 1 - float(self.tokens) / self.positions}
+            if trainer.profiler is self.clock:  # type: ignore[attr-defined]
+                row["data_share"] = self.clock.waited / seconds
+            pl_module.log_dict({f"train/{name}": value for name, value in row.items()})
+        if due:
             self.shown = step
             self._show(trainer)
-            self.tokens, self.positions, self.since = 0, 0, time.perf_counter()
+            self.tokens, self.positions, self.since, self.clock.waited = 0, 0, time.perf_counter(), 0.0
         elif self.bar is not None:
             self.bar.update(self.bar.task, **self._place(trainer))
+
+    def _ends(self, trainer: pl.Trainer) -> bool:
+        """Whether training stops here; a Timer says so after this callback."""
+        timers = [c for c in trainer.callbacks if isinstance(c, Timer)]  # type: ignore[attr-defined]
+        return trainer.should_stop or any((timer.time_remaining() or 1.0) <= 0 for timer in timers)
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.paused = time.perf_counter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,24 +12,46 @@ import yaml
 
 from .checkpoint import FORMAT, find_checkpoint, read_checkpoint
 from .data.tokenizer import Tokenizer
+from .run_folder import is_claimed, is_finished
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
+RUNS = Path("runs")  # / experiment / time, as conf/config.yaml has it
+CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a run goes on from them
 # What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
 FIXED = ("model", "tokenizer", "optimizer")
 FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
+# Settings that do not touch the numbers of training.
+HARMLESS = (
+    *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding"),
+    *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
+    *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
+    *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
+    "data.path",  # what stands there is known by its fingerprint
+)
 
 
 def resumed_arguments(arguments: list[str]) -> list[str]:
     """The command line of `resume=RUN`: the overrides that RUN was started with, then those given now.
 
-    The run goes on in RUN unless the command line names another hydra.run.dir. Hydra is told not to write its record of
-    overrides (`record_overrides` does, once they are known to be right). Arguments without resume= come back as they
-    are. Raises ValueError where RUN is no run directory.
+    The run goes on in RUN unless the command line names another hydra.run.dir. `resume=auto` is the run in
+    hydra.run.dir where that is given, else the newest of the experiment in runs/ that is not finished; where there is
+    none with a checkpoint, a new run begins. Hydra is told not to write its record of overrides (`record_overrides`
+    does, once they are known to be right). Arguments without resume= come back as they are.
+    Raises ValueError where RUN is no run directory, and where several processes would each make a folder of their own.
     """
-    chosen = [unquoted(argument.split("=", 1)[1]) for argument in arguments if argument.startswith("resume=")]
-    if not chosen or chosen[-1] in ("", "null"):
+    chosen = _last_value(arguments, "resume")
+    folder = _last_value(arguments, "hydra.run.dir")
+    if chosen == "auto":
+        arguments = [argument for argument in arguments if not argument.startswith("resume=")]
+        found = unfinished_run(_last_value(arguments, "experiment") or "default", folder)
+        chosen = None if found is None else str(found)
+        if found is not None:
+            arguments = [*arguments, f"resume={quoted(str(found))}"]
+    if chosen in (None, "", "null"):
+        if folder is None and int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or 1) > 1:
+            raise ValueError("several processes were started (torchrun, srun): name their folder by hydra.run.dir=RUN")
         return arguments
-    run = Path(chosen[-1])
+    run = Path(str(chosen))
     saved = run / OVERRIDES
     try:
         before = yaml.safe_load(saved.read_text(encoding="utf-8")) or []
@@ -35,8 +59,53 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     except (OSError, yaml.YAMLError, ValueError) as error:
         what = f"{saved} is missing" if not saved.is_file() else " ".join(str(error).split())
         raise ValueError(f"resume={run}: no run to go on with ({what})") from error
-    place = [] if any(a.startswith("hydra.run.dir=") for a in arguments) else [f"hydra.run.dir={quoted(str(run))}"]
-    return [*merge_overrides([*before, *arguments]), *place, "hydra.output_subdir=null"]
+    flags, arguments = _split_flags(arguments)
+    place = [] if folder is not None else [f"hydra.run.dir={quoted(str(run))}"]
+    settings = [*merge_overrides([*before, *arguments]), *place, "hydra.output_subdir=null"]
+    return [*(flags or _composed_from(run)), *settings]
+
+
+def unfinished_run(experiment: str, folder: str | None = None) -> Path | None:
+    """The run in `folder`, else the newest run of the experiment, that has a checkpoint and is not finished, None if
+    there is none; runs in which a training is at work are left alone."""
+    if folder is not None:
+        return Path(folder) if list(Path(folder).glob("checkpoints/*.ckpt")) else None
+    runs = [path.parent.parent for path in (RUNS / experiment).glob("*/checkpoints/*.ckpt")]
+    newest = sorted(set(runs), key=lambda run: (max(p.stat().st_mtime for p in run.glob("checkpoints/*.ckpt")), run))
+    for run in reversed(newest):
+        if (run / OVERRIDES).is_file() and not is_finished(run) and not is_claimed(run):
+            return run
+    return None
+
+
+def _last_value(arguments: Iterable[str], key: str) -> str | None:
+    values = [unquoted(a.split("=", 1)[1]) for a in arguments if a.startswith(f"{key}=")]
+    return values[-1] if values else None
+
+
+def _split_flags(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Hydra's --config-path and --config-name with their values, and the rest, which has to follow them."""
+    flags: list[str] = []
+    rest = iter(arguments)
+    others: list[str] = []
+    for argument in rest:
+        if argument in ("--config-path", "-cp", "--config-name", "-cn"):
+            flags += [argument, next(rest, "")]
+        else:
+            (flags if argument.startswith("--config-") else others).append(argument)
+    return flags, others
+
+
+def _composed_from(run: Path) -> list[str]:
+    """The flags with which a run was started from the config.yaml of another run: its own now, which is the same."""
+    try:
+        record = yaml.safe_load((run / ".hydra" / "hydra.yaml").read_text(encoding="utf-8"))
+        choices = record["hydra"]["runtime"]["choices"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return []
+    if "experiment" in choices:  # composed of the groups of conf/
+        return []
+    return ["--config-path", str(run.resolve()), "--config-name", "config"]
 
 
 def quoted(value: str) -> str:
@@ -71,32 +140,62 @@ def record_overrides(directory: Path, overrides: Iterable[str]) -> None:
 
 
 def last_checkpoint(run: str | Path) -> Path:
-    """The checkpoint with which a run goes on: last.ckpt, else the one that there is. ValueError if there is none."""
-    last = Path(run) / "checkpoints" / "last.ckpt"
-    return last if last.is_file() else find_checkpoint(run)
+    """The checkpoint with which a run goes on if it can be read. ValueError if there is none."""
+    return next(iter(_candidates(run)), None) or find_checkpoint(run)
 
 
-def read_package(checkpoint: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says of its run (`scaleformer.checkpoint.make_package`).
+def _candidates(run: str | Path) -> list[Path]:
+    paths = [Path(run) / "checkpoints" / name for name in CHECKPOINTS]
+    return [path for path in paths if path.is_file()]
 
-    Raises ValueError where it cannot be read or has another format, and where `config` differs in a setting that its
-    weights are made for.
+
+def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint with which a run goes on, and what it says of the run (`scaleformer.checkpoint.make_package`).
+
+    One that is cut short or has wrong bits is passed over with a warning for the one before it. Raises ValueError where
+    none can be read, and where it has another format.
     """
-    package = read_checkpoint(checkpoint)["scaleformer"]
-    if package.get("format") != FORMAT:
-        raise ValueError(
-            f"{checkpoint}: the checkpoint has format {package.get('format')}, this version goes on with format "
-            f"{FORMAT}: use the version of scaleformer that wrote it"
-        )
+    problem: ValueError | None = None
+    for path in _candidates(run) or [find_checkpoint(run)]:
+        try:
+            content = read_checkpoint(path)
+        except ValueError as error:
+            problem = problem or error
+            continue
+        package = content["scaleformer"]
+        if package.get("format") != FORMAT:
+            raise ValueError(
+                f"{path}: the checkpoint has format {package.get('format')}, this version goes on with format "
+                f"{FORMAT}: use the version of scaleformer that wrote it"
+            )
+        if problem is not None:
+            step = content.get("global_step")
+            warnings.warn(f"{problem}: going on from {path.name} instead, step {step}", stacklevel=2)
+        return path, package
+    assert problem is not None
+    raise problem
+
+
+def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Raises ValueError where `config` differs from the run in a setting that its weights are made for; a warning
+    names other settings after whose change the run is not what it would have been."""
     for group in FIXED:
-        saved = _flat(package["config"][group], group)
+        saved = _flat(package["config"].get(group, {}), group)
         for name, value in _flat(config[group], group).items():
             if name not in FREE and name in saved and saved[name] != value:
                 raise ValueError(
                     f"resume: {name}={value}, but the run has {name}={saved[name]}, which its weights are made for: "
                     "leave it, or start a new run"
                 )
-    return package
+    changed = []
+    for group, now in config.items():
+        saved = _flat(package["config"].get(group, {}), group)
+        for name, value in _flat(now, group).items():
+            harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
+            if not harmless and name in saved and saved[name] != value:
+                changed.append(f"{name}={value} (was {saved[name]})")
+    if changed:
+        warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
 
 
 def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:

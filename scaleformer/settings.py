@@ -22,14 +22,19 @@ LOGGERS = ("csv", "wandb")
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """every_n_train_steps: for last.ckpt; monitor and mode: what decides best.ckpt, and which end of it is best."""
+    """every_n_train_steps, save_every_minutes: for last.ckpt; monitor, mode: what decides best.ckpt and how."""
 
     every_n_train_steps: int = 500
     monitor: str = "val/loss"
     mode: str = "min"
+    save_every_minutes: float | None = None
 
     def __post_init__(self) -> None:
         _at_least("callbacks.checkpoint.every_n_train_steps", self.every_n_train_steps, 1)
+        if self.save_every_minutes is not None and not self.save_every_minutes > 0:
+            raise ValueError(
+                f"callbacks.checkpoint.save_every_minutes={self.save_every_minutes}: wanted null or a number above 0"
+            )
         _one_of("callbacks.checkpoint.monitor", self.monitor, MONITORS)
         if self.mode != MONITORS[self.monitor]:
             raise ValueError(
@@ -83,14 +88,19 @@ class ValidationBleuConfig:
 
 @dataclass(frozen=True)
 class CallbacksConfig:
-    """The group `callbacks`."""
+    """The group `callbacks`.
+
+    max_bad_steps  in a row, with a loss or gradients that are no numbers, are skipped; one more ends the run
+    """
 
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     early_stopping: EarlyStoppingConfig = field(default_factory=EarlyStoppingConfig)
     ema: EmaConfig = field(default_factory=EmaConfig)
     validation_bleu: ValidationBleuConfig = field(default_factory=ValidationBleuConfig)
+    max_bad_steps: int = 10
 
     def __post_init__(self) -> None:
+        _at_least("callbacks.max_bad_steps", self.max_bad_steps, 0)
         if self.checkpoint.monitor == "val/bleu" and self.validation_bleu.examples == 0:
             raise ValueError(
                 "callbacks.checkpoint.monitor=val/bleu needs translations: set callbacks.validation_bleu.examples"

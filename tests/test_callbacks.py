@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from scaleformer import saving
 from scaleformer.callbacks import RandomState, ValidationBleu, WeightAverage, build_callbacks
 from scaleformer.checkpoint_io import SafeCheckpointIO
 from scaleformer.decoding import DecodingConfig
+from scaleformer.interruption import SignalWatch
 from scaleformer.settings import (
     CallbacksConfig,
     CheckpointConfig,
@@ -56,7 +57,7 @@ def saved(path: Path, key: str = "state_dict") -> Any:
 
 def fit(folder: Path, config: CallbacksConfig, validate: bool = True, **options: Any) -> Weights:
     weights = Weights()
-    callbacks = [weights, *build_callbacks(config, folder, Words())]  # type: ignore[arg-type]
+    callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch())]  # type: ignore[arg-type]
     trainer = make_trainer(folder, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], **options)
     trainer.fit(make_module(), Batches(4), Batches(1) if validate else None)
     return weights
@@ -93,11 +94,44 @@ def test_training_stops_when_validations_stop_improving(tmp_path: Path) -> None:
     assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3
 
 
-def test_without_validation_the_last_checkpoint_is_the_only_one(tmp_path: Path) -> None:
+def test_without_validation_there_is_no_best_checkpoint(tmp_path: Path) -> None:
     weights = fit(tmp_path, config(checkpoint=CheckpointConfig(3)), validate=False)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["last.ckpt"]
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"last.ckpt", "previous.ckpt"}
+    assert saved(tmp_path / "checkpoints" / "previous.ckpt", "global_step") == 3
     assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 4  # not 3: as training ended
     torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "last.ckpt")), weights.after[-1], rtol=0, atol=0)
+
+
+def test_checkpoints_by_the_clock(tmp_path: Path, monkeypatch) -> None:
+    now = [0.0]
+
+    class Clock(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+            now[0] += 40
+            if trainer.global_step == 4:
+                raise KeyError("killed")
+
+    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    last = saving.LastCheckpoint(tmp_path / "checkpoints" / "last.ckpt", 100, 1.0)
+    trainer = make_trainer(tmp_path, [Clock(), last], enable_checkpointing=True, plugins=[SafeCheckpointIO()])
+    with pytest.raises(KeyError, match="killed"):
+        trainer.fit(make_module(), Batches(4))
+    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3  # a minute after the start, at a step
+
+
+def test_a_checkpoint_that_meets_a_validation_is_written_after_it(tmp_path: Path) -> None:
+    class Killed(Callback):
+        def on_validation_batch_start(self, trainer, *_: Any) -> None:
+            if trainer.global_step == 4:
+                raise KeyError("killed")
+
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 2)
+    trainer = make_trainer(
+        tmp_path, [Killed(), last], enable_checkpointing=True, plugins=[SafeCheckpointIO()], val_check_interval=2
+    )
+    with pytest.raises(KeyError, match="killed"):
+        trainer.fit(make_module(), Batches(4), Batches(1))
+    assert saved(tmp_path / "last.ckpt", "global_step") == 2
 
 
 def test_validation_bleu_of_perfect_and_of_limited_translations(tmp_path: Path, monkeypatch) -> None:
@@ -124,20 +158,19 @@ def draws() -> list[float]:
     return [float(torch.rand(())), float(np.random.rand()), random.random(), random.gauss(0, 1)]  # noqa: NPY002
 
 
-def test_random_states_come_back_from_disk(tmp_path: Path) -> None:
-    callback, nothing = RandomState(), (None, None, None, None, 0)
-    assert callback.state_dict() == {}
-    pl.seed_everything(5, verbose=False)
-    random.gauss(0, 1)  # the second of a pair is kept, and is part of the state
-    callback.on_train_batch_end(*nothing)  # type: ignore[arg-type]
-    torch.save(callback.state_dict(), tmp_path / "state")
-    expected = draws()
-    callback.on_train_batch_start(*nothing[1:])  # type: ignore[arg-type]
-    assert draws() == expected
-    again = RandomState()
-    again.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
-    again.on_train_batch_start(*nothing[1:])  # type: ignore[arg-type]
-    assert draws() == expected
+def trainer_at(batch: int, rank: int = 0) -> Any:
+    loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=batch))
+    return SimpleNamespace(fit_loop=loop, global_rank=rank)
+
+
+def test_what_a_batch_draws_depends_on_seed_place_and_process_alone() -> None:
+    drawn = []
+    for seed, batch, rank in ((5, 0, 0), (5, 0, 0), (6, 0, 0), (5, 1, 0), (5, 0, 1)):
+        RandomState(seed).on_train_batch_start(trainer_at(batch, rank), *(None, None, 0))  # type: ignore[arg-type]
+        drawn.append(draws())
+    assert drawn[0] == drawn[1]
+    assert len({tuple(numbers) for numbers in drawn}) == 4
+    assert all(len(set(column)) == 4 for column in zip(*drawn, strict=True))
 
 
 def test_validation_leaves_the_random_numbers_of_training_alone(tmp_path: Path) -> None:
@@ -154,7 +187,7 @@ def test_validation_leaves_the_random_numbers_of_training_alone(tmp_path: Path) 
     seen = []
     for interval in (1, 4):
         spy = Draws()
-        trainer = make_trainer(tmp_path, [RandomState(), spy], val_check_interval=interval)
+        trainer = make_trainer(tmp_path, [RandomState(1), spy], val_check_interval=interval)
         trainer.fit(make_module(dropout=0.1), Batches(4), Batches(1))
         seen.append(spy.numbers)
     assert len(seen[0]) == 16
@@ -162,5 +195,5 @@ def test_validation_leaves_the_random_numbers_of_training_alone(tmp_path: Path) 
 
 
 def test_the_average_is_not_made_where_it_is_not_asked_for(tmp_path: Path) -> None:
-    callbacks = build_callbacks(config(), tmp_path, Words())  # type: ignore[arg-type]
+    callbacks = build_callbacks(config(), tmp_path, Words(), 1, SignalWatch())  # type: ignore[arg-type]
     assert not any(isinstance(callback, (WeightAverage, ValidationBleu)) for callback in callbacks)

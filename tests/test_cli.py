@@ -11,7 +11,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scaleformer.cli import choose_decoding, describe, one_line_errors, run_command, set_threads
+from scaleformer.cli import Interrupted, choose_decoding, describe, one_line_errors, run_command, set_threads
 from scaleformer.decoding import DecodingConfig
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -42,7 +42,14 @@ def failing(error: BaseException):
             1,
             "error: out of memory (CUDA out of): take smaller batches or pieces",
         ),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+            1,
+            "error: out of memory (DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.): "
+            "take smaller batches or pieces",
+        ),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (Interrupted("interrupted by SIGTERM: go on"), 75, "interrupted by SIGTERM: go on"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -51,6 +58,14 @@ def test_one_line_and_an_exit_code(error, code, line, capsys):
         run_command(failing(error))
     assert exit.value.code == code
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_the_number_of_a_process_is_in_its_message(monkeypatch, capsys):
+    for rank, line in (("1", "error in process 1: bad\n"), ("0", "error: bad\n")):
+        monkeypatch.setenv("LOCAL_RANK", rank)
+        with pytest.raises(SystemExit):
+            run_command(failing(ValueError("bad")))
+        assert capsys.readouterr().err == line
 
 
 def test_faults_of_the_program_keep_their_traceback():

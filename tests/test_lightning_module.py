@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,18 +59,14 @@ def test_label_smoothing_out_of_range_is_named() -> None:
 
 
 class Spy(Callback):
-    """Counts optimizer steps and keeps the weights and gradient after each, and the dtype of the decoder's states."""
+    """Keeps the dtype of the decoder's states."""
 
     def __init__(self) -> None:
-        self.gradients: list[torch.Tensor] = []
         self.dtypes: set[torch.dtype] = set()
 
     def on_fit_start(self, trainer, pl_module) -> None:
         layer = pl_module.model.decoder[0].feed_forward.expand
         layer.register_forward_hook(lambda _module, _input, output: self.dtypes.add(output.dtype))
-
-    def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
-        self.gradients.append(torch.cat([p.grad.flatten() for p in pl_module.parameters()]))
 
 
 def fit(folder: Path, module: TranslationModule, **options) -> tuple[Spy, float]:
@@ -79,22 +76,55 @@ def fit(folder: Path, module: TranslationModule, **options) -> tuple[Spy, float]
     return spy, float(trainer.callback_metrics["train/loss"])
 
 
-def test_accumulated_gradients_are_the_mean_of_those_of_their_batches(tmp_path: Path) -> None:
-    spy, _ = fit(tmp_path, make_module(), max_steps=2, accumulate_grad_batches=2)
-    assert len(spy.gradients) == 2  # 4 batches
-    module = make_module()
+def gradient(module: TranslationModule) -> torch.Tensor:
+    return torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+
+
+def test_accumulated_gradients_are_those_of_the_mean_over_all_their_tokens(tmp_path: Path) -> None:
+    trained = make_module()
+    options = {"max_steps": 1, "accumulate_grad_batches": 2, "gradient_clip_val": None}
+    _, logged = fit(tmp_path, trained, **options)
+    module, losses = make_module(), []
     for batch in Batches(2):
-        (module._loss(batch, 0.1)[0] / 2).backward()
-    expected = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
-    torch.testing.assert_close(spy.gradients[0], expected)
+        loss, tokens = module._loss(batch, 0.1)
+        losses.append((loss * tokens, tokens))
+    mean = sum(loss for loss, _ in losses) / sum(tokens for _, tokens in losses)
+    mean.backward()
+    torch.testing.assert_close(gradient(trained), gradient(module))
+    assert logged == pytest.approx(mean.item(), rel=1e-6)
+    assert len({tokens for _, tokens in losses}) == 2  # so that it differs from the mean of the means
+
+
+def test_a_batch_without_a_token_to_predict_weighs_nothing(tmp_path: Path) -> None:
+    (batch,) = Batches(1)
+    filler = replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())
+    gradients, losses = [], []
+    for batches in ([batch], [batch, filler]):
+        module = make_module()
+        trainer = make_trainer(tmp_path, max_steps=1, accumulate_grad_batches=len(batches))
+        trainer.fit(module, Batches(0, batches))
+        gradients.append(gradient(module))
+        trainer.validate(module, Batches(0, batches), verbose=False)
+        losses.append(float(trainer.callback_metrics["val/loss"]))
+    torch.testing.assert_close(gradients[1], gradients[0])
+    assert losses[1] == losses[0]
+
+
+def test_a_step_of_fillers_alone_changes_nothing(tmp_path: Path) -> None:
+    (batch,) = Batches(1)
+    module = make_module()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    filler = replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())
+    make_trainer(tmp_path, max_steps=1).fit(module, Batches(0, [filler]))
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
 
 
 def test_gradient_checkpointing_changes_memory_alone(tmp_path: Path) -> None:
-    plain, loss = fit(tmp_path, make_module())
-    module = make_module(gradient_checkpointing=True)
-    again, same_loss = fit(tmp_path, module)
+    plain, module = make_module(), make_module(gradient_checkpointing=True)
+    _, loss = fit(tmp_path, plain)
+    _, same_loss = fit(tmp_path, module)
     assert same_loss == pytest.approx(loss, rel=1e-6)
-    torch.testing.assert_close(again.gradients[-1], plain.gradients[-1])
+    torch.testing.assert_close(gradient(module), gradient(plain))
 
 
 def test_gradient_checkpointing_runs_the_layers_twice() -> None:

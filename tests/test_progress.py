@@ -117,7 +117,7 @@ def test_a_bar_of_two_lines_fits_eighty_columns(tmp_path: Path, clock: Clock) ->
 def place(step: int, elapsed: float, clock: Clock, **limits: Any) -> dict[str, Any]:
     """What is shown `elapsed` seconds after a start at step 10."""
     shown = TrainingProgress(plain())
-    trainer: Any = SimpleNamespace(global_step=10, is_global_zero=True, max_steps=-1, callbacks=[])
+    trainer: Any = SimpleNamespace(global_step=10, is_global_zero=True, max_steps=-1, callbacks=[], profiler=None)
     shown.on_train_start(trainer, None)  # type: ignore[arg-type]
     clock.now += elapsed
     trainer.global_step = step

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+from scaleformer.checkpoint_io import SafeCheckpointIO
 from scaleformer.resume import (
     OVERRIDES,
+    check_settings,
     last_checkpoint,
     merge_overrides,
+    open_checkpoint,
     quoted,
-    read_package,
     read_tokenizers,
     record_overrides,
     resumed_arguments,
     unquoted,
 )
+from scaleformer.run_folder import write_status
 from tests.runs import make_run, tokenizer
 
 CONFIG = {
@@ -97,7 +103,7 @@ def test_the_last_checkpoint_before_the_best(run: Path) -> None:
 
 
 def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
-    source, target = read_tokenizers(read_package(last_checkpoint(run), CONFIG))
+    source, target = read_tokenizers(open_checkpoint(run)[1])
     assert source is target
     assert source.proto == tokenizer().proto
 
@@ -116,11 +122,13 @@ def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
 )
 def test_settings_that_the_weights_are_made_for_stay(run: Path, group, key, value, refused) -> None:
     config = {**CONFIG, group: {**CONFIG[group], key: value}}
+    package = open_checkpoint(run)[1]
     if refused is None:
-        assert read_package(last_checkpoint(run), config)
+        with pytest.warns(UserWarning, match=rf"resume: {group}\.{key}={value} \(was {CONFIG[group][key]}\)"):
+            check_settings(package, config)
         return
     with pytest.raises(ValueError, match=refused):
-        read_package(last_checkpoint(run), config)
+        check_settings(package, config)
 
 
 def test_another_format_is_named(run: Path) -> None:
@@ -129,4 +137,108 @@ def test_another_format_is_named(run: Path) -> None:
     content["scaleformer"]["format"] = 0
     torch.save(content, path)
     with pytest.raises(ValueError, match="format 0, this version goes on with format 1"):
-        read_package(path, CONFIG)
+        open_checkpoint(run)
+
+
+def settle(run: Path, age: int) -> Path:
+    """A run as train.py leaves one, last written to `age` seconds ago."""
+    record_overrides(make_run(run, CONFIG), [f"seed={age}"])
+    checkpoint = run / "checkpoints" / "best.ckpt"
+    os.utime(checkpoint, (1e9 - age, 1e9 - age))
+    return run
+
+
+def test_auto_is_the_newest_run_of_the_experiment_that_is_not_finished(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert resumed_arguments(["resume=auto", "seed=5"]) == ["seed=5"]  # nothing there
+    old, new, done = (settle(Path("runs/small") / name, age) for age, name in ((30, "a"), (20, "b"), (10, "c")))
+    settle(Path("runs/default/d"), 0)
+    write_status(done, "finished", 9)
+    arguments = ["experiment=small", "resume=auto"]
+    assert f"resume={quoted(str(new))}" in resumed_arguments(arguments)
+    write_status(new, "interrupted", 9)
+    assert "seed=20" in resumed_arguments(arguments)
+    (new / "results").mkdir()
+    (new / "results" / "test.json").touch()
+    assert "seed=20" in resumed_arguments(arguments)  # it says itself that it is not finished
+    (new / "status.json").unlink()
+    assert f"resume={quoted(str(old))}" in resumed_arguments(arguments)  # a run of a version that did not say
+    monkeypatch.setattr("scaleformer.resume.is_claimed", lambda run: True)
+    assert resumed_arguments(arguments) == ["experiment=small"]
+
+
+def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_path: Path) -> None:
+    place = f"hydra.run.dir={quoted(str(run))}"
+    assert resumed_arguments(["resume=auto", place])[-3:] == [
+        place,
+        f"resume={quoted(str(run))}",
+        "hydra.output_subdir=null",
+    ]
+    assert resumed_arguments(["resume=auto", "hydra.run.dir=new"]) == ["hydra.run.dir=new"]
+
+
+def test_several_processes_want_a_named_folder(run: Path, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=r"several processes .* name their folder by hydra\.run\.dir=RUN"):
+        resumed_arguments(["experiment=smoke"])
+    assert resumed_arguments(["hydra.run.dir=x"]) == ["hydra.run.dir=x"]
+    assert resumed_arguments([f"resume={run}"])
+
+
+def test_a_run_made_from_a_config_goes_on_from_its_own(run: Path) -> None:
+    record = {"hydra": {"runtime": {"choices": {"hydra/env": "default"}}}}
+    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
+    flags = ["--config-path", str(run.resolve()), "--config-name", "config"]
+    arguments = resumed_arguments([f"resume={run}"])
+    assert arguments[:4] == flags
+    assert resumed_arguments(arguments)[:5] == arguments[:5]  # as a process of another device sees them
+    record["hydra"]["runtime"]["choices"]["experiment"] = "smoke"
+    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
+    assert resumed_arguments([f"resume={run}"])[0] == "experiment=smoke"
+
+
+def test_a_broken_checkpoint_gives_way_to_the_one_before(run: Path) -> None:
+    folder = run / "checkpoints"
+    content = (folder / "best.ckpt").read_bytes()
+    wrong_bit = bytearray(content)
+    wrong_bit[len(content) // 2] ^= 1
+    for broken in (content[:-1], content[:1000], b"", bytes(wrong_bit)):
+        (folder / "last.ckpt").write_bytes(broken)
+        (folder / "previous.ckpt").write_bytes(content)
+        with pytest.warns(UserWarning, match=r"last\.ckpt: not a readable checkpoint .*: going on from previous\.ckpt"):
+            assert open_checkpoint(run)[0] == folder / "previous.ckpt"
+        (folder / "previous.ckpt").write_bytes(broken)
+        with pytest.warns(UserWarning, match=r"going on from best\.ckpt instead"):
+            assert open_checkpoint(run)[0] == folder / "best.ckpt"
+    (folder / "best.ckpt").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"last\.ckpt: not a readable checkpoint"):
+        open_checkpoint(run)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+def test_a_hostile_checkpoint_does_not_run(run: Path) -> None:
+    marker = run / "executed"
+
+    class Hostile:
+        def __reduce__(self) -> tuple:
+            return os.mkdir, (str(marker),)
+
+    path = run / "checkpoints" / "best.ckpt"
+    for write in (torch.save, lambda content, path: path.write_bytes(pickle.dumps(content))):
+        write({"scaleformer": Hostile(), "state_dict": {}}, path)
+        with pytest.raises(ValueError, match="not a readable checkpoint"):
+            open_checkpoint(run)
+        with pytest.raises(ValueError, match="not a readable checkpoint"):
+            SafeCheckpointIO().load_checkpoint(path)
+    assert not marker.exists()
+
+
+def test_settings_that_leave_the_numbers_alone_change_without_a_word(run: Path) -> None:
+    package = open_checkpoint(run)[1]
+    package["config"].update(trainer={"max_steps": 5, "precision": "32-true"}, logger={"name": "csv"}, seed=1)
+    same = {**CONFIG, "trainer": {"max_steps": 9, "precision": "32-true"}, "logger": {"name": "wandb"}, "seed": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_settings(package, {**same, "new": {"setting": 1}})
+    with pytest.warns(UserWarning, match=r"resume: seed=2 \(was 1\): from here on it is another run"):
+        check_settings(package, {**same, "seed": 2})

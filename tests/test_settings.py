@@ -60,6 +60,8 @@ def test_checking_draws_no_random_number() -> None:
         ("test.samples=-1", r"test.samples=-1: wanted a whole number of at least 0"),
         ("+callbacks.swa=true", r"callbacks.swa: no such setting; there are checkpoint"),
         ("callbacks.checkpoint.every_n_train_steps=0", r"callbacks.checkpoint.every_n_train_steps=0"),
+        ("callbacks.checkpoint.save_every_minutes=0", r"callbacks.checkpoint.save_every_minutes=0: wanted null or a"),
+        ("callbacks.max_bad_steps=-1", r"callbacks.max_bad_steps=-1: wanted a whole number of at least 0"),
         ("callbacks.checkpoint.monitor=val/chrf", r"callbacks.checkpoint.monitor=val/chrf: choose one of val/loss"),
         (
             "callbacks.checkpoint.monitor=val/bleu",

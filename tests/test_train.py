@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import yaml
 
 import train
 from scaleformer.resume import OVERRIDES, merge_overrides, quoted
+from scaleformer.translator import Translator
 from tests.runs import DOCUMENTS, write_corpus
 from tests.training import SMALL, configure, read_metrics
 
@@ -26,6 +28,7 @@ FAST = (
     "callbacks.checkpoint.every_n_train_steps=3",
 )
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+TIMES = ("train/tokens_per_second", "train/data_share")
 Command = Callable[..., tuple[int, str, str]]
 
 
@@ -42,9 +45,13 @@ def command(monkeypatch, capsys, cache: Path) -> Command:
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
         monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
         quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-        resumed = any(argument.startswith("resume=") for argument in arguments)
+        resumed = any(argument.startswith(("resume=/", "resume='", "--config-path")) for argument in arguments)
         small = [] if resumed else [*SMALL, *FAST, f"data.cache_dir={cache}"]
-        monkeypatch.setattr(sys, "argv", [str(ROOT / "train.py"), *small, *quiet, *arguments])
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            [str(ROOT / "train.py"), *(arguments if resumed else ()), *small, *quiet, *(() if resumed else arguments)],
+        )
         code: object = 0
         try:
             runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
@@ -77,7 +84,7 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     for name in "ab":
         train.run(configure(tmp_path / name, cache, *options))
     runs = [tmp_path / "a", tmp_path / "b"]
-    first, second = (read_metrics(run, "train/tokens_per_second") for run in runs)
+    first, second = (read_metrics(run, *TIMES) for run in runs)
     assert [row["step"] for row in first] == ["1", "2", "3", "4", "5"]
     assert all(row["train/loss"] and row["train/padding"] for row in first)
     assert [bool(row["val/loss"]) for row in first] == [False, True, False, True, False]
@@ -88,7 +95,7 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     assert data["splits"]["train"]["documents"] == 60
     assert {"command", "versions", "seed", "device", "fingerprint", "max_tokens"} <= set(data)
     assert (runs[0] / "plots" / "learning_curves.png").is_file()
-    assert {path.name for path in (runs[0] / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt"}
+    assert {path.name for path in (runs[0] / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt", "previous.ckpt"}
     out = capsys.readouterr().out
     assert "cut documents" in out  # the report of the data
     assert f"trained to step 5: {runs[0]}" in out
@@ -117,7 +124,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
     monkeypatch.setattr(train.TranslationModule, "training_step", step)
     for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
         train.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
-    assert read_metrics(parts, "train/tokens_per_second") == read_metrics(whole, "train/tokens_per_second")
+    assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
     for key in ("state_dict", "current_model_state"):
         expected = weights(whole, key)
         assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts, key).items())
@@ -139,6 +146,63 @@ def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, 
     assert [row["step"] for row in read_metrics(run)] == ["1", "2", "3"]
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     assert (config["seed"], config["trainer"]["max_steps"]) == (3, 3)
+
+
+def test_a_run_that_was_moved_keeps_its_best_score_and_goes_on(tmp_path: Path, command: Command) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    code, _, err = command(f"hydra.run.dir={old}", "trainer.max_steps=2")
+    assert code == 0, err
+    shutil.move(old, new)
+
+    def best() -> tuple[float, str, bytes]:
+        states = weights(new, "callbacks")
+        (state,) = (state for name, state in states.items() if name.startswith("ModelCheckpoint"))
+        path = new / "checkpoints" / "best.ckpt"
+        return float(state["best_model_score"]), state["best_model_path"], path.read_bytes()
+
+    before = best()
+    code, _, err = command(f"resume={new}", "trainer.max_steps=3", "optimizer.weight_decay=0.01")
+    assert code == 0, err
+    after = best()
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert after[1] == str(new / "checkpoints" / "best.ckpt")
+    assert not old.exists()
+    assert Translator.load(new).translate([["a"]])
+
+
+def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Command) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    code, _, err = command(f"hydra.run.dir={first}", "trainer.max_steps=2", "model.dropout=0.3", "seed=4")
+    assert code == 0, err
+    from_it = ("--config-path", str(first), "--config-name", "config")
+    code, _, err = command(*from_it, f"hydra.run.dir={second}")
+    assert code == 0, err
+    assert read_metrics(second, *TIMES) == read_metrics(first, *TIMES)
+    configs = [yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) for run in (first, second)]
+    assert all(config["run_dir"] == "${hydra:runtime.output_dir}" for config in configs)
+    assert configs[0]["hydra"]["run"]["dir"] == "runs/smoke/${now:%Y-%m-%d_%H-%M-%S}"
+    assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == ["hydra"]  # where a third one would go
+    record = json.loads((second / "environment.json").read_text(encoding="utf-8"))["starts"][0]
+    assert record["seeds"]["seed"] == 4
+    code, out, err = command(f"resume={second}", "trainer.max_steps=3")
+    assert code == 0, err
+    assert "trained to step 3" in out
+    assert yaml.safe_load((second / "config.yaml").read_text(encoding="utf-8"))["model"]["dropout"] == 0.3
+
+
+def test_auto_begins_goes_on_and_passes_over_a_broken_checkpoint(tmp_path: Path, command: Command, recwarn) -> None:
+    run = tmp_path / "run"
+    for steps in (1, 2, 3):  # begins, goes on, and goes on from the checkpoint before the broken one
+        code, out, err = command(f"hydra.run.dir={run}", f"trainer.max_steps={steps}", "resume=auto")
+        assert code == 0, err
+        assert f"trained to step {steps}" in out
+        if steps == 2:
+            (run / "checkpoints" / "last.ckpt").write_bytes(b"cut short")
+            (run / "checkpoints" / "best.ckpt").unlink()
+    (warning,) = [str(w.message) for w in recwarn if "readable" in str(w.message)]
+    assert "last.ckpt: not a readable checkpoint" in warning
+    assert warning.endswith("going on from previous.ckpt instead, step 1")
+    assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
 
 
 @pytest.fixture(scope="module")

@@ -57,10 +57,10 @@ def make_module(dropout: float = 0.0, label_smoothing: float = 0.1, **model: Any
 
 
 class Batches:
-    """Batches of two documents, of different lengths and tokens, as a loader without a length."""
+    """So many batches of two documents of different lengths and tokens, or those given; a loader without a length."""
 
-    def __init__(self, count: int) -> None:
-        self.batches = [
+    def __init__(self, count: int, batches: list[Batch] | None = None) -> None:
+        self.batches = batches or [
             make_batch([([3, 2 + i % 3], [4]), ([5], [2, 2 + i % 2])], seeds=[2 * i, 2 * i + 1]) for i in range(count)
         ]
 

@@ -1,0 +1,190 @@
+"""Train while being killed at random and going on by itself, and compare with a training that was left alone.
+
+python scripts/soak.py --folder DIR --steps 2000 [--seconds 120 300] [--minutes 120] [KEY=VALUE of train.py ...]
+
+Two trainings of the same settings at once: one in peace, the other killed (`kill -9`, one time in four SIGTERM) after a
+random number of seconds, over and over, each time going on by `resume=auto`. Exit code 1 where a checkpoint was lost,
+a row of metrics.csv or a bit of the last checkpoint differs (so no document was skipped or repeated), the training in
+peace used more than 1% more memory at its end than after its first 10 minutes, or the time was not enough.
+Leaves DIR/soak.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from scaleformer.cli import RESUMABLE, one_line_errors
+from scaleformer.evaluation.results import provenance, write_result
+from scaleformer.resume import open_checkpoint
+
+TRAIN = Path(__file__).parents[1] / "train.py"
+TIMES = ("train/tokens_per_second", "train/data_share")  # columns of metrics.csv that no two trainings share
+KEYS = ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers", "DocumentDataModule", "guard")
+WARM_UP = 600.0  # seconds, before memory has to stay where it is
+GROWTH = 0.01
+
+
+def start(run: Path, settings: list[str]) -> subprocess.Popen[bytes]:
+    """A training in a session of its own, its output in the run's folder."""
+    run.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, str(TRAIN), *settings, f"hydra.run.dir={run}", "resume=auto", "test.enabled=false"]
+    with (run / "soak.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def resident(process: subprocess.Popen[bytes]) -> float:
+    """The resident memory of a process in MiB; 0 once it is gone."""
+    try:
+        pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    except (OSError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def growth(memory: list[tuple[float, float]]) -> float | None:
+    """By which share memory (seconds, MiB) is larger in the last fifth of the time than in the fifth after the
+    warm-up; None where there is no such time."""
+    late = [(second, size) for second, size in memory if second > WARM_UP and size]
+    if len(late) < 10:
+        return None
+    fifth = len(late) // 5
+    return median(size for _, size in late[-fifth:]) / median(size for _, size in late[:fifth]) - 1
+
+
+def differences(run: Path, other: Path) -> list[str]:
+    """What two finished runs do not share, in words."""
+    found = []
+    rows = [read_rows(folder) for folder in (run, other)]
+    for mine, theirs in zip(*rows, strict=False):
+        if mine != theirs:
+            found.append(f"metrics.csv at step {mine['step']}")
+            break
+    if len(rows[0]) != len(rows[1]):
+        found.append(f"metrics.csv: {len(rows[0])} and {len(rows[1])} rows")
+    contents = [torch.load(r / "checkpoints" / "last.ckpt", weights_only=True) for r in (run, other)]
+    return found + [f"last.ckpt: {key}" for key in KEYS if not same(*(content.get(key) for content in contents))]
+
+
+def read_rows(run: Path) -> list[dict[str, str]]:
+    with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
+        return [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether nested values are alike, tensors bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return isinstance(other, dict) and list(one) == list(other) and all(same(one[k], other[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other)
+
+
+def soak(folder: Path, settings: list[str], seconds: tuple[float, float], limit: float, seed: int) -> dict[str, Any]:
+    """Train both ways; returns what happened. Raises ValueError where a training fails or a checkpoint is lost."""
+    chance = random.Random(seed)
+    began = time.monotonic()
+    peace, killed = folder / "peace", folder / "killed"
+    calm = start(peace, settings)
+    trained: subprocess.Popen[bytes] | None = start(killed, settings)
+    next_kill = began + chance.uniform(*seconds)
+    memory: list[tuple[float, float]] = []
+    kills, steps = {"SIGKILL": 0, "SIGTERM": 0}, [0]
+    try:
+        while calm.poll() is None or trained is not None:
+            time.sleep(0.2)
+            now = time.monotonic()
+            if now - began > limit:
+                raise ValueError(f"the trainings took longer than {limit / 60:.0f} minutes: take fewer --steps")
+            if calm.poll() is None and (not memory or now - began - memory[-1][0] >= 1):
+                memory.append((now - began, resident(calm)))
+            if calm.returncode:
+                raise ValueError(f"the training in peace failed: see {peace / 'soak.log'}")
+            if trained is None:
+                continue
+            if trained.poll() is not None:
+                if trained.returncode:
+                    raise ValueError(f"a training that went on failed: see {killed / 'soak.log'}")
+                trained = None
+            elif now >= next_kill:
+                name = "SIGTERM" if chance.random() < 0.25 else "SIGKILL"
+                trained.send_signal(signal.Signals[name])
+                code = trained.wait()
+                if name == "SIGTERM" and code not in (0, RESUMABLE, -signal.SIGTERM):  # the last: still importing
+                    raise ValueError(f"SIGTERM ended it with exit code {code}: see {killed / 'soak.log'}")
+                kills[name] += 1
+                steps.append(checked_step(killed, steps[-1]))
+                print(
+                    f"{name} number {kills[name]} after {now - began:.0f} s, checkpoint of step {steps[-1]}", flush=True
+                )
+                trained = None if code == 0 else start(killed, settings)
+                next_kill = time.monotonic() + chance.uniform(*seconds)
+    finally:
+        for process in (calm, trained):
+            if process is not None and process.poll() is None:
+                process.kill()
+    found = differences(peace, killed)
+    return {
+        "kills": kills,
+        "checkpoint_steps": steps,
+        "seconds": round(time.monotonic() - began),
+        "differences": found,
+        "memory_mib": {"first": memory[0][1], "most": max(m for _, m in memory), "last": memory[-1][1]},
+        "memory_growth": growth(memory),
+    }
+
+
+def checked_step(run: Path, before: int) -> int:
+    """The step of the checkpoint to go on from; ValueError where it is lost or older than `before`."""
+    if not list(run.glob("checkpoints/*.ckpt")):
+        if before:
+            raise ValueError(f"{run}: its checkpoints are gone")
+        return 0
+    path, _ = open_checkpoint(run)
+    step = int(torch.load(path, weights_only=True)["global_step"])
+    if path.name != "last.ckpt" or step < before:
+        raise ValueError(f"{run}: the checkpoint of step {before} was lost; there is {path.name} of step {step}")
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="where the runs go; must not be there yet")
+    parser.add_argument("--steps", type=int, required=True, help="trainer.max_steps of both")
+    parser.add_argument("--seconds", type=float, nargs=2, default=(120.0, 300.0), help="between kills, least and most")
+    parser.add_argument("--minutes", type=float, default=120.0, help="the limit of it all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="of train.py")
+    arguments = parser.parse_intermixed_args()
+    if arguments.folder.exists():
+        raise ValueError(f"{arguments.folder} is there already: name a new --folder")
+    settings = [*arguments.settings, f"trainer.max_steps={arguments.steps}", "trainer.log_every_n_steps=1"]
+    low, high = arguments.seconds
+    result = soak(arguments.folder.resolve(), settings, (low, high), 60 * arguments.minutes, arguments.seed)
+    write_result(arguments.folder / "soak.json", {**provenance(seed=arguments.seed), "settings": settings, **result})
+    grown = result["memory_growth"]
+    print(
+        f"{sum(result['kills'].values())} kills survived in {result['seconds']} s, {arguments.steps} steps; "
+        f"differences: {', '.join(result['differences']) or 'none'}; "
+        f"memory after 10 minutes: {'not that long' if grown is None else f'{grown:+.2%}'}"
+    )
+    if result["differences"] or (grown or 0) > GROWTH:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    with one_line_errors():
+        main()

@@ -1,0 +1,147 @@
+"""Trainings in processes of their own, forked so that they start at once, to be killed or to train together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+from omegaconf import DictConfig
+
+import train
+from scaleformer.batch import Batch
+from scaleformer.cli import one_line_errors
+from scaleformer.lightning_module import TranslationModule
+from tests.training import configure, read_metrics
+
+TIMES = ("train/tokens_per_second", "train/data_share")
+LIMIT = 300.0  # seconds after which a training hangs
+
+
+class Training:
+    """One training of `world` processes in the folder `run`.
+
+    kills  by rank: the step after which that process sends itself that signal
+    fails  by rank: the step after which that process has no memory left
+    """
+
+    def __init__(
+        self,
+        run: Path,
+        cache: Path,
+        *overrides: str,
+        world: int = 1,
+        kills: dict[int, tuple[int, signal.Signals]] | None = None,
+        fails: dict[int, int] | None = None,
+    ) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        run.mkdir(parents=True, exist_ok=True)
+        self.log = run / "output.log"
+        self.log.unlink(missing_ok=True)
+        self.kills, self.fails = kills or {}, fails or {}
+        if world > 1:
+            overrides = (*overrides, f"trainer.devices={world}", "trainer.strategy=ddp", "trainer.accelerator=cpu")
+        config = configure(run, cache, *overrides)
+        context = multiprocessing.get_context("fork")
+        self.processes = [
+            context.Process(target=self._train, args=(config, rank, world, port)) for rank in range(world)
+        ]
+        for process in self.processes:
+            process.start()
+
+    def _train(self, config: DictConfig, rank: int, world: int, port: int) -> None:
+        handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+        if world > 1:
+            os.environ.update(LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NODE_RANK="0")
+        train.plot_learning_curves = lambda *_: None  # type: ignore[assignment]
+        step = TranslationModule.training_step
+
+        def disturbed(module: TranslationModule, batch: Batch, index: int) -> torch.Tensor:
+            after, number = self.kills.get(rank, (-1, signal.SIGKILL))
+            if module.global_step == after and not module.stop:
+                os.kill(os.getpid(), number)
+            if module.global_step == self.fails.get(rank, -1):
+                module.batch = batch
+                raise torch.OutOfMemoryError("tried to allocate 2 GiB")
+            return step(module, batch, index)
+
+        TranslationModule.training_step = disturbed  # type: ignore[method-assign]
+        try:
+            with one_line_errors():
+                train.run(config)
+        except SystemExit as error:
+            sys.stderr.flush()
+            os._exit(int(str(error.code or 0)))
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(99)
+        sys.stdout.flush()
+        os._exit(0)
+
+    def wait(self) -> list[int | None]:
+        """The exit codes; a process that hangs is ended and has none."""
+        codes = []
+        for process in self.processes:
+            process.join(LIMIT)
+            codes.append(process.exitcode)
+            if process.exitcode is None:
+                process.kill()
+                process.join()
+        return codes
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(encoding="utf-8")
+
+
+def finish(run: Path, cache: Path, *overrides: str, world: int = 1) -> None:
+    """Train to the end."""
+    training = Training(run, cache, *overrides, world=world)
+    assert training.wait() == [0] * world, training.output
+
+
+def assert_same(run: Path, other: Path) -> None:
+    """The same rows of metrics and, bit for bit, the same weights, averages and states of the optimizer."""
+    assert read_metrics(run, *TIMES) == read_metrics(other, *TIMES)
+    contents = [torch.load(r / "checkpoints" / "last.ckpt", weights_only=True) for r in (run, other)]
+    for key in (
+        "state_dict",
+        "current_model_state",
+        "optimizer_states",
+        "lr_schedulers",
+        "DocumentDataModule",
+        "guard",
+    ):
+        tensors = [tensors_of(content.get(key)) for content in contents]
+        assert len(tensors[0]) == len(tensors[1]), key
+        assert all(torch.equal(a, b) for a, b in zip(*tensors, strict=True)), key
+
+
+def tensors_of(value: object) -> list[torch.Tensor]:
+    """The tensors and numbers in nested containers, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (int, float)):
+        return [torch.tensor(float(value), dtype=torch.float64)]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for item in value for t in tensors_of(item)] if isinstance(value, (list, tuple)) else []
+
+
+def kill_steps(seed: int, steps: int, every: int) -> list[int]:
+    """Three steps at random that have no checkpoint, in the three thirds of the steps that follow the first one."""
+    random_steps = random.Random(seed)
+    thirds = [range(every + 1 + i * (steps - every) // 3, every + (i + 1) * (steps - every) // 3) for i in range(3)]
+    return [random_steps.choice([step for step in third if step % every]) for third in thirds]

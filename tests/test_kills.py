@@ -1,0 +1,61 @@
+"""Trainings that are killed, told to stop, or lose one of their processes: nothing is lost, and nothing hangs."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.processes import Training, assert_same, finish, kill_steps
+
+OPTIONS = (
+    "model.dropout=0.1",
+    "data.multi_resolution=true",
+    "callbacks.ema.decay=0.5",
+    "callbacks.validation_bleu.examples=0",
+    "trainer.log_every_n_steps=1",
+    "callbacks.checkpoint.every_n_train_steps=7",
+    "trainer.val_check_interval=14",  # at some checkpoints
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.mark.parametrize(("world", "steps"), [(1, 60), (2, 24)], ids=["alone", "two processes"])
+def test_killed_three_times_it_ends_where_it_would_have(tmp_path: Path, cache: Path, world: int, steps: int) -> None:
+    whole, parts, options = tmp_path / "whole", tmp_path / "parts", (*OPTIONS, f"trainer.max_steps={steps}")
+    finish(whole, cache, *options, world=world)
+    resume: tuple[str, ...] = ()
+    for number, step in enumerate(kill_steps(5, steps, 7)):
+        victim = number % world
+        training = Training(parts, cache, *options, *resume, world=world, kills={victim: (step, signal.SIGKILL)})
+        codes = training.wait()
+        assert codes[victim] == -signal.SIGKILL, training.output
+        assert all(code == 1 for rank, code in enumerate(codes) if rank != victim), training.output
+        assert world == 1 or "another process of this run has ended" in training.output
+        resume = (f"resume={parts}",)
+    finish(parts, cache, *options, *resume, world=world)
+    assert_same(whole, parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "world"), [("SIGTERM", 1), ("SIGINT", 1), ("SIGUSR1", 2)], ids=lambda value: str(value)
+)
+def test_a_signal_saves_and_says_that_the_run_can_go_on(tmp_path: Path, cache: Path, name: str, world: int) -> None:
+    whole, parts, options = tmp_path / "whole", tmp_path / "parts", (*OPTIONS, "trainer.max_steps=6")
+    finish(whole, cache, *options, world=world)
+    last = world - 1  # one process is told, all stop
+    training = Training(parts, cache, *options, world=world, kills={last: (3, signal.Signals[name])})
+    assert training.wait() == [75, *[0] * last], training.output
+    assert f"interrupted by {name}, saved at step 4: go on by resume={parts}" in training.output
+    assert "Traceback" not in training.output
+    assert json.loads((parts / "status.json").read_text())["state"] == "interrupted"
+    assert torch.load(parts / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 4
+    finish(parts, cache, *options, f"resume={parts}", world=world)
+    assert_same(whole, parts)

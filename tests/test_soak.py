@@ -1,0 +1,63 @@
+"""The comparison that ends a soak; the soak itself runs by its command."""
+
+from __future__ import annotations
+
+import runpy
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.processes import kill_steps
+
+SOAK = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "soak.py"), run_name="soak")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    """Two runs alike, but for the times of their rows."""
+    for number, name in enumerate("ab"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        rows = f"step,train/loss,train/tokens_per_second\n1,2.5,{number}\n2,2.25,{number}\n"
+        (tmp_path / name / "metrics.csv").write_text(rows, encoding="utf-8")
+    content = {
+        "state_dict": {"w": torch.arange(3.0)},
+        "optimizer_states": [{"state": {0: {"step": torch.tensor(2.0)}}}],
+    }
+    torch.save(content, tmp_path / "a" / "checkpoints" / "last.ckpt")
+    shutil.copy(tmp_path / "a" / "checkpoints" / "last.ckpt", tmp_path / "b" / "checkpoints")
+    return [tmp_path / "a", tmp_path / "b"]
+
+
+def test_runs_alike_have_no_differences(runs: list[Path]) -> None:
+    assert SOAK["differences"](*runs) == []
+
+
+def test_another_loss_a_missing_row_and_another_bit_are_named(runs: list[Path]) -> None:
+    metrics = runs[1] / "metrics.csv"
+    metrics.write_text(metrics.read_text(encoding="utf-8").replace("2.25", "2.26") + "3,1,1\n", encoding="utf-8")
+    path = runs[1] / "checkpoints" / "last.ckpt"
+    content = torch.load(path, weights_only=True)
+    content["state_dict"]["w"][0] = 1e-30
+    torch.save(content, path)
+    found = SOAK["differences"](*runs)
+    assert found == ["metrics.csv at step 2", "metrics.csv: 2 and 3 rows", "last.ckpt: state_dict"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([100.0] * 100, 0.0), ([100.0 + n for n in range(100)], 0.8 / 1.09), ([100.0] * 5, None)],
+    ids=["flat", "growing", "too short"],
+)
+def test_growth_after_the_warm_up(sizes: list[float], expected: float | None) -> None:
+    memory = [(n * 10.0, 1.0) for n in range(61)] + [(601.0 + n, size) for n, size in enumerate(sizes)]
+    grown = SOAK["growth"](memory)
+    assert grown is None if expected is None else grown == pytest.approx(expected, rel=0.01)
+
+
+def test_kills_fall_between_checkpoints() -> None:
+    for seed in range(20):
+        steps = kill_steps(seed, 60, 7)
+        assert steps == sorted(steps)
+        assert all(step % 7 and step > 7 for step in steps)
