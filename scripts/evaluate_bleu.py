@@ -6,14 +6,14 @@ python scripts/evaluate_bleu.py checkpoint=RUN [data=jsonl data.path=DIR] [split
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads
-from scaleformer.data.config import DataConfig, from_mapping
-from scaleformer.data.corpus import SplitSource, split_sources
+from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.runner import results_folder
 from scaleformer.translator import Translator
@@ -25,7 +25,8 @@ def main(config: DictConfig) -> None:
     set_threads(config.threads)
     translator = Translator.load(config.checkpoint, config.device)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
-    corpus = _corpus(translator, config)
+    settings: Any = OmegaConf.to_container(config.data, resolve=True) if config.get("data") else None
+    corpus = choose_corpus(translator.config, settings, config.split)
     documents = list(islice(corpus.read(), config.max_documents))
     if not documents:
         raise ValueError(f"{corpus.where}: no documents in the {config.split} split")
@@ -43,21 +44,6 @@ def main(config: DictConfig) -> None:
         show_samples=False,
         conditions={"corpus": {"where": corpus.where, "sha256": corpus.fingerprint()}},
     )
-
-
-def _corpus(translator: Translator, config: DictConfig) -> SplitSource:
-    """The split asked for, of the data named on the command line or else of the run."""
-    if config.get("data") is not None:
-        settings = OmegaConf.to_container(config.data, resolve=True)
-    else:
-        settings = translator.config.get("data")
-    if not isinstance(settings, dict):
-        raise ValueError("the checkpoint names no corpus: say which with data=jsonl data.path=DIR")
-    sources = split_sources(from_mapping(DataConfig, {str(k): v for k, v in settings.items()}, "data"))
-    if config.split not in sources:
-        where = next(iter(sources.values())).where
-        raise ValueError(f"{where}: no {config.split!r} split; present: {', '.join(sources)}")
-    return sources[config.split]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,169 @@
+"""What extrapolation.json holds, as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+
+def extrapolation_tables(payload: Mapping[str, Any]) -> list[Table]:
+    """How good (loss, scores), and with translations what else is to be seen of them; a row for each length, system and
+    mode. A * marks a score that differs from the first system's by both tests (p < 0.05)."""
+    tables = [_table(payload, _title(payload), QUALITY, _quality)]
+    if payload["settings"]["decode"]:
+        tables.append(_table(payload, "the translations", REST, _rest))
+    if any(test["p"] is not None for test in payload["length_tests"]):
+        tables.append(_test_table(payload))
+    return tables
+
+
+QUALITY = ("loss", "d-BLEU", "s-BLEU", "chrF++", "BP", "ratio")
+REST = ("rep-4/ref", "missing", "extra", "empty", "cut", "seconds", "MiB")
+
+
+def _table(payload: Mapping[str, Any], title: str, columns: Sequence[str], cells: Any) -> Table:
+    systems, modes = len(payload["systems"]) > 1, len(payload["settings"]["modes"]) > 1
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("length", no_wrap=True)
+    table.add_column("docs", justify="right", no_wrap=True)
+    for name, shown in (("system", systems), ("mode", modes)):
+        if shown:
+            table.add_column(name, no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    for length in payload["lengths"]:
+        label = length["label"] + (f" x{length['times']:g}" if length["times"] else "")
+        rows = _rows(payload, length["label"])
+        for place, (row, own) in enumerate(rows):
+            first = [label, str(length["documents"])] if place == 0 else ["", ""]
+            who = [text for text, shown in ((row["system"], systems), (", ".join(own), modes)) if shown]
+            table.add_row(*first, *who, *cells(payload, row), end_section=len(rows) > 1 and place == len(rows) - 1)
+    return table
+
+
+def _test_table(payload: Mapping[str, Any]) -> Table:
+    tests = payload["length_tests"]
+    against = " and ".join(dict.fromkeys(test["against"] for test in tests))
+    title = f"sentence BLEU of the original documents, against {against}: paired t-test"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in ("length", "system", "mode"):
+        table.add_column(column, no_wrap=True)
+    for column in ("docs", "mean", "difference", "t", "p"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for test in tests:
+        if test["p"] is None:  # segment by segment the length changes nothing
+            continue
+        numbers = [f"{test['mean']:.2f}", f"{test['mean'] - test['mean_against']:+.2f}"]
+        numbers += [f"{test['t']:.2f}", "<0.0001" if test["p"] < 1e-4 else f"{test['p']:.4f}"]
+        table.add_row(test["length"], test["system"], test["mode"], str(test["documents"]), *numbers)
+    return table
+
+
+def _rows(payload: Mapping[str, Any], label: str) -> list[tuple[Mapping[str, Any], list[str]]]:
+    """The results of a length with their modes: those that are one and the same measurement, since every document fits
+    into one window, make one row."""
+    rows: list[tuple[Mapping[str, Any], list[str]]] = []
+    for row in payload["results"]:
+        if row["length"] != label:
+            continue
+        costs = [part and part["cost"] for part in (row["loss"], row["decode"])]
+        for other, modes in rows:
+            if other["system"] == row["system"] and costs == [
+                p and p["cost"] for p in (other["loss"], other["decode"])
+            ]:
+                modes.append(row["mode"])
+                break
+        else:
+            rows.append((row, [row["mode"]]))
+    return rows
+
+
+def _title(payload: Mapping[str, Any]) -> str:
+    trained = payload["systems"][0]["trained"]
+    told = f"; trained on at most {trained['size']} {trained['unit']}" if trained else ""
+    return f"{payload['corpus']['split']}: {payload['corpus']['documents']} documents{told}"
+
+
+def _quality(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    cells = [f"{row['loss']['nats_per_token']:.3f}" if row["loss"] else ""]
+    if not row["decode"]:
+        return [*cells, *[""] * 5]
+    scores = {score["metric"]: score for score in row["decode"]["scores"]}
+    for name, (unit, metric) in SCORES.items():
+        cells.append(f"{scores[name]['score']:.2f}{'*' if _differs(payload, row, unit, metric) else ''}")
+    details = scores["d-BLEU"]["details"]
+    return [*cells, f"{details['brevity_penalty']:.3f}", f"{details['length_ratio']:.3f}"]
+
+
+SCORES = {"d-BLEU": ("document", "BLEU"), "s-BLEU": ("segment", "BLEU"), "chrF++": ("segment", "chrF++")}
+
+
+def _differs(payload: Mapping[str, Any], row: Mapping[str, Any], unit: str, metric: str) -> bool:
+    for comparison in payload["comparisons"]:
+        if (comparison["mode"], comparison["length"], comparison["unit"]) == (row["mode"], row["length"], unit):
+            for other in comparison["rows"]:
+                if (other["system"], other["metric"]) == (row["system"], metric):
+                    found = (other["bootstrap_p"], other["randomization_p"])
+                    return all(p is not None and p < 0.05 for p in found)
+    return False
+
+
+def _rest(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
+    decode = row["decode"]
+    counts = [f"{decode[f'{name}_segments']}" for name in ("missing", "extra", "empty")]
+    cost = decode["cost"]
+    return [
+        f"{decode['repeated_4grams']:.3f}/{decode['reference_repeated_4grams']:.3f}",
+        *counts,
+        f"{len(decode['unfinished'])}",
+        f"{cost['seconds']:.1f}",
+        f"{cost['memory_growth_bytes'] / 2**20:.0f}",
+    ]
+
+
+def print_tables(payload: Mapping[str, Any]) -> None:
+    """The tables on stdout, as wide as they must be, with what else is to be known."""
+    tables = extrapolation_tables(payload)
+    width = max(Console(width=500).measure(table).maximum for table in tables)
+    console = Console()
+    console = Console(width=max(console.width, width))
+    for table in tables:
+        console.print(table)
+    for line in remarks(payload):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def remarks(payload: Mapping[str, Any]) -> list[str]:
+    """What is to be known beside the table, a line each."""
+    lines = [f"{name}: {signature}" for name, signature in payload["signatures"].items()]
+    lines.append("loss: nats a target token, teacher-forced")
+    if payload["settings"]["decode"]:
+        strategy = payload["settings"]["decoding"]["strategy"]
+        lines.append(
+            "rep-4: share of 4-grams that stood in the document before, beside that of the reference; missing, extra, "
+            "empty: segments; cut: documents at the length limit; seconds and MiB (beyond what was held before): of "
+            f"the translation, {strategy}"
+        )
+    if payload["comparisons"]:
+        lines.append(f"*: differs from {payload['systems'][0]['name']} by both paired tests, p < 0.05")
+    if any(s["tokenizer"] != payload["systems"][0]["tokenizer"] for s in payload["systems"]):
+        lines.append("the systems have different tokenizers: their losses a token cannot be compared")
+    for length in payload["lengths"]:
+        if length["documents"] < length["available"]:
+            lines.append(
+                f"{length['label']}: {length['documents']} of {length['available']} documents, drawn by the seed"
+            )
+        if length["overlong"]:
+            lines.append(f"{length['label']}: {length['overlong']} documents are one segment that is longer alone")
+    lines += [f"left out: {entry['label']} ({entry['reason']})" for entry in payload["left_out"]]
+    for row in payload["results"]:
+        if row["decode"] and (cut := row["decode"]["unfinished"]):
+            shown = ", ".join(cut[:3]) + (" ..." if len(cut) > 3 else "")
+            lines.append(
+                f"cut at the length limit: {row['system']}, {row['mode']}, {row['length']}: {len(cut)}: {shown}"
+            )
+    return lines

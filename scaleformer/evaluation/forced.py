@@ -1,0 +1,123 @@
+"""Teacher-forced loss of every target token of long documents, whole or view by view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scaleformer.data.batching import Example, collate
+from scaleformer.data.tokenizer import EOS, SEP, Tokenizer
+from scaleformer.evaluation.windows import View
+from scaleformer.model.transformer import Transformer
+
+Floats = NDArray[np.float64]
+_CHUNK = 1024
+FINEST = 16  # positions of the first bin of a curve
+
+
+@dataclass(frozen=True)
+class EncodedDocument:
+    """Token ids of the segments of a document, each closed by `<sep>`."""
+
+    source: tuple[tuple[int, ...], ...]
+    target: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, source: Sequence[str], target: Sequence[str], tokenizers: tuple[Tokenizer, Tokenizer]) -> Any:
+        """Encode with the source and the target tokenizer."""
+        sides = [t.encode_batch(list(texts)) for t, texts in zip(tokenizers, (source, target), strict=True)]
+        return cls(*(tuple((*tokens, SEP) for tokens in side) for side in sides))
+
+
+def example(document: EncodedDocument, view: View) -> Example:
+    """What the model is given of a view: its source, and the reference with `</s>` as the target."""
+    sides = []
+    for side in (document.source, document.target):
+        sides.append(np.array([*(t for tokens in side[view.start : view.stop] for t in tokens), EOS], dtype=np.int64))
+    return Example("", "", (), *sides)
+
+
+def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Places in batches, the longest first, so that number * longest is in the budget, or one alone."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+@torch.inference_mode()
+def token_losses(
+    model: Transformer,
+    documents: Sequence[EncodedDocument],
+    views: Sequence[Sequence[View]],
+    batch_tokens: int = 8192,
+    progress: Callable[[float, int], None] | None = None,
+) -> list[Floats]:
+    """For each document the negative log-probability, in nats, of every target token: all segments with their `<sep>`,
+    then one `</s>`, whatever the views.
+
+    views     of each document, together covering it once; tokens of a view's context are given, not counted, and of
+              the `</s>` of all views only that of the last one counts
+    progress  called with the share of the tokens and their number so far
+    Raises ValueError where the model gives NaN.
+    """
+    jobs = [(number, view) for number, of_one in enumerate(views) for view in of_one]
+    examples = [example(documents[number], view) for number, view in jobs]
+    lengths = [len(e.source) + len(e.target) for e in examples]
+    parts: list[list[Floats]] = [[] for _ in examples]
+    done = 0
+    for places in token_budget(lengths, batch_tokens):
+        losses = _forward(model, [examples[place] for place in places])
+        for place, loss in zip(places, losses, strict=True):
+            number, view = jobs[place]
+            target = documents[number].target
+            skipped = sum(len(tokens) for tokens in target[view.start : view.new])
+            parts[place] = [loss[skipped : len(loss) - (view.stop < len(target))]]
+            done += lengths[place]
+        if progress is not None:
+            progress(done / sum(lengths), done)
+    found: list[list[Floats]] = [[] for _ in documents]
+    for (number, _), part in zip(jobs, parts, strict=True):
+        found[number] += part
+    return [np.concatenate(of_one) for of_one in found]
+
+
+def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:
+    batch = collate(examples).to(model.output_weight.device)
+    states = model(batch)[batch.target_mask]  # (tokens, D)
+    targets = batch.target_output[batch.target_mask]  # (tokens,)
+    losses = []
+    for h, y in zip(states.split(_CHUNK), targets.split(_CHUNK), strict=True):
+        logits = model.logits(h).float()  # (chunk, V)
+        losses.append(logits.logsumexp(1) - logits.gather(1, y[:, None])[:, 0])
+    flat = torch.cat(losses).double().cpu().numpy()
+    if not np.isfinite(flat).all():
+        raise ValueError("the model gives a loss that is not finite: its weights are damaged; take another checkpoint")
+    return np.split(flat, np.cumsum([len(e.target) for e in examples])[:-1])
+
+
+def position_bins(longest: int) -> list[tuple[int, int]]:
+    """Ranges of target positions, each about 1.4 times as long as all before it: [0, 16), [16, 23), [23, 32) ..."""
+    edges = [0, FINEST]
+    while edges[-1] < longest:
+        edges.append(round(FINEST * 2 ** ((len(edges) - 1) / 2)))
+    return list(pairwise(edges))
+
+
+def loss_by_position(losses: Sequence[Floats]) -> list[dict[str, Any]]:
+    """Mean loss of the target positions in each of `position_bins`, over all documents that reach them."""
+    curve = []
+    for start, stop in position_bins(max(len(loss) for loss in losses)):
+        inside = np.concatenate([loss[start:stop] for loss in losses])
+        curve.append({"from": start, "to": stop, "tokens": len(inside), "nats_per_token": float(inside.mean())})
+    return curve

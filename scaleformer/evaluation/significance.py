@@ -1,0 +1,146 @@
+"""Is one system better than another, or is it chance? sacrebleu's paired tests, both of them, against the first system.
+
+Paired bootstrap resampling [Koehn 2004] and approximate randomization [Riezler & Maxwell 2005] over lines: segments, or
+documents of one line each. The fewer the lines, the less either test can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
+
+from scaleformer.evaluation import bleu
+
+
+@dataclass(frozen=True)
+class ComparedSystem:
+    """One system by one metric.
+
+    score            of all lines, 0 to 100
+    difference       score less that of the first system; 0 for the first itself
+    mean, interval   mean of the bootstrap resamples, and half the width of their 95% confidence interval
+    bootstrap_p      p-value of the paired bootstrap against the first system
+    randomization_p  p-value of the approximate randomization. Both are None for the first system and for one whose
+                     lines are all equal to its lines: there is nothing to test
+    """
+
+    system: str
+    metric: str
+    score: float
+    difference: float
+    mean: float
+    interval: float
+    bootstrap_p: float | None
+    randomization_p: float | None
+
+    def significant(self, level: float = 0.05) -> bool:
+        """Whether both tests give a p-value below `level`."""
+        found = (self.bootstrap_p, self.randomization_p)
+        return all(p is not None and p < level for p in found)
+
+
+@dataclass(frozen=True)
+class SystemComparison:
+    """All systems by all metrics; rows in the order of the systems given, metric by metric.
+
+    signatures  of sacrebleu, by metric, then by "bootstrap" and "randomization"
+    """
+
+    baseline: str
+    lines: int
+    rows: tuple[ComparedSystem, ...]
+    signatures: dict[str, dict[str, str]]
+
+    def row(self, system: str, metric: str) -> ComparedSystem:
+        """The row of a system and of "BLEU" or "chrF++"."""
+        return next(row for row in self.rows if (row.system, row.metric) == (system, metric))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def compare_systems(
+    hypotheses: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    preset: str = "default",
+    *,
+    bootstrap_samples: int = 1000,
+    randomization_trials: int = 10_000,
+) -> SystemComparison:
+    """BLEU and chrF++ of each system, and whether they differ from those of the first one by more than chance.
+
+    hypotheses  name of a system -> its lines, as many as `references`; the first is what the others are tested against
+    preset      a name of `scaleformer.evaluation.bleu.PRESETS`
+    Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): equal numbers at every call.
+    Raises ValueError: fewer than two systems, other numbers of lines, no such preset.
+    """
+    chosen = bleu.preset(preset)
+    if len(hypotheses) < 2:
+        raise ValueError(f"{len(hypotheses)} systems to compare: wanted at least 2")
+    if not references:
+        raise ValueError("no references: nothing to compare the systems by")
+    for name, lines in hypotheses.items():
+        if len(lines) != len(references):
+            raise ValueError(f"system {name!r} has {len(lines)} lines, there are {len(references)} references")
+    systems: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in hypotheses.items()]
+    found: dict[str, dict[str, Any]] = {}
+    signatures: dict[str, dict[str, str]] = {"BLEU": {}, "chrF++": {}}
+    for test, kind, samples in (("bootstrap", "bs", bootstrap_samples), ("randomization", "ar", randomization_trials)):
+        metrics = {
+            "BLEU": BLEU(tokenize=chosen.tokenize, lowercase=chosen.lowercase, force=True),
+            "chrF++": CHRF(word_order=2, lowercase=chosen.lowercase),
+        }
+        signed, scores = PairedTest(systems, metrics, [list(references)], kind, samples)()
+        found[test] = scores
+        for (metric, texts), signature in zip(signatures.items(), signed.values(), strict=True):
+            texts[test] = str(signature)
+            found[test][metric] = scores["chrF2++" if metric == "chrF++" else metric]
+    baseline, first_lines = systems[0]
+    rows = []
+    for metric in signatures:
+        first = found["bootstrap"][metric][0]
+        for place, (name, lines) in enumerate(systems):
+            result = found["bootstrap"][metric][place]
+            tested = place > 0 and lines != first_lines
+            rows.append(
+                ComparedSystem(
+                    system=name,
+                    metric=metric,
+                    score=float(result.score),
+                    difference=float(result.score - first.score),
+                    mean=float(result.mean),
+                    interval=float(result.ci),
+                    bootstrap_p=float(result.p_value) if tested else None,
+                    randomization_p=float(found["randomization"][metric][place].p_value) if tested else None,
+                )
+            )
+    return SystemComparison(baseline, len(references), tuple(rows), signatures)
+
+
+def comparison_table(comparison: SystemComparison, title: str | None = None) -> Table:
+    """A table for people: a * marks a difference that both tests call significant (p < 0.05)."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("system", overflow="fold")
+    table.add_column("metric")
+    for column in ("score", "± (95%)", "difference", "p bootstrap", "p random."):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in comparison.rows:
+        cells = [f"{row.score:.2f}", f"{row.interval:.2f}"]
+        if row.system == comparison.baseline:
+            cells += ["", "", ""]
+        else:
+            mark = " *" if row.significant() else ""
+            cells += [f"{row.difference:+.2f}{mark}", _p(row.bootstrap_p), _p(row.randomization_p)]
+        table.add_row(row.system, row.metric, *cells)
+    return table
+
+
+def _p(value: float | None) -> str:
+    return "same lines" if value is None else f"{value:.4f}"

@@ -1,0 +1,81 @@
+"""Three ways to give the same document to the same model: in one pass, segment by segment, by a sliding window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+MODES = ("pass", "segments", "window")
+
+
+@dataclass(frozen=True)
+class View:
+    """What the model sees at once: segments start to stop - 1 of a document, those before `new` as context only."""
+
+    start: int
+    new: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window: at most `size` source tokens (or segments), at most `context` of them already translated.
+
+    Raises ValueError unless 0 <= context < size.
+    """
+
+    unit: str
+    size: int
+    context: int
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("tokens", "segments"):
+            raise ValueError(f"window.unit={self.unit}: choose tokens or segments")
+        if not 0 <= self.context < self.size:
+            raise ValueError(
+                f"window.size={self.size}, window.context={self.context}: wanted a context of 0 or more, below the size"
+            )
+
+
+def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> list[View]:
+    """The views of a document that has so many source tokens in each segment, `<sep>` among them.
+
+    pass      everything at once
+    segments  every segment alone
+    window    groups of segments, as many as fit into size - context beside `</s>`, each with the groups before it that
+              fit into the context. A segment that is longer alone is a group of its own; whole where it fits whole
+    Raises ValueError for another mode.
+    """
+    count = len(tokens)
+    if mode == "pass":
+        return [View(0, 0, count)]
+    if mode == "segments":
+        return [View(i, i, i + 1) for i in range(count)]
+    if mode != "window":
+        raise ValueError(f"mode {mode!r}: choose of {', '.join(MODES)}")
+    assert window is not None
+    sizes = list(tokens) if window.unit == "tokens" else [1] * count
+    room = window.size - (window.unit == "tokens")  # </s>
+    if sum(sizes) <= room:
+        return [View(0, 0, count)]
+    groups = list(_groups(sizes, max(room - window.context, 1)))
+    found = []
+    for number, (new, stop) in enumerate(groups):
+        start = new
+        for earlier, _ in reversed(groups[:number]):
+            if sum(sizes[earlier:new]) > window.context:
+                break
+            start = earlier
+        found.append(View(start, new, stop))
+    return found
+
+
+def _groups(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    start = held = 0
+    for place, size in enumerate(sizes):
+        if place > start and held + size > room:
+            yield start, place
+            start, held = place, 0
+        held += size
+    if start < len(sizes):
+        yield start, len(sizes)

@@ -1,0 +1,141 @@
+"""Evaluate models on documents of many lengths, beyond those that they were trained on.
+
+python scripts/evaluate_extrapolation.py checkpoint=RUN [lengths=[256,512,1024,2048,4096]] [modes=[pass]]
+python scripts/evaluate_extrapolation.py checkpoint=[RUN1,RUN2,RUN3] names=[a,b,c] output=DIR [segments=[1,8,32,100]]
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.decoding import DecodingConfig
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
+from scaleformer.evaluation.extrapolation_plot import plot_extrapolation
+from scaleformer.evaluation.extrapolation_report import assemble, file_name
+from scaleformer.evaluation.extrapolation_tables import print_tables
+from scaleformer.evaluation.lengths import TestText, choose_lengths, default_lengths, parse_lengths
+from scaleformer.evaluation.results import provenance, write_result
+from scaleformer.evaluation.runner import results_folder
+from scaleformer.evaluation.windows import Window
+from scaleformer.translator import Translator
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_extrapolation")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    set_threads(config.threads)
+    for name in ("documents", "max_documents"):
+        if config[name] is not None and config[name] < 1:
+            raise ValueError(f"{name}={config[name]}: wanted at least 1, or null for all")
+    systems = _systems(config)
+    first = systems[0].translator
+    if config.output is None and len(systems) > 1:
+        raise ValueError("several systems: say where the results go with output=DIR")
+    output = Path(config.output or results_folder(first.path))
+    options = _options(systems, config)
+    corpus = choose_corpus(first.config, _plain(config.get("data")), config.split)
+    text = TestText.of(
+        list(islice(corpus.read(), config.max_documents)), first.source_tokenizer, first.target_tokenizer
+    )
+    specs = parse_lengths(_plain(config.lengths), _plain(config.segments), systems[0].trained)
+    chosen = bool(specs)
+    if not chosen and systems[0].trained is None:
+        raise ValueError("the checkpoint does not say how long its training examples were: set lengths or segments")
+    if not chosen and systems[0].trained is not None:
+        specs = default_lengths(systems[0].trained)
+    sets, left_out = choose_lengths(text, specs, chosen, config.documents, config.seed)
+    folder = output / "extrapolation"
+    measurements = measure_all(systems, sets, options, Cache(folder / "cache"), translation_bar)
+    trials = config.bootstrap_samples, config.randomization_trials
+    found = assemble(measurements, sets, text, options.metrics, folder, *trials)
+    signatures = {s["metric"]: s["signature"] for r in found["results"] if r["decode"] for s in r["decode"]["scores"]}
+    path, sha256 = (first.path, first.sha256) if len(systems) == 1 else (None, None)
+    payload = {
+        **provenance(first.device, config.seed, path, sha256, signatures),
+        "format": FORMAT,
+        "corpus": {
+            "where": corpus.where,
+            "split": config.split,
+            "sha256": corpus.fingerprint(),
+            "documents": len(text.ids),
+            "segments": len(text),
+        },
+        "settings": {
+            "modes": list(options.modes),
+            "metrics": options.metrics,
+            "decoding": asdict(options.decoding),
+            "documents": config.documents,
+            "window": asdict(options.window) if options.window else None,
+            "loss": options.loss,
+            "decode": options.decode,
+        },
+        "systems": [system.to_dict() for system in systems],
+        "left_out": left_out,
+        **found,
+    }
+    written = write_result(output / "extrapolation.json", payload)
+    plot_extrapolation(payload, output / "extrapolation.png")
+    print_tables(payload)
+    print(f"written to {written}")
+
+
+def _systems(config: DictConfig) -> list[System]:
+    paths = [str(path) for path in _list(config.checkpoint)]
+    if not paths:
+        raise ValueError("checkpoint=[]: wanted at least one")
+    names = [str(name) for name in _list(config.names)] or [Path(path).resolve().name for path in paths]
+    if len(names) != len(paths):
+        raise ValueError(f"names: {len(names)} names for {len(paths)} checkpoints")
+    if len({file_name(name) for name in names}) < len(names):
+        raise ValueError(f"names={names}: two systems have one name: set names=[...]")
+    return [System(name, Translator.load(path, config.device)) for name, path in zip(names, paths, strict=True)]
+
+
+def _options(systems: list[System], config: DictConfig) -> Options:
+    first = systems[0]
+    overrides = list(HydraConfig.get().overrides.task)
+    run = replace(first.translator.decoding, strategy="greedy", n_best=1)
+    decoding: DecodingConfig = choose_decoding(run, dict(config.decoding), overrides)
+    modes = tuple(str(mode) for mode in _list(config.modes))
+    test = first.translator.config.get("test") or {}
+    return Options(
+        decoding=decoding,
+        modes=modes,
+        window=_window(first.trained, config.window),
+        loss=config.loss,
+        decode=config.decode and not config.loss_only,
+        metrics=config.metrics or test.get("metrics", "default"),
+        loss_tokens=config.loss_tokens,
+    )
+
+
+def _window(trained: tuple[str, int] | None, settings: DictConfig) -> Window | None:
+    window = default_window(trained)
+    if settings.size is None:
+        if settings.context is not None and window is not None:
+            window = replace(window, context=settings.context)
+        return window
+    unit = settings.unit or (window.unit if window else "tokens")
+    return Window(unit, settings.size, settings.size // 2 if settings.context is None else settings.context)
+
+
+def _plain(value: Any) -> Any:
+    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+
+
+def _list(value: Any) -> list[Any]:
+    value = _plain(value)
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,101 @@
+"""Paired tests against sacrebleu's own command, and what they must say of clear cases."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from scaleformer.evaluation.significance import compare_systems, comparison_table
+
+WORDS = ["the", "cat", "dog", "house", "sees", "runs", "red", "old", "on", "mat", "near", "lake", "green", "very"]
+RANDOM = random.Random(1)
+REFERENCES = [" ".join(RANDOM.choices(WORDS, k=RANDOM.randint(6, 14))) for _ in range(60)]
+
+
+def spoiled(share: float, seed: int) -> list[str]:
+    """The references with a share of their words replaced."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choice(WORDS) if rng.random() < share else w for w in line.split()) for line in REFERENCES]
+
+
+SYSTEMS = {"ours": spoiled(0.2, 1), "like it": spoiled(0.2, 2), "worse": spoiled(0.6, 3)}
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    return compare_systems(SYSTEMS, REFERENCES, bootstrap_samples=200, randomization_trials=200)
+
+
+def test_what_is_worse_is_told_from_what_is_alike(comparison):
+    for metric in ("BLEU", "chrF++"):
+        assert comparison.row("worse", metric).significant()
+        assert comparison.row("worse", metric).difference < -10
+        assert not comparison.row("like it", metric).significant()
+        first = comparison.row("ours", metric)
+        assert (first.difference, first.bootstrap_p, first.randomization_p) == (0, None, None)
+        assert first.mean == pytest.approx(first.score, abs=1)
+        assert 0 < first.interval < 10
+
+
+@pytest.mark.parametrize(("test", "metric"), [("bs", "BLEU"), ("ar", "BLEU"), ("ar", "chrF++")])
+def test_equal_to_the_command_of_sacrebleu(comparison, tmp_path: Path, test: str, metric: str):
+    for name, lines in {**SYSTEMS, "references": REFERENCES}.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", "references", "-i", *SYSTEMS, "-f", "json"]
+    command += ["-m", "bleu"] if metric == "BLEU" else ["-m", "chrf", "--chrf-word-order", "2"]
+    command += [f"--paired-{test}", f"--paired-{test}-n", "200"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    for record, name in zip(json.loads(done.stdout), SYSTEMS, strict=True):
+        theirs = record["BLEU" if metric == "BLEU" else "chrF2++"]
+        row = comparison.row(name, metric)
+        assert row.score == pytest.approx(theirs["score"], abs=1e-9)
+        if test == "bs":
+            assert (row.mean, row.interval) == pytest.approx((theirs["mean"], theirs["ci"]), abs=1e-9)
+        if name != "ours":
+            ours = row.bootstrap_p if test == "bs" else row.randomization_p
+            assert ours == pytest.approx(theirs["p_value"], abs=1e-12)
+
+
+def test_the_same_lines_are_not_tested():
+    same = {"a": SYSTEMS["ours"], "b": SYSTEMS["ours"]}
+    found = compare_systems(same, REFERENCES, bootstrap_samples=20, randomization_trials=20)
+    assert [row.bootstrap_p for row in found.rows] == [None] * 4
+    assert not found.row("b", "BLEU").significant()
+
+
+def test_conventions_and_signatures():
+    lines = {"a": ["A B C D", "e f g h"], "b": ["a b c d", "e f g x"]}
+    found = compare_systems(lines, ["a b c d", "e f g h"], "lowercase", bootstrap_samples=20, randomization_trials=20)
+    assert found.row("a", "BLEU").score == pytest.approx(100)
+    assert "case:lc" in found.signatures["BLEU"]["bootstrap"]
+    assert "bs:20" in found.signatures["BLEU"]["bootstrap"]
+    assert "ar:20" in found.signatures["chrF++"]["randomization"]
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_table_marks_what_is_significant(comparison):
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(comparison_table(comparison))
+    rows = {line.split(" BLEU ")[0].strip(): line for line in console.export_text().splitlines() if " BLEU " in line}
+    assert "*" in rows["worse"]
+    assert "*" not in rows["like it"]
+
+
+@pytest.mark.parametrize(
+    ("systems", "references", "message"),
+    [
+        ({"a": ["x"]}, ["x"], "1 systems to compare: wanted at least 2"),
+        ({"a": ["x"], "b": []}, ["x"], "system 'b' has 0 lines, there are 1 references"),
+        ({"a": [], "b": []}, [], "no references"),
+    ],
+    ids=["alone", "lines", "empty"],
+)
+def test_what_cannot_be_compared_is_named(systems, references, message):
+    with pytest.raises(ValueError, match=message):
+        compare_systems(systems, references)
