@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
@@ -43,10 +44,7 @@ def start_loggers(loggers: Sequence[Logger], config: Mapping[str, Any]) -> None:
         try:
             logger.experiment.config.update(dict(config), allow_val_change=True)
         except wandb.errors.Error as error:
-            raise ValueError(
-                f"logger=wandb: {' '.join(str(error).split())} (WANDB_MODE=offline needs no account; logger=csv is "
-                "written either way)"
-            ) from error
+            raise _unreachable("logger=wandb", error) from error
 
 
 @rank_zero_only
@@ -68,6 +66,44 @@ def log_results(loggers: Sequence[Logger], evaluation: Evaluation | None, split:
             logger.log_table(f"{split}/samples", ["id", "source", "reference", "hypothesis"], samples)
             logger.experiment.summary.update({f"{split}/{s.metric}": s.score for s in report.scores})
         wandb.finish()
+
+
+def log_report(
+    directory: Path, figures: Mapping[str, Path], tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]
+) -> None:
+    """Give the figures and tables of a report to the Weights & Biases run of a run directory, or to a new one.
+
+    figures  title -> PNG; tables  (title, columns, rows), see `scaleformer.run_report`. ValueError where it cannot be
+    reached.
+    """
+    import wandb
+
+    identity = _wandb_id(directory)
+    settings = _wandb_settings(directory)
+    try:
+        with wandb.init(dir=directory, id=identity, resume="allow" if identity else None, **settings) as run:
+            content: dict[str, Any] = {
+                f"report/{title}": wandb.Image(str(path), caption=title) for title, path in figures.items()
+            }
+            for title, columns, rows in tables:
+                content[f"report/tables/{title}"] = wandb.Table(
+                    list(columns), [list(row) for row in rows], allow_mixed_types=True
+                )
+            run.log(content)
+    except wandb.errors.Error as error:
+        raise _unreachable("wandb=true", error) from error
+
+
+def _wandb_settings(directory: Path) -> dict[str, Any]:
+    """Project and name under which the run was logged, as far as its configuration says."""
+    config = directory / "config.yaml"
+    logger = (yaml.safe_load(config.read_text(encoding="utf-8")) or {}).get("logger") if config.is_file() else None
+    logger = logger if isinstance(logger, dict) else {}
+    return {"project": logger.get("project") or "scaleformer", "name": logger.get("run_name") or directory.name}
+
+
+def _unreachable(setting: str, error: Exception) -> ValueError:
+    return ValueError(f"{setting}: {' '.join(str(error).split())} (WANDB_MODE=offline needs no account)")
 
 
 def _wandb(loggers: Sequence[Logger]) -> list[WandbLogger]:

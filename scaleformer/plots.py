@@ -15,6 +15,8 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
+from . import plot_style
+
 Points = tuple[list[int], list[float]]  # steps, values
 
 
@@ -40,8 +42,10 @@ PANELS = {
 }
 
 
-def plot_learning_curves(run: str | Path) -> Path | None:
-    """metrics.csv -> plots/learning_curves.png, a panel for each quantity that has been logged; None without any.
+def plot_learning_curves(run: str | Path, path: str | Path | None = None) -> Path | None:
+    """metrics.csv -> plots/learning_curves.png of the run, or `path`: a panel for each quantity that has been logged.
+
+    None without any.
 
     Raises ValueError where metrics.csv is none that a run has written.
     """
@@ -59,11 +63,35 @@ def plot_learning_curves(run: str | Path) -> Path | None:
     for axis, (label, shown) in zip(axes.flat, panels.items(), strict=False):
         _draw(axis, label, shown, curves)
     figure.tight_layout()
-    target = run / "plots" / "learning_curves.png"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=120)
-    pyplot.close(figure)
-    return target
+    return plot_style.save(figure, path or run / "plots" / "learning_curves.png")
+
+
+def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path | None:
+    """The curves of several runs, a panel for each column of metrics.csv that two of them have; None without any.
+
+    runs  name in the legend -> run directory. Raises ValueError where a metrics.csv is none that a run has written.
+    """
+    curves = {name: read_curves(run / "metrics.csv") for name, run in runs.items()}
+    wanted = [(title, curve) for title, shown in PANELS.items() for curve in shown]
+    wanted = [(title, curve) for title, curve in wanted if sum(curve.name in found for found in curves.values()) > 1]
+    if not wanted:
+        return None
+    figure, axes = plot_style.panels(len(wanted))
+    styles = plot_style.line_styles(list(curves))
+    for axis, (title, curve) in zip(axes, wanted, strict=True):
+        for name, found in curves.items():
+            if curve.name not in found:
+                continue
+            steps, values = found[curve.name]
+            if curve.noisy and len(values) >= 20:
+                values = running_mean(values, len(values) // 20 + 1)
+            every = 1 if curve.seldom else max(1, len(steps) // 8)
+            axis.plot(steps, values, **styles[name, ""], markevery=every, label=name)
+        what = curve.label.split(" (")[0]
+        plot_style.label(axis, title if len(PANELS[title]) == 1 else f"{what} {title}", "step")
+        plot_style.plain_numbers(axis, y=axis.get_ylim()[1] >= 1000)
+    plot_style.legend_below(figure, axes[0])
+    return plot_style.save(figure, path)
 
 
 def read_curves(path: Path) -> dict[str, Points]:

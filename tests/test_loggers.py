@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 import wandb
+from matplotlib import pyplot
 
 import train
-from scaleformer.loggers import build_loggers, log_results, start_loggers
+from scaleformer.loggers import build_loggers, log_report, log_results, start_loggers
 from scaleformer.settings import LoggerConfig
 from tests.training import configure
 
@@ -61,3 +62,20 @@ def test_metrics_are_always_written_and_nothing_else_is_started(tmp_path: Path) 
     start_loggers(loggers, {})
     log_results(loggers, None, "test", None)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_report_goes_to_the_run_that_it_is_of(tmp_path: Path, monkeypatch) -> None:
+    picture = tmp_path / "curve.png"
+    pyplot.imsave(picture, [[0.0, 1.0]])
+    (tmp_path / "config.yaml").write_text("logger: {name: csv, project: ours, run_name: null}\n", encoding="utf-8")
+    tables = [("test split", ["run", "score"], [["a", 1.5], ["a", None]])]
+    log_report(tmp_path, {"Curve": picture}, tables)
+    wandb.teardown()
+    folder = (tmp_path / "wandb" / "latest-run").resolve()
+    media = folder / "files" / "media"
+    assert list(media.glob("images/report/Curve*.png"))
+    (table,) = media.glob("table/report/tables/test split*.json")
+    assert json.loads(table.read_text(encoding="utf-8"))["data"] == [["a", 1.5], ["a", None]]
+    monkeypatch.setattr(wandb, "init", lambda **_: (_ for _ in ()).throw(wandb.errors.UsageError("no\nkey")))
+    with pytest.raises(ValueError, match="wandb=true: no key"):
+        log_report(tmp_path, {}, [])

@@ -22,6 +22,11 @@ class Preset:
     lowercase: bool = False
 
 
+JOINING = (
+    "d-BLEU: the segments of a document joined by one space, line breaks in them made spaces, empty ones left out, a "
+    "document a line; the others: a segment a line"
+)
+
 # multi30k: the text is lower-cased and tokenised already, as in the published tables for it.
 PRESETS = {"default": Preset(), "lowercase": Preset(lowercase=True), "multi30k": Preset(tokenize="none")}
 
@@ -68,6 +73,7 @@ class BleuReport:
     parts: dict[str, MetricScore]
     part_documents: dict[str, int]
     alignment: str = RULE
+    joining: str = JOINING
 
     @property
     def mismatch_rate(self) -> float:

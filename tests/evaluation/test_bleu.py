@@ -106,7 +106,9 @@ def test_facts_of_the_report():
     news = [d for d in DOCUMENTS if d.id.startswith("news")]
     assert report.parts["news"].score == evaluate_documents(news, ter=False).score("d-BLEU").score
     assert [score.metric for score in report.scores] == ["d-BLEU", "s-BLEU", "chrF++"]
-    assert json.loads(json.dumps(report.to_dict()))["mismatch_rate"] == report.mismatch_rate
+    written = json.loads(json.dumps(report.to_dict()))
+    assert written["mismatch_rate"] == report.mismatch_rate
+    assert "joined by one space" in written["joining"]
 
 
 def test_one_part_is_not_broken_down():

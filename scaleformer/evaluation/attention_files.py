@@ -1,0 +1,69 @@
+"""Attention weights as they are kept: the maps, and their files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scaleformer.evaluation.results import write_result
+
+#: site -> what its queries and its keys are
+SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The attention weights of a source and its (given or own) translation, read in one pass.
+
+    source_pieces  S pieces that the encoder reads, with `<sep>` and `</s>`
+    target_pieces  L pieces that the decoder reads: `<s>` and the translation. The row of a piece tells where the model
+                   looks to write the one after it
+    weights        site -> (layers, H, queries, keys), each row sums to 1: "encoder" (S, S), "decoder" (L, L), "cross"
+                   (L, S); a site whose mechanism does not tell is left out
+    mechanisms     site -> name of its attention
+    """
+
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+    weights: dict[str, NDArray[np.float32]]
+    mechanisms: dict[str, str]
+
+
+def write_maps(path: Path, maps: AttentionMaps, conditions: Mapping[str, Any]) -> Path:
+    """PATH.json with pieces and conditions, PATH.npz beside it with an array a site. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = path.with_suffix(".npz")
+    np.savez_compressed(arrays, **maps.weights)  # type: ignore[arg-type]
+    payload = {
+        **conditions,
+        "kind": "attention",
+        "source_pieces": maps.source_pieces,
+        "target_pieces": maps.target_pieces,
+        "mechanisms": maps.mechanisms,
+        "weights": arrays.name,
+    }
+    return write_result(path.with_suffix(".json"), payload)
+
+
+def read_maps(path: Path) -> AttentionMaps:
+    """What `write_maps` has written. Raises ValueError where the files are none, or do not belong together."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        with np.load(path.parent / record["weights"]) as arrays:
+            weights = {site: arrays[site] for site in arrays.files}
+        maps = AttentionMaps(
+            tuple(record["source_pieces"]), tuple(record["target_pieces"]), weights, record["mechanisms"]
+        )
+        sizes = {"source": len(maps.source_pieces), "target": len(maps.target_pieces)}
+        for site, (queries, keys) in SIDES.items():
+            if site in weights and weights[site].shape[2:] != (sizes[queries], sizes[keys]):
+                raise ValueError(f"the weights of {site} are of another document")
+    except (KeyError, TypeError, ValueError, OSError) as error:
+        raise ValueError(f"{path}: no attention maps ({error})") from error
+    return maps

@@ -1,0 +1,90 @@
+"""Saved translations (`bleu-SPLIT.jsonl`): read again, and cut into lines that metrics compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import read_lines
+from scaleformer.evaluation.align import align_segments
+from scaleformer.evaluation.bleu import join_segments
+
+LEVELS = ("document", "segment")
+
+
+@dataclass(frozen=True)
+class SavedTranslation:
+    """A document with its reference and a hypothesis, as segments."""
+
+    id: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    hypothesis: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Equally many sources, references and hypotheses, one line each."""
+
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str]
+
+
+def read_translations(path: str | Path) -> list[SavedTranslation]:
+    """What `scaleformer.evaluation.runner.write_evaluation` wrote. Raises DataError with file and line."""
+    found = []
+    for number, line in read_lines(path):
+        try:
+            record = json.loads(line)
+            texts = [tuple(map(_text, record[key])) for key in ("source", "target", "hypothesis")]
+            found.append(SavedTranslation(str(record["id"]), *texts))
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}:{number}: not a saved translation ({type(error).__name__}: {error}), wanted id, source, "
+                "target and hypothesis"
+            ) from None
+    if not found:
+        raise DataError(f"{path}: no translations")
+    return found
+
+
+def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> Lines:
+    """A line a document, its segments joined by a space, or a line a segment of the reference, hypotheses aligned.
+
+    Where the source has another number of segments than the reference, the sources of segments are empty.
+    Raises ValueError for another level.
+    """
+    if level not in LEVELS:
+        raise ValueError(f"level={level}: choose one of {', '.join(LEVELS)}")
+    lines = Lines([], [], [])
+    for d in documents:
+        if level == "document":
+            texts = [[join_segments(side)] for side in (d.source, d.target, d.hypothesis)]
+        else:
+            sources = list(d.source) if len(d.source) == len(d.target) else [""] * len(d.target)
+            aligned = align_segments(d.hypothesis, d.target)
+            texts = [[join_segments([segment]) for segment in side] for side in (sources, d.target, aligned)]
+        for target, side in zip((lines.sources, lines.references, lines.hypotheses), texts, strict=True):
+            target += side
+    return lines
+
+
+def same_documents(systems: dict[str, list[SavedTranslation]]) -> None:
+    """ValueError unless all systems translated the same documents, in the same order, with the same references."""
+    (first, documents), *others = systems.items()
+    for name, found in others:
+        if [(d.id, d.target) for d in found] != [(d.id, d.target) for d in documents]:
+            raise ValueError(
+                f"{first} has {len(documents)} translations and {name} {len(found)}, or of other documents or "
+                "references: they cannot be compared line by line"
+            )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    return value

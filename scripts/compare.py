@@ -1,0 +1,74 @@
+"""Test whether the saved translations of several runs differ by more than chance: BLEU and chrF++.
+
+python scripts/compare.py runs=[RUN,RUN] [split=test] [level=document] [metrics=multi30k]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+from rich.console import Console
+
+from scaleformer.cli import one_line_errors, run_command
+from scaleformer.evaluation.align import RULE
+from scaleformer.evaluation.results import provenance, write_result
+from scaleformer.evaluation.significance import compare_systems, comparison_table
+from scaleformer.evaluation.translations import lines_of, read_translations, same_documents
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="compare")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    files = [_file(Path(run), config.split) for run in config.runs]
+    names = _names(files)
+    systems = {name: read_translations(file) for name, file in zip(names, files, strict=True)}
+    if len(systems) > 1:
+        same_documents(systems)
+    lines = {name: lines_of(documents, config.level) for name, documents in systems.items()}
+    first = next(iter(lines.values()))
+    comparison = compare_systems(
+        {name: found.hypotheses for name, found in lines.items()},
+        first.references,
+        config.metrics,
+        bootstrap_samples=config.bootstrap_samples,
+        randomization_trials=config.randomization_trials,
+    )
+    settings = {"level": config.level, "metrics": config.metrics, "alignment": RULE}
+    translations = dict(zip(names, map(str, files), strict=True))
+    path = Path(config.output or files[0].with_name(f"compare-{config.split}.json"))
+    payload = {**provenance(), **settings, "translations": translations, **comparison.to_dict()}
+    write_result(path, {**payload, "kind": "compare"})
+    console = Console()
+    title = f"{comparison.lines:,} lines, against {comparison.baseline}; * both tests below 0.05"
+    console.print(comparison_table(comparison, title))
+    for metric, signatures in comparison.signatures.items():
+        for signature in signatures.values():
+            console.print(f"{metric}: {signature}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _file(path: Path, split: str) -> Path:
+    """The translations that a run directory or a file name means."""
+    file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"{path}: no translations ({file} is missing): run scripts/evaluate_bleu.py checkpoint={path}")
+    return file
+
+
+def _names(files: list[Path]) -> list[str]:
+    """The shortest ends of the paths that tell all of them apart, less what they have in common."""
+    folders = [file.resolve().with_suffix("").parts for file in files]
+    if all(parts[-2] == "results" and parts[-1].startswith("bleu-") for parts in folders):
+        folders = [parts[:-2] for parts in folders]
+    longest = max(map(len, folders))
+    for depth in range(1, longest + 1):
+        names = ["/".join(parts[-depth:]) for parts in folders]
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"{files[0]} is named twice: wanted different runs")
+
+
+if __name__ == "__main__":
+    run_command(main)

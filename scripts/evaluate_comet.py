@@ -1,0 +1,45 @@
+"""Score saved translations by COMET (optional: pip install unbabel-comet).
+
+python scripts/evaluate_comet.py translations=RUN/results/bleu-test.jsonl [model=Unbabel/wmt22-comet-da] [gpus=1]
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+
+from scaleformer.cli import one_line_errors, run_command
+from scaleformer.evaluation.align import RULE
+from scaleformer.evaluation.comet import comet_score
+from scaleformer.evaluation.results import provenance, write_result
+from scaleformer.evaluation.translations import lines_of, read_translations
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    translations = Path(config.translations)
+    lines = lines_of(read_translations(translations))
+    if not any(lines.sources):
+        raise ValueError(f"{translations}: no sources beside the translations, and COMET reads them")
+    score = comet_score(
+        lines.sources, lines.hypotheses, lines.references, config.model, batch_size=config.batch_size, gpus=config.gpus
+    )
+    name = translations.name.split(".")[0].removeprefix("bleu-")
+    path = Path(config.output or translations.with_name(f"comet-{name}.json"))
+    payload = {
+        **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}),
+        "kind": "comet",
+        "translations": str(translations),
+        "alignment": RULE,
+        "score": score.score,
+        "segments": list(score.lines),
+    }
+    write_result(path, payload)
+    print(f"COMET {score.score:.4f} ({score.model}, {len(score.lines):,} segments), written to {path}")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,104 @@
+"""Score what only earlier segments decide: pronouns and terms of the synthetic corpus, or examples of your own.
+
+python scripts/evaluate_context.py checkpoint=RUN [input=EXAMPLES.jsonl] [context=0] [segments=[32,32] max_distance=16]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.synthetic import generate
+from scaleformer.decoding import DecodingConfig
+from scaleformer.evaluation.context_files import contrastive_documents, labelled_documents, read_contrastive
+from scaleformer.evaluation.discourse import ContextDocument, ContextReport, evaluate_context
+from scaleformer.evaluation.results import atomic_writer, provenance, write_result
+from scaleformer.evaluation.runner import results_folder
+from scaleformer.translator import Translator
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_context")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    set_threads(config.threads)
+    translator = Translator.load(config.checkpoint, config.device)
+    decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
+    documents, corpus = _documents(translator, config, decoding)
+    with ExitStack() as bars:
+
+        def bar(what: str) -> Callable[[float, int], None]:
+            bars.close()
+            return bars.enter_context(translation_bar(what))
+
+        report = evaluate_context(
+            translator,
+            documents,
+            contrastive=config.contrastive,
+            generative=config.generative,
+            context=config.context,
+            decoding=decoding,
+            progress=bar,
+        )
+    name = f"context-{Path(config.input).name.split('.')[0] if config.input else config.split}"
+    folder = Path(config.output or results_folder(translator.path))
+    conditions = provenance(translator.device, decoding.seed, translator.path, translator.sha256)
+    settings = {"kind": "context", "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
+    payload = {**conditions, **settings, "corpus": corpus, "documents": len(documents), **report.to_dict()}
+    path = write_result(folder / f"{name}.json", payload)
+    with atomic_writer(folder / f"{name}.jsonl") as file:
+        file.writelines(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in report.outcomes)
+    console = Console()
+    console.print(_table(report, len(documents)))
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _documents(
+    translator: Translator, config: DictConfig, decoding: DecodingConfig
+) -> tuple[list[ContextDocument], dict[str, Any]]:
+    """What is asked, and where it comes from."""
+    if config.input is not None:
+        return contrastive_documents(read_contrastive(config.input), translator, decoding), {"input": str(config.input)}
+    run = translator.config.get("data")
+    data = from_mapping(DataConfig, run, "data") if isinstance(run, dict) else None
+    if data is None or data.format != "synthetic":
+        raise ValueError(
+            "the corpus of the run has no labels (only the synthetic one has): give examples by input=FILE.jsonl"
+        )
+    synthetic = data.synthetic
+    if config.max_distance is not None:
+        synthetic = replace(synthetic, max_distance=config.max_distance)
+    if config.segments is not None:
+        synthetic = replace(synthetic, segments=tuple(config.segments))
+    documents = labelled_documents(generate(synthetic, config.split, config.documents))
+    return documents, {"where": "synthetic", "split": config.split, "synthetic": asdict(synthetic)}
+
+
+def _table(report: ContextReport, documents: int) -> Table:
+    seen = "all segments before" if report.context is None else f"{report.context} segments before"
+    table = Table(title=f"{documents} documents, seen with {seen}", title_justify="left", box=SIMPLE_HEAD)
+    for column in ("kind", "distance"):
+        table.add_column(column)
+    for column in ("count", "chance", "contrastive", "generative", "wrong", "unclear"):
+        table.add_column(column, justify="right")
+    for score in report.scores:
+        shares = (score.chance, score.contrastive, score.generative, score.wrong, score.unclear)
+        cells = ["" if share is None else f"{share:.1%}" for share in shares]
+        table.add_row(score.kind, score.distance, str(score.count), *cells)
+    return table
+
+
+if __name__ == "__main__":
+    run_command(main)

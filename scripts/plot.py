@@ -1,0 +1,34 @@
+"""Draw what the files of a run say, or of several side by side: PNG figures, and one HTML page with all of them inside.
+
+python scripts/plot.py run=RUN
+python scripts/plot.py runs=[RUN,RUN] output=DIR
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hydra
+from omegaconf import DictConfig
+
+from scaleformer.cli import one_line_errors, run_command
+from scaleformer.run_report import write_report
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="plot")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    runs = [str(run) for run in ([config.run] if config.run is not None else []) + list(config.runs)]
+    if not runs:
+        raise ValueError("no run to draw: give run=RUN or runs=[RUN,RUN]")
+    report = write_report(runs, config.output or Path(runs[0]) / "plots", config.samples, config.segments)
+    if config.wandb:
+        from scaleformer.loggers import log_report  # a second to import
+
+        log_report(Path(runs[0]), report.figures, report.tables)
+    for path in (*report.figures.values(), report.page):
+        print(path)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,130 @@
+"""Log-probabilities of given translations, by document and segment; n-best lists ranked anew.
+
+python scripts/score.py checkpoint=RUN input=TRANSLATIONS.jsonl output=SCORES.jsonl [field=target]
+
+The input is what translate.py and evaluate_bleu.py write: a document a line, `source` and `hypothesis` (or `target`),
+or `n_best`, a list of objects with `segments` and `score`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig
+
+from scaleformer.cli import one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.data.errors import DataError
+from scaleformer.data.formats import decode_lines, read_lines
+from scaleformer.document_files import translation_writer
+from scaleformer.evaluation.scoring import DocumentScore, perplexity, rescore, score_documents
+from scaleformer.translator import DocumentHypothesis, Translator
+
+FIELDS = ("n_best", "hypothesis", "target")
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="score")
+@one_line_errors()
+def main(config: DictConfig) -> None:
+    set_threads(config.threads)
+    records, field = _read(str(config.input), config.field)
+    translator = Translator.load(config.checkpoint, config.device)
+    alpha = translator.decoding.length_penalty if config.length_penalty is None else config.length_penalty
+    sources = [record["source"] for record in records]
+    with translation_writer(str(config.output)) as file, translation_bar("scoring") as progress:
+        if field == "n_best":
+            lists = [[_hypothesis(entry) for entry in record["n_best"]] for record in records]
+            ranked = rescore(
+                translator, sources, lists, length_penalty=alpha, old_weight=config.old_weight,
+                batch_tokens=config.batch_tokens, progress=progress,
+            )  # fmt: skip
+            best = [hypotheses[0].forced for hypotheses in ranked]
+            outputs = [
+                {"hypothesis": hypotheses[0].segments, "score": hypotheses[0].score, **_numbers(hypotheses[0].forced)}
+                | {
+                    "n_best": [
+                        {"segments": h.segments, "score": h.score, "old_score": h.old_score, **_numbers(h.forced)}
+                        for h in hypotheses
+                    ]
+                }
+                for hypotheses in ranked
+            ]
+            moved = sum(
+                h[0].segments != tuple(r["n_best"][0]["segments"]) for h, r in zip(ranked, records, strict=True)
+            )
+            summary = f"another hypothesis is the best now in {moved} of {len(records)} documents; "
+        else:
+            best = score_documents(
+                translator, sources, [r[field] for r in records], batch_tokens=config.batch_tokens, progress=progress
+            )
+            outputs = [
+                {field: record[field], "score": score.normalized(alpha), **_numbers(score)}
+                for record, score in zip(records, best, strict=True)
+            ]
+            summary = ""
+        for record, output in zip(records, outputs, strict=True):
+            file.write(
+                json.dumps({"id": record["id"], "source": record["source"], **output}, ensure_ascii=False) + "\n"
+            )
+    tokens = sum(score.tokens for score in best)
+    print(
+        f"{summary}{len(records)} translations ({field}), {tokens:,} tokens: log-probability "
+        f"{sum(score.log_probability for score in best) / tokens:.4f} nats a token, perplexity {perplexity(best):.3f}",
+        file=sys.stderr,
+    )
+
+
+def _numbers(score: DocumentScore) -> dict[str, Any]:
+    return {
+        "log_probability": score.log_probability,
+        "tokens": score.tokens,
+        "end": score.end,
+        "segment_scores": [{"log_probability": s.log_probability, "tokens": s.tokens} for s in score.segments],
+    }
+
+
+def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
+    old = float(entry.get("score", 0.0))
+    return DocumentHypothesis(tuple(entry["segments"]), float(entry.get("log_probability", 0.0)), old, True)
+
+
+def _read(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
+    """The documents, and which of their fields is to be scored."""
+    where = "stdin" if name == "-" else name
+    records = []
+    for number, line in decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name):
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{where}:{number}: malformed JSON ({error}), wanted a document a line") from None
+        if not isinstance(record, dict) or not _texts(record.get("source")):
+            raise DataError(f"{where}:{number}: wanted an object with 'source', a list of texts")
+        records.append({**record, "id": str(record.get("id", number))})
+    if not records:
+        raise DataError(f"{where}: no documents")
+    if field != "auto" and field not in FIELDS:
+        raise ValueError(f"field={field}: choose one of auto, {', '.join(FIELDS)}")
+    chosen = next((f for f in FIELDS if f in records[0]), None) if field == "auto" else field
+    if chosen is None:
+        raise DataError(f"{where}:1: nothing to score: wanted one of {', '.join(FIELDS)}")
+    for number, record in enumerate(records, 1):
+        value = record.get(chosen)
+        if chosen == "n_best":
+            right = isinstance(value, list) and all(isinstance(e, dict) and _texts(e.get("segments")) for e in value)
+        else:
+            right = _texts(value)
+        if not right:
+            wanted = "a list of objects with 'segments'" if chosen == "n_best" else "a list of texts"
+            raise DataError(f"{where}:{number}: {chosen!r} is {value!r:.60}, wanted {wanted}")
+    return records, chosen
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, str) for item in value)
+
+
+if __name__ == "__main__":
+    run_command(main)

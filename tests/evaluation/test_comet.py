@@ -1,0 +1,89 @@
+"""The plumbing of COMET with a stand-in for its package: what goes in, what comes out, and what is said without it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scaleformer.evaluation.comet import comet_score
+from tests.results import TRANSLATIONS
+from tests.scripts.commands import run_script
+
+
+class Overlap:
+    """A metric that is no learned one: the share of the reference's words that the hypothesis has."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.calls: list[dict[str, Any]] = []
+
+    def predict(self, data: list[dict[str, str]], batch_size: int, gpus: int) -> SimpleNamespace:
+        self.calls.append({"data": data, "batch_size": batch_size, "gpus": gpus})
+        scores = [len(set(d["mt"].split()) & set(d["ref"].split())) / max(len(set(d["ref"].split())), 1) for d in data]
+        return SimpleNamespace(scores=scores, system_score=sum(scores) / len(scores))
+
+
+@pytest.fixture
+def package(monkeypatch) -> ModuleType:
+    """`comet` as unbabel-comet has it, as far as it is used."""
+    module: Any = ModuleType("comet")
+    module.__version__ = "2.2.0"
+    module.models = []
+
+    def download_model(name: str) -> str:
+        if name == "nothing/there":
+            raise KeyError("nothing/there")
+        return f"/cache/{name}"
+
+    def load_from_checkpoint(path: str) -> Overlap:
+        module.models.append(Overlap(path))
+        return module.models[-1]
+
+    module.download_model, module.load_from_checkpoint = download_model, load_from_checkpoint
+    monkeypatch.setitem(sys.modules, "comet", module)
+    return module
+
+
+def test_lines_go_in_and_scores_come_out(package, tmp_path: Path):
+    score = comet_score(["s", "t"], ["a b", "c"], ["a b", "c d"], batch_size=3, gpus=1)
+    assert (score.score, score.lines) == (0.75, (1.0, 0.5))
+    assert (score.model, score.version) == ("Unbabel/wmt22-comet-da", "2.2.0")
+    (model,) = package.models
+    assert model.path == "/cache/Unbabel/wmt22-comet-da"
+    data = [{"src": "s", "mt": "a b", "ref": "a b"}, {"src": "t", "mt": "c", "ref": "c d"}]
+    assert model.calls == [{"data": data, "batch_size": 3, "gpus": 1}]
+    checkpoint = tmp_path / "model.ckpt"
+    checkpoint.touch()
+    comet_score(["s"], ["a"], ["a"], checkpoint)
+    assert package.models[-1].path == str(checkpoint)
+
+
+def test_faults_are_named(package, monkeypatch):
+    with pytest.raises(ValueError, match=r"COMET model nothing/there: 'nothing/there' \(wanted a name"):
+        comet_score(["s"], ["a"], ["a"], "nothing/there")
+    with pytest.raises(ValueError, match="1 sources, 0 hypotheses, 1 references"):
+        comet_score(["s"], [], ["a"])
+    for absent in (None, ModuleType("comet")):  # not there, or another package of that name
+        monkeypatch.setitem(sys.modules, "comet", absent)
+        with pytest.raises(ValueError, match="COMET is not installed: pip install unbabel-comet"):
+            comet_score(["s"], ["a"], ["a"])
+
+
+def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
+    path = tmp_path / "bleu-test.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in TRANSLATIONS), encoding="utf-8")
+    code, out, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
+    assert code == 0, err
+    result = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
+    assert result["segments"] == pytest.approx([2 / 3, 1, 1])
+    assert result["signatures"]["COMET"] == "model:Unbabel/wmt22-comet-da|version:2.2.0"
+    assert f"COMET {result['score']:.4f}" in out
+    monkeypatch.setitem(sys.modules, "comet", None)
+    code, _, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "pip install unbabel-comet" in err

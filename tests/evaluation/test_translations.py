@@ -1,0 +1,79 @@
+"""Saved translations as lines, and the command that compares those of several runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.evaluation.translations import lines_of, read_translations, same_documents
+from tests.results import TRANSLATIONS, bleu, make_results
+from tests.scripts.commands import run_script
+
+
+def write(path: Path, *records: Any) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def test_lines_of_documents_and_segments(tmp_path):
+    uneven = {"id": "three", "source": ["x"], "target": ["der hund", "die katze"], "hypothesis": ["der hund die katze"]}
+    found = read_translations(write(tmp_path / "t.jsonl", *TRANSLATIONS, uneven))
+    documents = lines_of(found, "document")
+    assert documents.sources == ["a <b> c", "d", "x"]
+    assert documents.hypotheses == ["der hund nein ja", "das haus", "der hund die katze"]
+    segments = lines_of(found)
+    assert segments.references == ["der rote hund", "ja", "das haus", "der hund", "die katze"]
+    assert len(segments.hypotheses) == 5
+    assert " ".join(segments.hypotheses[3:]).strip() == "der hund die katze"  # all of it is kept
+    assert segments.sources == ["a <b>", "c", "d", "", ""]
+    with pytest.raises(ValueError, match="level=word: choose one of document, segment"):
+        lines_of(found, "word")
+
+
+def test_faults_are_named_with_their_line(tmp_path):
+    for record, reason in (
+        ({"id": "x"}, "KeyError: 'source'"),
+        ([1], "TypeError"),
+        ({**TRANSLATIONS[0], "target": [1]}, "1 is no text"),
+    ):
+        with pytest.raises(DataError, match=rf"t\.jsonl:2: not a saved translation .*{reason}"):
+            read_translations(write(tmp_path / "t.jsonl", TRANSLATIONS[0], record))
+    with pytest.raises(DataError, match="no translations"):
+        read_translations(write(tmp_path / "t.jsonl"))
+
+
+def test_runs_are_compared(tmp_path, monkeypatch, capsys):
+    first = make_results(tmp_path / "first", "bleu-test", bleu())
+    second = make_results(tmp_path / "second", "bleu-test", bleu())
+    better = [{**record, "hypothesis": record["target"]} for record in TRANSLATIONS]
+    write(second / "results" / "bleu-test.jsonl", *better)
+    few = ("bootstrap_samples=20", "randomization_trials=20")
+    code, out, err = run_script(monkeypatch, capsys, "compare.py", f"runs=[{first},{second}]", *few)
+    assert code == 0, err
+    assert "nrefs:1|bs:20" in out
+    result = json.loads((first / "results" / "compare-test.json").read_text(encoding="utf-8"))
+    assert (result["baseline"], result["lines"], result["level"]) == ("first", 3, "segment")
+    scores = {(row["system"], row["metric"]): row["score"] for row in result["rows"]}
+    assert scores["second", "chrF++"] == pytest.approx(100)
+    assert scores["first", "chrF++"] < 90
+    others = [{**better[0], "id": "other"}, better[1]]
+    write(second / "results" / "bleu-test.jsonl", *others)
+    for runs, message in (
+        (f"[{first},{second}]", "first has 2 translations and second 2, or of other documents"),
+        (f"[{first},{first}]", "is named twice"),
+        (f"[{first},{tmp_path / 'none'}]", "no translations"),
+    ):
+        code, _, err = run_script(monkeypatch, capsys, "compare.py", f"runs={runs}", *few)
+        assert (code, err.count("\n")) == (1, 1)
+        assert message in err
+
+
+def test_the_same_documents_are_wanted(tmp_path):
+    found = read_translations(write(tmp_path / "t.jsonl", *TRANSLATIONS))
+    same_documents({"a": found, "b": found})
+    with pytest.raises(ValueError, match="a has 2 translations and b 1"):
+        same_documents({"a": found, "b": found[:1]})

@@ -1,0 +1,162 @@
+"""The commands that score, ask about context, look into attention and draw."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaleformer.data.formats import Document
+from scaleformer.data.synthetic import SyntheticConfig, generate
+from tests.results import bleu, context, make_results
+from tests.runs import make_run
+from tests.scripts.commands import run_script
+
+EXAMPLE = {
+    "source_context": ["the cat sees"],
+    "source": "it runs",
+    "target_context": ["die katze sieht"],
+    "right": "sie rennt",
+    "wrong": ["er rennt", "es rennt"],
+    "distance": 1,
+}
+N_BEST = [
+    {"segments": ["ein hund"], "log_probability": -1.0, "score": -2.0, "finished": True},
+    {"segments": ["ein ein hund"], "log_probability": -1.0, "score": -2.5, "finished": True},
+]
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    return partial(run_script, monkeypatch, capsys)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    synthetic = {"test": 2, "segments": [4, 4]}
+    return make_run(
+        tmp_path_factory.mktemp("commands") / "run", {"data": {"format": "synthetic", "synthetic": synthetic}}
+    )
+
+
+def write(path: Path, *records: Any) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_context_of_the_run_itself(run, command, tmp_path):
+    code, out, err = command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2")
+    assert code == 0, err
+    assert "contrastive" in out
+    result = json.loads((tmp_path / "context-test.json").read_text(encoding="utf-8"))
+    documents = list(generate(SyntheticConfig(segments=(4, 4)), "test", 2))
+    assert result["scores"][0]["count"] == sum(len(d.labels) for d in documents) > 0
+    assert result["checkpoint"]["sha256"]
+    assert result["decoding"]["match_segments"] is True
+    assert len(read(tmp_path / "context-test.jsonl")) == result["scores"][0]["count"]
+    longer = ["segments=[12,12]", "max_distance=10", "context=3", "generative=false"]
+    assert command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *longer)[0] == 0
+    result = json.loads((tmp_path / "context-test.json").read_text(encoding="utf-8"))
+    assert result["corpus"]["synthetic"]["max_distance"] == 10
+    assert (result["context"], result["scores"][0]["generative"]) == (3, None)
+
+
+def test_context_of_examples(run, command, tmp_path):
+    examples = write(tmp_path / "pronouns.jsonl", EXAMPLE)
+    code, _, err = command("evaluate_context.py", f"checkpoint={run}", f"input={examples}", f"output={tmp_path}")
+    assert code == 0, err
+    result = json.loads((tmp_path / "context-pronouns.json").read_text(encoding="utf-8"))
+    assert [s["distance"] for s in result["scores"]] == ["all", "1"]
+
+
+def test_a_corpus_without_labels_is_named(command, tmp_path):
+    run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": "x"}})
+    code, _, err = command("evaluate_context.py", f"checkpoint={run}")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "the corpus of the run has no labels" in err
+
+
+def test_scores_of_translations(run, command, tmp_path):
+    record = {"id": "d", "source": ["a dog"], "target": ["ein hund"], "hypothesis": ["ein hund", "ein haus"]}
+    source, output = write(tmp_path / "in.jsonl", record), tmp_path / "out.jsonl"
+    code, out, err = command("score.py", f"checkpoint={run}", f"input={source}", f"output={output}")
+    assert code == 0, err
+    assert out == ""
+    assert "1 translations (hypothesis)" in err
+    (scored,) = read(output)
+    assert scored["hypothesis"] == record["hypothesis"]
+    parts = scored["segment_scores"]
+    assert scored["log_probability"] == pytest.approx(sum(p["log_probability"] for p in parts) + scored["end"])
+    assert scored["tokens"] == sum(p["tokens"] for p in parts) + 1
+    assert scored["score"] == pytest.approx(scored["log_probability"] / scored["tokens"])
+    assert command("score.py", f"checkpoint={run}", f"input={source}", f"output={output}", "field=target")[0] == 0
+    assert len(read(output)[0]["segment_scores"]) == 1
+
+
+def test_lists_are_ranked_anew(run, command, tmp_path):
+    source, output = write(tmp_path / "in.jsonl", {"source": ["a dog"], "n_best": N_BEST[::-1]}), tmp_path / "out.jsonl"
+    arguments = (f"checkpoint={run}", f"input={source}", f"output={output}")
+    code, _, err = command("score.py", *arguments, "length_penalty=0")
+    assert code == 0, err
+    assert "another hypothesis is the best now in 1 of 1 documents" in err
+    (ranked,) = read(output)
+    assert ranked["hypothesis"] == ["ein hund"]
+    assert [h["old_score"] for h in ranked["n_best"]] == [-2.0, -2.5]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"source": "a"}, "wanted an object with 'source'"),
+        ({"source": ["a"]}, "nothing to score: wanted one of n_best, hypothesis, target"),
+        ({"source": ["a"], "target": "b"}, "'target' is 'b', wanted a list of texts"),
+        ({"source": ["a"], "n_best": [1]}, "'n_best' is [1], wanted a list of objects with 'segments'"),
+        ({"source": ["a"], "n_best": []}, "the n-best list of document 0 is empty"),
+    ],
+    ids=["source", "nothing", "text", "n_best", "empty"],
+)
+def test_what_cannot_be_scored_is_named(run, command, tmp_path, record, message):
+    source = write(tmp_path / "in.jsonl", record)
+    code, _, err = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}")
+    assert code == 1
+    assert message in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_attention_of_a_document(run, command, tmp_path):
+    path = tmp_path / "documents.jsonl"
+    path.write_text(Document("d", ("a", "cat", "runs"), ("ein", "hund", "rennt")).to_json() + "\n", encoding="utf-8")
+    where = (f"checkpoint={run}", f"output={tmp_path}")
+    code, _, err = command("attention_maps.py", *where, f"input={path}", "first=1", "segments=2", "name=x")
+    assert code == 0, err
+    record = json.loads((tmp_path / "attention-x.json").read_text(encoding="utf-8"))
+    assert record["document"] == "d[1:3]"
+    assert record["target_pieces"].count("<sep>") == 2
+    assert (tmp_path / "attention-x-mean.png").is_file()
+    for wrong, message in (
+        (["text=a", f"input={path}"], "nothing to look at, or two things"),
+        ([f"input={path}", "document=1"], "document=1: "),
+        ([f"input={path}", "segments=9"], "has 3 segments"),
+    ):
+        code, _, err = command("attention_maps.py", *where, *wrong)
+        assert (code, err.count("\n")) == (1, 1)
+        assert message in err
+
+
+def test_the_page_of_a_run(command, tmp_path):
+    run = make_results(tmp_path / "run", "bleu-test", bleu())
+    make_results(run, "context-test", context())
+    code, out, err = command("plot.py", f"run={run}")
+    assert code == 0, err
+    assert {Path(line).name for line in out.splitlines()} == {
+        "learning_curves.png", "context-test.png", "report.html",
+    }  # fmt: skip
+    code, _, err = command("plot.py")
+    assert (code, err) == (1, "error: no run to draw: give run=RUN or runs=[RUN,RUN]\n")
