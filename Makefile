@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# and what it imports, without what it pins
+JOEYNMT := joeynmt tensorboard absl-py subword-nmt importlib_metadata lazy-importer zipp
 
 .DEFAULT_GOAL := help
 .PHONY: help install train test lint check bench
@@ -30,5 +32,9 @@ lint: install  ## Style and types
 
 check: lint test  ## Everything CI checks, but the wheel and the smoke run
 
-bench: install  ## Time the attention against its peers
+bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
 	$(BIN)/python scripts/benchmark_attention.py
+	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/python scripts/benchmark_training.py
+	$(BIN)/python scripts/benchmark_decoding.py page=docs/benchmarks.md

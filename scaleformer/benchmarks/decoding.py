@@ -1,0 +1,181 @@
+"""Times of decoding, token by token: against the position, and beside the generation of another library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from scaleformer.batch import Batch
+from scaleformer.benchmarks.peers import MARIAN, generate_times, make_marian
+from scaleformer.benchmarks.systems import Sizes, make_batch, make_model, state_bytes
+from scaleformer.decoding import DecodableModel, DecodingConfig, decode
+from scaleformer.decoding_state import EOS, SEP
+from scaleformer.model.transformer import DecoderState, Memory, Transformer
+
+#: tokens that every curve leaves out: allocators and caches fill
+WARM_UP = 100
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How fast one system decodes, from the 100th position on.
+
+    ends       the last position of each window
+    seconds    the median time of a step in each window; a step writes one token of every document
+    spread     greatest over least of `seconds`, minus 1
+    state      bytes that one beam holds at the 50th position
+    growth     bytes that a beam holds more with each token written
+    memory     bytes that a document holds of each source token, for all its beams
+    """
+
+    system: str
+    batch: int
+    beams: int
+    ends: list[int]
+    seconds: list[float]
+    spread: float
+    state: float
+    growth: float
+    memory: float
+
+    @property
+    def speed(self) -> float:
+        """Tokens a second over all windows, of one hypothesis a document."""
+        return self.batch / median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Beam search of one document at one position. seconds: the median time of a step; ratio: peer / this; state: bytes
+    of everything that is kept between two steps."""
+
+    system: str
+    source: int
+    position: int
+    beams: int
+    seconds: float
+    ratio: float
+    state: int
+
+
+class Endless:
+    """A model that never writes `</s>`, and writes `<sep>` at every `segment`-th position.
+
+    sizes  bytes of the state of the hypotheses, by the position after which they were taken: those asked for
+    """
+
+    def __init__(self, model: Transformer, segment: int, watch: tuple[int, ...] = ()) -> None:
+        self.model = model
+        self.segment = segment
+        self.watch = watch
+        self.position = 0
+        self.sizes: dict[int, int] = {}
+        self.state: DecoderState | None = None
+
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
+        return self.model.encode(source, source_mask, source_segments)
+
+    def init_state(self, memory: Memory, beams: int) -> DecoderState:
+        return self.model.init_state(memory, beams)
+
+    def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        logits, self.state = self.model.step(tokens, segments, state)
+        self.position += 1
+        if self.position in self.watch:
+            self.sizes[self.position] = state_bytes([layer.own for layer in self.state.layers])
+        logits[:, EOS] = float("-inf")
+        logits[:, SEP] = 1e4 if self.position % self.segment == 0 else float("-inf")
+        return logits, self.state
+
+    def reorder(self, state: DecoderState, rows: Tensor, documents: Tensor | None) -> DecoderState:
+        return self.model.reorder(state, rows, documents)
+
+
+def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> list[float]:
+    """Seconds of every step of a search but the first, all of it: model, ranking, bookkeeping. One beam is greedy."""
+    config = DecodingConfig(
+        strategy="greedy" if beams == 1 else "beam", beam_size=beams, max_length_ratio=0, max_length_offset=steps
+    )
+    marks: list[tuple[int, float]] = []  # steps since the last mark, time
+    decode(
+        model,
+        batch.source,
+        batch.source_mask,
+        batch.source_segments,
+        config,
+        progress=lambda tokens: marks.append((tokens // len(batch), time.perf_counter())),
+    )
+    times: list[float] = []
+    for (_, before), (count, after) in pairwise(marks):
+        times += [(after - before) / count] * count
+    return times
+
+
+def measure_curve(
+    attention: str,
+    sizes: Sizes,
+    documents: int,
+    beams: int,
+    positions: int,
+    source: int,
+    segment: int,
+    windows: int,
+    device: str = "cpu",
+) -> Curve:
+    """One curve: random weights, documents of `source` tokens, `positions` tokens written in `windows` windows."""
+    batch = make_batch(documents, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0)).to(device)
+    early = min(50, positions - 1)
+    model = Endless(make_model(attention, sizes).to(device).eval(), segment, (early, positions))
+    times = step_times(model, batch, beams, positions)
+    first = min(WARM_UP, positions // 2)
+    ends = [first + round((w + 1) * (len(times) - first) / windows) for w in range(windows)]
+    seconds = [median(times[start:end]) for start, end in pairwise([first, *ends])]
+    assert model.state is not None
+    return Curve(
+        attention,
+        documents,
+        beams,
+        ends,
+        seconds,
+        max(seconds) / min(seconds) - 1,
+        model.sizes[early] / documents / beams,
+        (model.sizes[positions] - model.sizes[early]) / (positions - early) / documents / beams,
+        state_bytes([layer.memory for layer in model.state.layers]) / documents / source,
+    )
+
+
+def compare(
+    attentions: Sequence[str],
+    sizes: Sizes,
+    source: int,
+    position: int,
+    steps: int,
+    beams: int,
+    segment: int,
+    rounds: int,
+) -> list[Comparison]:
+    """Ours against `generate` of Hugging Face transformers (Marian, with its cache), in turn: the `steps` steps up to
+    the target's `position`. Ours writes the whole target, the peer is given all but the last steps at once."""
+    batch = make_batch(1, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
+    models = {attention: make_model(attention, sizes).eval() for attention in attentions}
+    peer = make_marian(sizes, positions=max(source, position) + 8).eval()
+    times: dict[str, list[float]] = {name: [] for name in (*models, MARIAN)}
+    states: dict[str, int] = {}
+    for _ in range(rounds):
+        for name, model in models.items():
+            endless = Endless(model, segment)
+            times[name] += step_times(endless, batch, beams, position)[-steps:]
+            states[name] = state_bytes(endless.state)
+        more, states[MARIAN] = generate_times(peer, batch, position - steps, steps, beams)
+        times[MARIAN] += more
+    seconds = {name: median(values) for name, values in times.items()}
+    return [
+        Comparison(name, source, position, beams, value, seconds[MARIAN] / value, states[name])
+        for name, value in seconds.items()
+    ]

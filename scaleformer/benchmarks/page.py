@@ -1,0 +1,237 @@
+"""The results of the benchmarks as tables and figures, and the page that shows them all. Reads saved JSON alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+
+from scaleformer.evaluation.results import atomic_writer
+
+Result = Mapping[str, Any]
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table that reads well as text too; all columns but the first are aligned to the right."""
+    lines = [list(header), *map(list, rows)]
+    widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(header))]
+    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    return "\n".join(
+        "| "
+        + " | ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
+        + " |"
+        for line in lines
+    )
+
+
+def decoding_tables(result: Result) -> list[str]:
+    """Speed against position, and the comparison with the peer where there is one."""
+    curves = result["curves"]
+    ends = curves[0]["ends"]
+    header = ["tokens/s up to position", "batch", "beams", *(f"{end:,}" for end in ends), "spread"]
+    header += ["state, KiB a beam", "more a token", "KiB a source token"]
+    rows = []
+    for c in curves:
+        speeds = [f"{c['batch'] / seconds:,.0f}" for seconds in c["seconds"]]
+        sizes = [f"{c['state'] / 1024:,.0f}", f"{c['growth'] / 1024:.1f}", f"{c['memory'] / 1024:.1f}"]
+        rows.append([c["system"], str(c["batch"]), str(c["beams"]), *speeds, f"{c['spread']:.0%}", *sizes])
+    tables = [markdown(header, rows)]
+    if comparisons := result["comparisons"]:
+        first = comparisons[0]
+        what = f"{first['source']:,} source tokens, beam {first['beams']}, at target token {first['position']:,}"
+        rows = [
+            [c["system"], f"{c['seconds'] * 1e3:.1f}", f"{1 / c['seconds']:.1f}", f"{c['ratio']:.1f}", _mib(c["state"])]
+            for c in comparisons
+        ]
+        tables.append(markdown([what, "ms a token", "tokens/s", "times as fast", "state, MiB"], rows))
+    return tables
+
+
+def training_tables(result: Result) -> list[str]:
+    """Two tables for each precision: tokens a second and their ratio to the best peer's; share of the peak, memory."""
+    tables = []
+    for precision in dict.fromkeys(row["precision"] for row in result["rows"]):
+        chosen = [row for row in result["rows"] if row["precision"] == precision]
+        peak = result["peaks"][precision] / 1e12
+        for title, cell in (
+            (f"{precision}: tokens/s (over the best peer)", _speed_cell),
+            (f"{precision}: share of {peak:.2f} TFLOP/s, GiB", _cost_cell),
+        ):
+            lengths = sorted({row["length"] for row in chosen})
+            rows = []
+            for system in dict.fromkeys(row["system"] for row in chosen):
+                cells = {row["length"]: cell(row) for row in chosen if row["system"] == system}
+                rows.append([system, *(cells.get(length, "") for length in lengths)])
+            tables.append(markdown([title, *(f"{length:,} tokens" for length in lengths)], rows))
+    return tables
+
+
+def _speed_cell(row: Result) -> str:
+    ratio = "" if row["ratio"] is None else f" ({row['ratio']:.2f})"
+    return row["skipped"] or f"{row['speed']:,.0f}{ratio}"
+
+
+def _cost_cell(row: Result) -> str:
+    return "" if row["skipped"] else f"{row['share']:.0%}, {row['memory'] / 2**30:.2f}"
+
+
+def long_tables(result: Result) -> list[str]:
+    """The steps on a pair of long documents."""
+    rows = [
+        [step["system"], step["precision"], f"{step['tokens']:,}"]
+        + ([step["failure"], ""] if step["failure"] else [f"{step['seconds']:,.0f}", f"{step['resident'] / 2**30:.1f}"])
+        for step in result["steps"]
+    ]
+    return [markdown(["system", "precision", "tokens on each side", "seconds", "GiB resident at most"], rows)]
+
+
+def attention_tables(result: Result) -> list[str]:
+    """Milliseconds of the attention operators, and the softmax time over theirs."""
+    tables = []
+    rows = result["rows"]
+    for direction, passes in dict.fromkeys((row["direction"], row["passes"]) for row in rows):
+        chosen = [row for row in rows if (row["direction"], row["passes"]) == (direction, passes)]
+        lengths = sorted({row["length"] for row in chosen})
+        lines = []
+        for system in dict.fromkeys(row["system"] for row in chosen):
+            cells = {
+                row["length"]: f"{row['seconds'] * 1e3:.3g} ({row['ratio']:.2f})"
+                for row in chosen
+                if row["system"] == system
+            }
+            lines.append([system, *(cells.get(length, "") for length in lengths)])
+        header = [f"{direction}, {passes}: ms (softmax / this)", *(f"{length:,}" for length in lengths)]
+        tables.append(markdown(header, lines))
+    return tables
+
+
+def draw_curves(curves: Sequence[Result], path: Path) -> None:
+    """Tokens a second against the position, a line for each system, batch and beam."""
+    figure, axis = pyplot.subplots(figsize=(8, 4.5))
+    for curve in curves:
+        speeds = [curve["batch"] / seconds for seconds in curve["seconds"]]
+        label = f"{curve['system']}, batch {curve['batch']}, beam {curve['beams']}"
+        axis.plot(curve["ends"], speeds, marker="o", markersize=3, label=label)
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log", base=2)
+    axis.set_xlabel("position in the target, tokens")
+    axis.set_ylabel("tokens a second")
+    _save(figure, axis, path)
+
+
+def draw_training(rows: Sequence[Result], path: Path) -> None:
+    """Tokens a second of a training step against the document's length."""
+    figure, axis = pyplot.subplots(figsize=(8, 4.5))
+    for system, precision in dict.fromkeys((row["system"], row["precision"]) for row in rows):
+        points = sorted(
+            (row["length"], row["speed"])
+            for row in rows
+            if (row["system"], row["precision"]) == (system, precision) and not row["skipped"]
+        )
+        if points:
+            style = "-" if precision == "float32" else "--"
+            axis.plot(*zip(*points, strict=True), style, marker="o", markersize=3, label=f"{system}, {precision}")
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log", base=2)
+    axis.set_xlabel("tokens of a document, on each side")
+    axis.set_ylabel("tokens a second")
+    _save(figure, axis, path)
+
+
+def _save(figure: Any, axis: Any, path: Path) -> None:
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=7)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+
+
+SECTIONS = {
+    "attention": (
+        "Attention alone",
+        attention_tables,
+        "The operators against torch's fused softmax attention without a relative term.",
+    ),
+    "training": (
+        "A training step",
+        training_tables,
+        "Forward, backward, clipping and Adam on whole batches. Tokens are those of source and target together; the "
+        "share of the peak counts the products with weight matrices alone, alike for all systems: attention, "
+        "normalisation, dropout, the loss and the optimizer all lower it. Memory is what torch's allocations reach in "
+        "a step, parameters and optimizer states included.",
+    ),
+    "training_long": (
+        "A training step on a pair of long documents",
+        long_tables,
+        "The activations of each layer are recomputed in the backward pass (`model.gradient_checkpointing=true`); each "
+        "step in a process of its own, whose greatest resident memory is shown.",
+    ),
+    "decoding": (
+        "Decoding",
+        decoding_tables,
+        "Random weights that never write `</s>`: every document runs to the last position. Times are medians over the "
+        "steps of each window, search and bookkeeping included; spread is the slowest window over the fastest, less 1. "
+        "The peer is given all but the last tokens of the target at once, and only these are timed.",
+    ),
+}
+
+
+def write_page(results: Path, page: Path) -> Path:
+    """Write the page of all benchmarks whose results are in the folder, and their figures beside it.
+
+    Raises ValueError if there are none, OSError where nothing can be written.
+    """
+    parts = [
+        "# Benchmarks",
+        "Written by `make bench`; the commands, conditions and settings stand with each table. "
+        "Absolute speeds are those of one machine: read the ratios.",
+    ]
+    found = False
+    for name, (title, tables, words) in SECTIONS.items():
+        if not (path := results / f"{name}.json").is_file():
+            continue
+        found = True
+        result = json.loads(path.read_text(encoding="utf-8"))
+        parts += [f"## {title}", words, *tables(result)]
+        parts += result.get("notes", [])
+        if (figure := path.with_suffix(".png")).is_file():
+            page.parent.mkdir(parents=True, exist_ok=True)
+            copy = page.parent / f"{page.stem}-{name}.png"
+            shutil.copyfile(figure, copy)
+            parts.append(f"![{title}]({copy.name})")
+        parts.append(_conditions(result))
+    if not found:
+        raise ValueError(
+            f"{results}: no results of a benchmark there; run scripts/benchmark_*.py output={results} first"
+        )
+    with atomic_writer(page) as file:
+        file.write("\n\n".join(parts) + "\n")
+    return page
+
+
+def _conditions(result: Result) -> str:
+    device = ", ".join(f"{key} {value}" for key, value in result["device"].items() if key != "type")
+    versions = ", ".join(
+        f"{key} {value}"
+        for key, value in result["versions"].items()
+        if key in ("python", "torch", "transformers", "joeynmt")
+    )
+    settings = ", ".join(
+        f"{key} {value}"
+        for key, value in result["settings"].items()
+        if key not in ("output", "page") and value is not None
+    )
+    return f"`{result['command']}`  \n{result['time']}; {device}; {versions}  \nSettings: {settings}"
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:,.0f}" if size >= 2**20 else f"{size / 2**20:.2f}"

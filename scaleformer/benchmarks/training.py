@@ -1,0 +1,294 @@
+"""Times and memory of whole training steps, ours and peers' in turn."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from scaleformer.batch import Batch
+from scaleformer.benchmarks import peers
+from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
+from scaleformer.model.transformer import Transformer
+from scaleformer.ops._benchmark import peak_memory
+from scaleformer.ops.cross_entropy import linear_cross_entropy
+from scaleformer.optimization import OptimizerConfig
+
+PEERS = (peers.MARIAN, peers.T5, peers.JOEYNMT)
+GIB = 2**30
+CPU = torch.device("cpu")
+
+
+class Trainer:
+    """A model of one system, its optimizer, and a whole step: gradients, clipping, Adam.
+
+    positions  the longest document that it will meet
+    """
+
+    def __init__(self, system: str, sizes: Sizes, positions: int, precision: str, checkpointing: bool = False) -> None:
+        self.model, self.loss = make_system(system, sizes, positions, checkpointing)
+        self.model.train()
+        self.optimizer = OptimizerConfig(learning_rate=1e-4).build(self.model.parameters(), fused=True)
+        self.dtype = getattr(torch, precision)
+
+    def step(self, batch: Batch) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        with self._autocast():
+            loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+
+    def held(self) -> int:
+        """Bytes of parameters and optimizer states."""
+        states = [v for state in self.optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
+        return sum(t.numel() * t.element_size() for t in (*self.model.parameters(), *states))
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return nullcontext() if self.dtype == torch.float32 else torch.autocast("cpu", dtype=self.dtype)
+
+
+def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) -> tuple[nn.Module, peers.Loss]:
+    """A model by the name of a peer or of an attention of ours, and its loss on a batch, without label smoothing."""
+    if system == peers.JOEYNMT:
+        model = peers.make_joeynmt(sizes, positions)
+        return model, peers.joeynmt_loss(model)
+    if system in PEERS:
+        make = peers.make_marian if system == peers.MARIAN else peers.make_t5
+        model = make(sizes, positions)
+        return model, peers.transformers_loss(model)
+    ours = make_model(system, sizes, checkpointing=checkpointing)
+    return ours, partial(our_loss, ours)
+
+
+def our_loss(model: Transformer, batch: Batch) -> Tensor:
+    """Mean cross-entropy as `TranslationModule` has it."""
+    states = model(batch)[batch.target_mask]  # (tokens, D)
+    return linear_cross_entropy(states, model.output_weight, batch.target_output[batch.target_mask])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system at one length; `skipped` is the reason why there are no numbers, empty where there are.
+
+    seconds    the median time of a step, of `count` steps after one to warm up
+    speed      source and target tokens a second
+    ratio      this speed over that of the fastest peer in the same rounds; None where no peer ran
+    share      of the machine's measured matrix-product peak, counting the products with weight matrices alone
+    memory     the most bytes that torch held in a step, parameters and optimizer states included
+    """
+
+    system: str
+    precision: str
+    length: int
+    documents: int
+    seconds: float = 0.0
+    count: int = 0
+    speed: float = 0.0
+    ratio: float | None = None
+    share: float = 0.0
+    memory: float = 0.0
+    skipped: str = ""
+
+
+@dataclass
+class Limits:
+    """What a comparison may take: seconds of a step, bytes of a step, seconds of all timed rounds of one length, and
+    rounds."""
+
+    step_seconds: float
+    memory: float
+    seconds: float
+    repeats: int
+
+
+@dataclass
+class Course:
+    """What is known of one system so far: of each length the seconds and bytes of a source token."""
+
+    held: int = 0
+    seconds: dict[int, float] = field(default_factory=dict)
+    memory: dict[int, float] = field(default_factory=dict)
+
+    def reason_to_skip(self, length: int, tokens: int, limits: Limits) -> str:
+        """Why a step at this length will not do, in words; empty if it will, or if nothing is known."""
+        if not self.seconds:
+            return ""
+        memory = self.held + foresee(self.memory, length, margin=0.3) * tokens
+        if memory > limits.memory:
+            return f"skipped: about {memory / GIB:,.0f} GiB"
+        seconds = foresee(self.seconds, length, margin=0.0) * tokens
+        return f"skipped: about {seconds:,.0f} s a step" if seconds > limits.step_seconds else ""
+
+
+def foresee(known: dict[int, float], length: int, margin: float) -> float:
+    """The cost of a token at a greater length: the power law through the last two lengths, and a margin added to its
+    exponent where that is above 0.1; never beyond quadratic attention, which is also what a single length foretells."""
+    lengths = sorted(known)
+    last = lengths[-1]
+    exponent = 1.0
+    if len(lengths) > 1:
+        before = lengths[-2]
+        exponent = math.log(known[last] / known[before]) / math.log(last / before)
+        exponent = min(max(exponent + (margin if exponent > 0.1 else 0.0), 0.0), 1.0)
+    return known[last] * (length / last) ** exponent
+
+
+def measure(
+    systems: list[str],
+    sizes: Sizes,
+    precision: str,
+    lengths: list[int],
+    batch_tokens: int,
+    segment: int,
+    limits: Limits,
+    say: Callable[[str], None],
+) -> tuple[list[Row], float]:
+    """All systems at all lengths in one precision, in turn; and the peak of a matrix product in FLOP/s.
+
+    `say` is told what is being done.
+    """
+    peak = matrix_peak(getattr(torch, precision))
+    trainers, courses = {}, {}
+    for system in systems:
+        say(f"{precision}, {system}: building")
+        torch.manual_seed(0)
+        trainers[system] = Trainer(system, sizes, max(lengths), precision)
+        trainers[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
+        courses[system] = Course(trainers[system].held())
+    rows: list[Row] = []
+    for length in sorted(lengths):
+        say(f"{precision}, {length:,} tokens")
+        batch = make_batch(
+            max(1, batch_tokens // length), length, segment, sizes.vocabulary, torch.Generator().manual_seed(length)
+        )
+        tokens = batch.source.numel()
+        skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
+        steps = {system: partial(trainers[system].step, batch) for system in systems if not skipped[system]}
+        memory = {system: peak_memory(step, CPU) for system, step in steps.items()}  # the warm-up too
+        times = take_turns(steps, limits)
+        seconds = {system: median(values) for system, values in times.items()}
+        best = min((seconds[system] for system in steps if system in PEERS), default=None)
+        for system in systems:
+            if skipped[system]:
+                rows.append(Row(system, precision, length, len(batch), skipped=skipped[system]))
+                continue
+            took = seconds[system]
+            courses[system].seconds[length] = took / tokens
+            courses[system].memory[length] = memory[system] / tokens
+            rows.append(
+                Row(
+                    system,
+                    precision,
+                    length,
+                    len(batch),
+                    took,
+                    len(times[system]),
+                    2 * tokens / took,
+                    None if best is None else best / took,
+                    weight_flops(sizes, tokens, tokens) / took / peak,
+                    courses[system].held + memory[system],
+                )
+            )
+    return rows, peak
+
+
+def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[str, list[float]]:
+    """Seconds of each step, all in turn, `limits.repeats` times; those that have had more than their part of
+    `limits.seconds` stop after the second time."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(limits.repeats):
+        for name, step in steps.items():
+            if len(times[name]) >= 2 and sum(times[name]) > limits.seconds / len(steps):
+                continue
+            start = time.perf_counter()
+            step()
+            times[name].append(time.perf_counter() - start)
+    return times
+
+
+def matrix_peak(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> float:
+    """FLOP/s of a square matrix product, the best of a few: what this machine gives at most, with the threads set."""
+    a, b = torch.randn(2, size, size).to(dtype)
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times)
+
+
+def weight_flops(sizes: Sizes, source: int, target: int) -> float:
+    """Floating-point operations of the products with weight matrices in a step, forward and backward: 6 for each weight
+    and token that it meets [Kaplan 2020, section 2.1]."""
+    D, F = sizes.width, sizes.feedforward
+    encoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D)  # its own, and the keys and values of cross-attention
+    decoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D) + D * sizes.vocabulary
+    return 6.0 * (encoder * source + decoder * target)
+
+
+@dataclass(frozen=True)
+class LongStep:
+    """One training step on a pair of long documents in a process of its own: its seconds, and the greatest resident
+    memory of the process in bytes; or why there was none."""
+
+    system: str
+    precision: str
+    tokens: int
+    seconds: float = 0.0
+    resident: float = 0.0
+    failure: str = ""
+
+
+def long_steps(
+    systems: list[str], sizes: Sizes, precision: str, tokens: int, segment: int, memory: float, threads: int
+) -> Iterator[LongStep]:
+    """A step of each system with the layers' activations recomputed in the backward pass, at most `memory` bytes."""
+    context = multiprocessing.get_context("spawn")
+    for system in systems:
+        receiver, sender = context.Pipe(duplex=False)
+        arguments = (sender, system, sizes, precision, tokens, segment, memory, threads)
+        process = context.Process(target=_long_step, args=arguments)
+        process.start()
+        sender.close()
+        try:
+            yield receiver.recv()
+        except EOFError:
+            process.join()
+            yield LongStep(system, precision, tokens, failure=f"ended with code {process.exitcode}")
+        process.join()
+
+
+def _long_step(
+    sender: Connection,
+    system: str,
+    sizes: Sizes,
+    precision: str,
+    tokens: int,
+    segment: int,
+    memory: float,
+    threads: int,
+) -> None:
+    torch.set_num_threads(threads)
+    resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
+    try:
+        trainer = Trainer(system, sizes, tokens, precision, checkpointing=True)
+        batch = make_batch(1, tokens, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
+        start = time.perf_counter()
+        trainer.step(batch)
+        seconds = time.perf_counter() - start
+    except (MemoryError, RuntimeError) as error:
+        sender.send(LongStep(system, precision, tokens, failure=str(error).splitlines()[0]))
+        return
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sender.send(LongStep(system, precision, tokens, seconds, resident))

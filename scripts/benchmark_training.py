@@ -1,0 +1,145 @@
+"""Time whole training steps of our models and of other libraries' transformers, document length by document length.
+
+    python scripts/benchmark_training.py [lengths=[128,512,2048]] [threads=2] [precisions=[float32]] ...
+    python scripts/benchmark_training.py long=65536        # one step of the preset `base` on a pair of long documents
+
+All systems of a length take turns in one process, with the same sizes, tokens, precision and optimizer. Peers that are
+not installed, and lengths that a system has no memory or time for, are left out, and it says why. Prints tables, writes
+OUTPUT/training.json and OUTPUT/training.png; `page=docs/benchmarks.md` writes the page of all benchmarks whose results
+are in OUTPUT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from rich.console import Console
+
+from scaleformer.benchmarks.page import draw_training, training_tables, write_page
+from scaleformer.benchmarks.peers import PACKAGES, peer_versions
+from scaleformer.benchmarks.systems import Sizes, available_memory
+from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
+from scaleformer.cli import one_line_errors, set_threads
+from scaleformer.evaluation.results import provenance, write_result
+from scaleformer.model.attention import MECHANISMS
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass
+class Options:
+    """The settings, each `key=value` on the command line."""
+
+    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_gated", "softmax", *PEERS])
+    sizes: Sizes = field(default_factory=Sizes)
+    lengths: list[int] = field(default_factory=lambda: [128, 512, 2048, 8192, 32768])
+    batch_tokens: int = 2048  # source tokens of a batch, as many of the target; longer documents stand alone
+    segment: int = 25  # tokens of a segment, its <sep> included
+    precisions: list[str] = field(default_factory=lambda: list(PRECISIONS))  # bfloat16: autocast
+    repeats: int = 3
+    seconds: float = 12.0  # timed at one length; slow systems stop at two steps where it is spent
+    step_limit: float = 16.0  # seconds; systems foreseen to need longer are left out
+    memory_limit: float | None = None  # GiB of a step; None for four fifths of what is free
+    long: int | None = None  # instead of all that: one step on a pair of documents of so many tokens
+    long_sizes: Sizes = field(default_factory=lambda: Sizes(width=512, feedforward=2048, heads=8))
+    long_memory: float = 20.0  # GiB that its process may take
+    threads: int | None = None  # of the CPU; None for as many as torch takes
+    output: str = "runs/benchmarks"
+    page: str | None = None
+
+
+def read_options(arguments: list[str] | None = None) -> Options:
+    """The options of a command line. Raises errors of OmegaConf for unknown keys and values of another type."""
+    options = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Options), OmegaConf.from_cli(arguments)))
+    assert isinstance(options, Options)
+    choices = {"systems": (*MECHANISMS, *PEERS), "precisions": PRECISIONS}
+    for name, known in choices.items():
+        unknown = sorted(set(getattr(options, name)) - set(known))
+        if unknown or not getattr(options, name):
+            raise ValueError(f"{name}={getattr(options, name)}: choose at least one of {', '.join(known)}")
+    if not options.lengths or min(options.lengths) < 8:
+        raise ValueError(f"lengths={options.lengths}: give at least one, each at least 8")
+    for name, minimum in {"batch_tokens": 1, "segment": 2, "repeats": 1, "long": 8}.items():
+        if (value := getattr(options, name)) is not None and value < minimum:
+            raise ValueError(f"{name}={value}: wanted at least {minimum}")
+    return options
+
+
+def compare(options: Options, console: Console) -> dict[str, Any]:
+    """The rows of all precisions, and the peaks of the machine."""
+    installed = peer_versions()
+    systems = [s for s in options.systems if PACKAGES.get(s, "") in ("", *installed)]
+    notes = [f"{s} left out: not installed." for s in options.systems if s not in systems]
+    memory = 0.8 * available_memory() if options.memory_limit is None else options.memory_limit * GIB
+    limits = Limits(options.step_limit, memory, options.seconds, options.repeats)
+    rows: list[Row] = []
+    peaks = {}
+    with console.status("") as status:
+        for precision in options.precisions:
+            more, peaks[precision] = measure(
+                systems,
+                options.sizes,
+                precision,
+                options.lengths,
+                options.batch_tokens,
+                options.segment,
+                limits,
+                status.update,
+            )
+            rows += more
+    return {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
+
+
+def run_long(options: Options, console: Console) -> None:
+    """The step on a pair of long documents, for each system of ours; its result has a file of its own."""
+    assert options.long is not None
+    results = []
+    ours = [system for system in options.systems if system not in (*PEERS, "softmax")]
+    for precision in options.precisions:
+        for result in long_steps(
+            ours,
+            options.long_sizes,
+            precision,
+            options.long,
+            options.segment,
+            options.long_memory * GIB,
+            torch.get_num_threads(),
+        ):
+            words = result.failure or f"{result.seconds:,.0f} s, {result.resident / GIB:.1f} GiB resident at most"
+            name = f"{result.system}, {precision}, 2 x {result.tokens:,} tokens"
+            console.print(f"{name}: {words}", highlight=False, soft_wrap=True)
+            results.append(asdict(result))
+    written = write_result(
+        Path(options.output) / "training_long.json",
+        {**provenance("cpu", 0), "settings": asdict(options), "steps": results},
+    )
+    console.print(f"{written}", highlight=False, soft_wrap=True)
+
+
+@one_line_errors()
+def main(arguments: list[str] | None = None) -> None:
+    options = read_options(arguments)
+    set_threads(options.threads)
+    console = Console()
+    output = Path(options.output)
+    if options.long is not None:
+        run_long(options, console)
+        return
+    conditions = provenance("cpu", 0)
+    conditions["versions"] |= peer_versions()
+    result = {**conditions, "settings": asdict(options), **compare(options, console)}
+    text = "\n\n".join([*training_tables(result), *result["notes"]])
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    draw_training(result["rows"], output / "training.png")
+    written = write_result(output / "training.json", result)
+    console.print(f"{written} and training.png beside it", highlight=False, soft_wrap=True)
+    if options.page:
+        console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

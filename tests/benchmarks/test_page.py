@@ -1,0 +1,120 @@
+"""Tables and the page of the benchmarks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaleformer.benchmarks.page import (
+    attention_tables,
+    decoding_tables,
+    draw_training,
+    long_tables,
+    markdown,
+    training_tables,
+)
+from scaleformer.benchmarks.page import write_page as write
+
+CONDITIONS = {
+    "command": "python scripts/benchmark_attention.py",
+    "time": "2026-01-01T00:00:00+00:00",
+    "device": {"type": "cpu", "name": "a processor", "threads": 2},
+    "versions": {"python": "3.11", "torch": "2.13", "rich": "15"},
+    "settings": {"repeats": 5, "threads": None, "output": "somewhere"},
+}
+ATTENTION = {
+    "rows": [
+        {"direction": "causal", "passes": "forward", "length": n, "system": s, "seconds": t, "ratio": r, "memory": None}
+        for n, s, t, r in [(256, "softmax", 0.001, 1.0), (256, "ours", 0.0005, 2.0), (512, "softmax", 0.004, 1.0)]
+    ]
+}
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    given = {"system": "ours", "precision": "float32", "length": 128, "speed": 1234.5, "ratio": 1.5, "share": 0.5}
+    return {**given, "memory": 2**30, "skipped": "", **changes}
+
+
+def test_tables_are_aligned() -> None:
+    assert markdown(["name", "n"], [["a", "1"], ["long name", "1,000"]]) == (
+        "| name      |     n |\n| --------- | ----: |\n| a         |     1 |\n| long name | 1,000 |"
+    )
+
+
+def test_attention() -> None:
+    (table,) = attention_tables(ATTENTION)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    assert lines[0][1:] == ["256", "512"]
+    assert lines[2:] == [["softmax", "1 (1.00)", "4 (1.00)"], ["ours", "0.5 (2.00)", ""]]
+
+
+def test_training() -> None:
+    rows = [row(), row(system="peer", ratio=None), row(length=512, skipped="skipped: about 9 GiB")]
+    speed, cost = training_tables({"rows": rows, "peaks": {"float32": 2.5e11}})
+    assert "| ours                                   | 1,234 (1.50) | skipped: about 9 GiB |" in speed
+    assert "| peer                                   |        1,234 |                      |" in speed
+    assert "float32: share of 0.25 TFLOP/s, GiB" in cost
+    assert "50%, 1.00" in cost
+
+
+def test_decoding() -> None:
+    curve = {"system": "ours", "batch": 2, "beams": 4, "ends": [500, 1000], "seconds": [0.1, 0.2], "spread": 1.0}
+    curve |= {"state": 2048.0, "growth": 0.0, "memory": 512.0}
+    compared = {"system": "ours", "source": 8192, "position": 2048, "beams": 4, "seconds": 0.01, "ratio": 3.0}
+    tables = decoding_tables({"curves": [curve], "comparisons": [compared | {"state": 2**20}]})
+    last = [cell.strip() for cell in tables[0].splitlines()[-1].split("|")[1:-1]]
+    assert last == ["ours", "2", "4", "20", "10", "100%", "2", "0.0", "0.5"]
+    assert "8,192 source tokens, beam 4, at target token 2,048" in tables[1]
+    last = [cell.strip() for cell in tables[1].splitlines()[-1].split("|")[1:-1]]
+    assert last == ["ours", "10.0", "100.0", "3.0", "1"]
+    assert len(decoding_tables({"curves": [curve], "comparisons": []})) == 1
+
+
+def test_long_steps() -> None:
+    step = {
+        "system": "ours",
+        "precision": "float32",
+        "tokens": 65536,
+        "seconds": 300.0,
+        "resident": 2**34,
+        "failure": "",
+    }
+    (table,) = long_tables({"steps": [step, step | {"failure": "out of memory"}]})
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    assert lines[2:] == [
+        ["ours", "float32", "65,536", "300", "16.0"],
+        ["ours", "float32", "65,536", "out of memory", ""],
+    ]
+
+
+def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
+    (tmp_path / "attention.json").write_text(json.dumps({**CONDITIONS, **ATTENTION}))
+    training = {
+        **CONDITIONS,
+        "rows": [row()],
+        "peaks": {"float32": 1e12},
+        "notes": ["JoeyNMT left out: not installed."],
+    }
+    (tmp_path / "training.json").write_text(json.dumps(training))
+    draw_training([row(), row(length=512, skipped="no")], tmp_path / "training.png")
+    text = write(tmp_path, tmp_path / "docs" / "benchmarks.md").read_text()
+    for words in (
+        "## Attention alone",
+        "## A training step",
+        "JoeyNMT left out",
+        "![A training step](benchmarks-training.png)",
+        "`python scripts/benchmark_attention.py`",
+        "name a processor, threads 2; python 3.11, torch 2.13",
+        "Settings: repeats 5",
+    ):
+        assert words in text
+    assert "Decoding" not in text
+    assert (tmp_path / "docs" / "benchmarks-training.png").stat().st_size > 1000
+
+
+def test_a_folder_without_results(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no results of a benchmark there"):
+        write(tmp_path, tmp_path / "page.md")

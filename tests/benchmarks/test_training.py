@@ -1,0 +1,103 @@
+"""The benchmark of training: what is timed, foreseen and left out. What the times are is no matter here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from scaleformer.benchmarks import peers, training
+from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
+from scaleformer.benchmarks.training import Course, Limits, Trainer, foresee, measure, take_turns
+from tests.helpers import PAD
+
+SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
+
+
+def test_a_step_changes_the_weights_and_counts_what_it_holds() -> None:
+    trainer = Trainer("segment_gated", SIZES, 16, "bfloat16")
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer.step(make_batch(2, 16, 5, 30, torch.Generator().manual_seed(0)))
+    assert any(not p.equal(old) for p, old in zip(trainer.model.parameters(), before, strict=True))
+    numbers = sum(p.numel() for p in before)
+    assert 3 * 4 * numbers <= trainer.held() <= 3 * 4 * numbers + 100 * len(before)  # weights and two moments
+
+
+@pytest.mark.parametrize(
+    ("known", "margin", "expected"),
+    [
+        ({128: 1.0}, 0.0, 4.0),  # nothing is known of the growth: quadratic attention
+        ({128: 1.0, 512: 1.0}, 0.3, 1.0),  # flat stays flat
+        ({128: 1.0, 512: 2.0}, 0.0, 4.0),  # the square root of the length
+        ({128: 1.0, 512: 2.0}, 0.5, 8.0),
+        ({128: 1.0, 512: 64.0}, 0.0, 256.0),  # no more than quadratic
+        ({128: 2.0, 512: 1.0}, 0.3, 1.0),  # no less than flat
+    ],
+    ids=["one", "flat", "root", "margin", "steep", "falling"],
+)
+def test_costs_are_foreseen_from_shorter_lengths(known: dict[int, float], margin: float, expected: float) -> None:
+    length = 4 * max(known)
+    assert foresee(known, length, margin) == pytest.approx(expected)
+
+
+def test_what_will_not_do_is_left_out_with_the_reason() -> None:
+    limits = Limits(step_seconds=10, memory=4 * training.GIB, seconds=1, repeats=1)
+    assert Course().reason_to_skip(2048, 2048, limits) == ""
+    flat = {128: 1e-3, 512: 1e-3}
+    assert Course(0, flat, flat).reason_to_skip(2048, 2048, limits) == ""
+    assert Course(0, flat, flat).reason_to_skip(20480, 20480, limits) == "skipped: about 20 s a step"
+    heavy = {128: 2.0**21, 512: 2.0**21}
+    assert Course(training.GIB, flat, heavy).reason_to_skip(2048, 2048, limits) == "skipped: about 5 GiB"
+
+
+def test_steps_take_turns_and_slow_ones_stop() -> None:
+    calls: list[str] = []
+    steps = {name: (lambda name=name: calls.append(name)) for name in "ab"}
+    assert {name: len(times) for name, times in take_turns(steps, Limits(1, 1, 60.0, 3)).items()} == {"a": 3, "b": 3}
+    assert calls == ["a", "b"] * 3
+    assert {name: len(times) for name, times in take_turns(steps, Limits(1, 1, 0.0, 5)).items()} == {"a": 2, "b": 2}
+
+
+def test_operations_are_those_of_the_weights() -> None:
+    """Every matrix counts once for each token that it meets: those of the encoder, and the keys and values that
+    cross-attention makes of the source, meet source tokens."""
+    model = make_model("softmax", SIZES)
+    source = target = 0
+    for name, weight in model.named_parameters():
+        if weight.dim() != 2 or "embedding" in name:
+            continue
+        if name.startswith("encoder") or "cross_attention.key" in name or "cross_attention.value" in name:
+            source += weight.numel()
+        else:
+            target += weight.numel()
+    assert training.weight_flops(SIZES, 7, 11) == 6 * (7 * source + 11 * target)
+
+
+def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that stands for those that need not be installed: one of ours under its name."""
+    make_system = training.make_system
+
+    def replaced(system: str, *rest: object) -> object:
+        return make_system("softmax" if system == peers.MARIAN else system, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training, "make_system", replaced)
+    limits = Limits(step_seconds=60, memory=float("inf"), seconds=0, repeats=2)
+    said: list[str] = []
+    rows, peak = measure(["scaleformer", peers.MARIAN], SIZES, "float32", [16, 8], 32, 5, limits, said.append)
+    assert [(row.system, row.length, row.documents) for row in rows] == [
+        ("scaleformer", 8, 4),
+        (peers.MARIAN, 8, 4),
+        ("scaleformer", 16, 2),
+        (peers.MARIAN, 16, 2),
+    ]
+    assert peak > 0
+    assert said
+    for row in rows:
+        assert row.count == 2
+        assert row.speed == pytest.approx(64 / row.seconds)
+        assert row.memory > 0
+        assert row.share > 0
+        assert row.ratio == 1.0 or row.system == "scaleformer"
+
+
+def test_pads_have_the_number_that_the_peers_are_told() -> None:
+    assert peers.PAD == PAD

@@ -1,0 +1,100 @@
+"""The benchmarks of training and decoding as commands, on the smallest sizes and without peers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+TINY = ["sizes.layers=1", "sizes.width=8", "sizes.feedforward=8", "sizes.heads=2", "sizes.vocabulary=30", "threads=1"]
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the names in their annotations
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def training() -> ModuleType:
+    return load("benchmark_training")
+
+
+@pytest.fixture(scope="module")
+def decoding() -> ModuleType:
+    return load("benchmark_decoding")
+
+
+def test_training(
+    training: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(training, "peer_versions", dict)
+    page = tmp_path / "page.md"
+    sizes = ["lengths=[8,16]", "batch_tokens=16", "repeats=1", "seconds=0", "systems=[scaleformer,softmax,JoeyNMT]"]
+    training.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
+    result = json.loads((tmp_path / "training.json").read_text())
+    assert {"command", "versions", "device", "settings", "peaks", "rows", "notes"} <= result.keys()
+    assert [(r["precision"], r["length"], r["system"]) for r in result["rows"]] == [
+        (precision, length, system)
+        for precision in ("float32", "bfloat16")
+        for length in (8, 16)
+        for system in ("scaleformer", "softmax")
+    ]
+    assert all(r["ratio"] is None and not r["skipped"] for r in result["rows"])
+    assert "JoeyNMT left out: not installed." in capsys.readouterr().out
+    assert "A training step" in page.read_text()
+
+
+def test_a_long_step(training: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = [argument.replace("sizes.", "long_sizes.") for argument in TINY]
+    training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", f"output={tmp_path}"])
+    (step,) = json.loads((tmp_path / "training_long.json").read_text())["steps"]
+    assert (step["system"], step["tokens"], step["failure"]) == ("scaleformer", 40, "")
+    assert "GiB resident at most" in capsys.readouterr().out
+
+
+def test_decoding(
+    decoding: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(decoding, "peer_versions", dict)
+    page = tmp_path / "page.md"
+    sizes = ["positions=12", "windows=2", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_gated]"]
+    decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
+    result = json.loads((tmp_path / "decoding.json").read_text())
+    assert [(c["batch"], c["beams"]) for c in result["curves"]] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert result["comparisons"] == []
+    assert "Marian (transformers) left out: not installed" in capsys.readouterr().out
+    assert "## Decoding" in page.read_text()
+    assert (tmp_path / "decoding.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "message"),
+    [
+        ("training", "colour=red", "colour"),
+        ("training", "systems=[fairseq]", "systems=['fairseq']: choose at least one of scaleformer"),
+        ("training", "precisions=[]", "precisions=[]: choose at least one of float32, bfloat16"),
+        ("training", "lengths=[4]", "lengths=[4]: give at least one, each at least 8"),
+        ("training", "repeats=0", "repeats=0: wanted at least 1"),
+        ("decoding", "beams=[]", "beams=[]: give at least one"),
+        ("decoding", "systems=[fairseq]", "systems names fairseq: choose of scaleformer"),
+        ("decoding", "windows=0", "windows=0: wanted at least 1"),
+        ("decoding", "peer_position=20", "peer_position=20: wanted more than peer_steps=24"),
+    ],
+    ids=lambda value: value if "=" in value and ":" not in value else "",
+)
+def test_wrong_options(
+    name: str, argument: str, message: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        request.getfixturevalue(name).main([argument])
+    assert message in capsys.readouterr().err
