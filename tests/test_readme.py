@@ -10,9 +10,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "data" / "README.md", *sorted((ROOT / "conf" / "experiment").glob("*.yaml"))]
+PAGES = [
+    *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "data/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "conf" / "experiment").glob("*.yaml")),
+]
 COMMAND = re.compile(r"^[#\s$]*python (train|scripts/\w+)\.py *(.*)$")
-NAMES = {"train": "config", "scripts/translate": "translate", "scripts/evaluate_bleu": "evaluate_bleu"}
 
 
 def commands() -> list[tuple[str, str]]:
@@ -29,11 +32,12 @@ def commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("program", "arguments"), commands(), ids=" ".join)
 def test_every_command_shown_composes(program: str, arguments: str) -> None:
     assert (ROOT / f"{program}.py").is_file()
-    if program not in NAMES or "resume=" in arguments or "--" in arguments:
+    name = "config" if program == "train" else Path(program).name
+    if not (ROOT / "conf" / f"{name}.yaml").is_file() or "resume=" in arguments or "--" in arguments:
         return  # not a matter of Hydra's configuration alone: tested with the program
     overrides = [a for a in shlex.split(arguments) if a not in (">", "<") and "=" in a]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        compose(NAMES[program], overrides)
+        compose(name, overrides)
 
 
 def test_the_first_screen_has_the_two_commands() -> None:
