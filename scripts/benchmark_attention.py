@@ -257,7 +257,8 @@ def main(arguments: list[str] | None = None) -> None:
         "memory_slopes": slopes(rows, "memory"),
         "rows": [asdict(row) for row in rows],
     }
-    words = ", ".join(f"{key} {value}" for key, value in conditions["device"].items() if key != "type")
+    device = conditions["device"]
+    words = ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])
     words += f", {options.dtype}, batch {options.batch}, {options.heads} heads of {options.width}, R={options.horizon}"
     draw(rows, output / "attention.png", words)
     written = write_result(output / "attention.json", result)
