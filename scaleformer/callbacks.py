@@ -16,7 +16,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from .batch import Batch
 from .data.datamodule import DocumentDataModule
 from .decoding import DecodingConfig, decode
-from .evaluation.bleu import corpus_bleu
+from .evaluation.bleu import corpus_bleu, corpus_chrf
 from .interruption import SignalWatch
 from .lightning_module import TranslationModule
 from .memory import TrimMemory
@@ -26,7 +26,7 @@ from .settings import CallbacksConfig
 
 
 class ValidationBleu(Callback):
-    """Logs `val/bleu`: sacrebleu of real translations of the first examples of the validation set.
+    """Logs `val/bleu` and `val/chrf` (chrF++) of real translations of the first examples of the validation set.
 
     An example is a document, or the part of one that fits `data.max_tokens`; segments are joined by a space. The
     scripts evaluate whole documents; this curve is for choosing checkpoints.
@@ -75,8 +75,11 @@ class ValidationBleu(Callback):
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         hypotheses, references = self._gathered(trainer)
         if hypotheses:
-            score = corpus_bleu(hypotheses, references, tokenize=self.tokenize)
-            pl_module.log("val/bleu", torch.tensor(score), prog_bar=True, sync_dist=False)  # the same for all already
+            scores = {
+                "val/bleu": corpus_bleu(hypotheses, references, tokenize=self.tokenize),
+                "val/chrf": corpus_chrf(hypotheses, references),
+            }
+            pl_module.log_dict(scores, prog_bar=True, sync_dist=False)  # the same for all processes already
         self.hypotheses, self.references = [], []
 
     def _gathered(self, trainer: pl.Trainer) -> tuple[list[str], list[str]]:

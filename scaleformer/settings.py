@@ -16,7 +16,7 @@ from .evaluation.bleu import corpus_bleu, preset
 from .model.transformer import ModelConfig, Transformer
 from .optimization import OptimizerConfig, ScheduleConfig
 
-MONITORS = {"val/loss": "min", "val/bleu": "max"}
+MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb")
 
 
@@ -101,9 +101,10 @@ class CallbacksConfig:
 
     def __post_init__(self) -> None:
         _at_least("callbacks.max_bad_steps", self.max_bad_steps, 0)
-        if self.checkpoint.monitor == "val/bleu" and self.validation_bleu.examples == 0:
+        monitor = self.checkpoint.monitor
+        if monitor != "val/loss" and self.validation_bleu.examples == 0:
             raise ValueError(
-                "callbacks.checkpoint.monitor=val/bleu needs translations: set callbacks.validation_bleu.examples"
+                f"callbacks.checkpoint.monitor={monitor} needs translations: set callbacks.validation_bleu.examples"
             )
 
 

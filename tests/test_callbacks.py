@@ -151,6 +151,7 @@ def test_validation_bleu_of_perfect_and_of_limited_translations(tmp_path: Path, 
         trainer.validate(make_module(), Batches(1), verbose=False)
         assert decoded == expected
         assert float(trainer.callback_metrics["val/bleu"]) == pytest.approx(100)
+        assert float(trainer.callback_metrics["val/chrf"]) == pytest.approx(100)
         assert not bleu.hypotheses
 
 

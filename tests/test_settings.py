@@ -62,7 +62,7 @@ def test_checking_draws_no_random_number() -> None:
         ("callbacks.checkpoint.every_n_train_steps=0", r"callbacks.checkpoint.every_n_train_steps=0"),
         ("callbacks.checkpoint.save_every_minutes=0", r"callbacks.checkpoint.save_every_minutes=0: wanted null or a"),
         ("callbacks.max_bad_steps=-1", r"callbacks.max_bad_steps=-1: wanted a whole number of at least 0"),
-        ("callbacks.checkpoint.monitor=val/chrf", r"callbacks.checkpoint.monitor=val/chrf: choose one of val/loss"),
+        ("callbacks.checkpoint.monitor=val/ter", r"callbacks.checkpoint.monitor=val/ter: choose one of val/loss"),
         (
             "callbacks.checkpoint.monitor=val/bleu",
             r"val/bleu is best at its maximum: set callbacks.checkpoint.mode=max",
@@ -82,8 +82,9 @@ def test_wrong_settings_are_named(override: str, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_bleu_cannot_decide_without_translations() -> None:
-    monitor = ("callbacks.checkpoint.monitor=val/bleu", "callbacks.checkpoint.mode=max")
+@pytest.mark.parametrize("metric", ["val/bleu", "val/chrf"])
+def test_no_metric_of_translations_decides_without_them(metric: str) -> None:
+    monitor = (f"callbacks.checkpoint.monitor={metric}", "callbacks.checkpoint.mode=max")
     with pytest.raises(ValueError, match=r"needs translations: set callbacks\.validation_bleu\.examples"):
         settings(*monitor, "callbacks.validation_bleu.examples=0")
 

@@ -101,6 +101,11 @@ def corpus_bleu(
     return _bleu("BLEU", hypotheses, references, Preset(tokenize, lowercase)).score
 
 
+def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> float:
+    """chrF++ (0 to 100) of lines against one reference each. ValueError if there are none, or not as many."""
+    return _chrf(hypotheses, references, lowercase).score
+
+
 def evaluate_documents(
     documents: Sequence[TranslatedDocument], preset: Preset | None = None, ter: bool = True
 ) -> BleuReport:
@@ -121,7 +126,7 @@ def evaluate_documents(
     scores = [
         _bleu("d-BLEU", lines, reference_lines, preset),
         _bleu("s-BLEU", segments, reference_segments, preset),
-        _score("chrF++", CHRF(word_order=2, lowercase=preset.lowercase), segments, reference_segments),
+        _chrf(segments, reference_segments, preset.lowercase),
     ]
     if ter:
         scores.append(_score("TER", TER(), segments, reference_segments))
@@ -152,6 +157,10 @@ def _line(segment: str) -> str:
 def _bleu(name: str, hypotheses: Sequence[str], references: Sequence[str], preset: Preset) -> MetricScore:
     # force: no warning about tokenised text; it does not change the number
     return _score(name, BLEU(tokenize=preset.tokenize, lowercase=preset.lowercase, force=True), hypotheses, references)
+
+
+def _chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> MetricScore:
+    return _score("chrF++", CHRF(word_order=2, lowercase=lowercase), hypotheses, references)
 
 
 def _score(name: str, metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
