@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 
-from scaleformer.evaluation.results import atomic_writer
+from scaleformer.evaluation.results import atomic_writer, describe_device
 
 Result = Mapping[str, Any]
 
@@ -219,7 +219,7 @@ def write_page(results: Path, page: Path) -> Path:
 
 
 def _conditions(result: Result) -> str:
-    device = ", ".join(f"{key} {value}" for key, value in result["device"].items() if key != "type")
+    device = describe_device(result["device"])
     versions = ", ".join(
         f"{key} {value}"
         for key, value in result["versions"].items()

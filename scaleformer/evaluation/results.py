@@ -107,3 +107,8 @@ def _open_text(path: Path, compressed: bool) -> Any:
     if compressed:
         return gzip.open(path, "wt", encoding="utf-8", newline="\n")
     return open(path, "w", encoding="utf-8", newline="\n")
+
+
+def describe_device(device: Mapping[str, Any]) -> str:
+    """The `device` of a result in words: "AMD EPYC, threads 2"."""
+    return ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scaleformer.evaluation.results import atomic_writer, provenance, write_result
+from scaleformer.evaluation.results import atomic_writer, describe_device, provenance, write_result
 
 
 def test_provenance_says_what_is_needed(monkeypatch):
@@ -78,3 +78,8 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(OSError, match="is a folder"), atomic_writer(tmp_path):
         pass
+
+
+def test_a_device_in_words():
+    assert describe_device({"type": "cpu", "name": "AMD EPYC", "threads": 2}) == "AMD EPYC, threads 2"
+    assert describe_device({"type": "cuda", "name": "H200"}) == "H200"
