@@ -34,7 +34,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.cli import one_line_errors
-from scaleformer.evaluation.results import describe_device, provenance, write_result
+from scaleformer.evaluation.results import device_in_words, provenance, write_result
 from scaleformer.ops import relative_kernel_attention, segment_gated_attention
 from scaleformer.ops._benchmark import alternate, peak_memory
 from scaleformer.ops.reference import paper_attention
@@ -257,7 +257,7 @@ def main(arguments: list[str] | None = None) -> None:
         "memory_slopes": slopes(rows, "memory"),
         "rows": [asdict(row) for row in rows],
     }
-    words = describe_device(conditions["device"])
+    words = device_in_words(conditions["device"])
     words += f", {options.dtype}, batch {options.batch}, {options.heads} heads of {options.width}, R={options.horizon}"
     draw(rows, output / "attention.png", words)
     written = write_result(output / "attention.json", result)

@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 
-from scaleformer.evaluation.results import atomic_writer, describe_device
+from scaleformer.evaluation.results import atomic_writer, device_in_words
 
 Result = Mapping[str, Any]
 
@@ -115,7 +115,7 @@ def attention_tables(result: Result) -> list[str]:
 
 def draw_curves(curves: Sequence[Result], path: Path) -> None:
     """Tokens a second against the position, a line for each system, batch and beam."""
-    figure, axis = pyplot.subplots(figsize=(8, 4.5))
+    figure, axis = pyplot.subplots(figsize=(10, 4.5))
     for curve in curves:
         speeds = [curve["batch"] / seconds for seconds in curve["seconds"]]
         label = f"{curve['system']}, batch {curve['batch']}, beam {curve['beams']}"
@@ -129,7 +129,8 @@ def draw_curves(curves: Sequence[Result], path: Path) -> None:
 
 def draw_training(rows: Sequence[Result], path: Path) -> None:
     """Tokens a second of a training step against the document's length."""
-    figure, axis = pyplot.subplots(figsize=(8, 4.5))
+    figure, axis = pyplot.subplots(figsize=(10, 4.5))
+    colours = {system: f"C{n}" for n, system in enumerate(dict.fromkeys(row["system"] for row in rows))}
     for system, precision in dict.fromkeys((row["system"], row["precision"]) for row in rows):
         points = sorted(
             (row["length"], row["speed"])
@@ -138,7 +139,8 @@ def draw_training(rows: Sequence[Result], path: Path) -> None:
         )
         if points:
             style = "-" if precision == "float32" else "--"
-            axis.plot(*zip(*points, strict=True), style, marker="o", markersize=3, label=f"{system}, {precision}")
+            label = f"{system}, {precision}"
+            axis.plot(*zip(*points, strict=True), style, color=colours[system], marker="o", markersize=3, label=label)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     axis.set_xlabel("tokens of a document, on each side")
@@ -148,7 +150,7 @@ def draw_training(rows: Sequence[Result], path: Path) -> None:
 
 def _save(figure: Any, axis: Any, path: Path) -> None:
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.0))  # beside the lines, not on them
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
@@ -219,7 +221,7 @@ def write_page(results: Path, page: Path) -> Path:
 
 
 def _conditions(result: Result) -> str:
-    device = describe_device(result["device"])
+    device = device_in_words(result["device"])
     versions = ", ".join(
         f"{key} {value}"
         for key, value in result["versions"].items()

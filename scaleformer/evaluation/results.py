@@ -109,6 +109,6 @@ def _open_text(path: Path, compressed: bool) -> Any:
     return open(path, "w", encoding="utf-8", newline="\n")
 
 
-def describe_device(device: Mapping[str, Any]) -> str:
+def device_in_words(device: Mapping[str, Any]) -> str:
     """The `device` of a result in words: "AMD EPYC, threads 2"."""
     return ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])

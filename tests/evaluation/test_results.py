@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from scaleformer.evaluation.results import atomic_writer, describe_device, provenance, write_result
+from scaleformer.evaluation.results import atomic_writer, device_in_words, provenance, write_result
 
 
 def test_provenance_says_what_is_needed(monkeypatch):
@@ -81,5 +81,5 @@ def test_a_folder_is_no_file(tmp_path):
 
 
 def test_a_device_in_words():
-    assert describe_device({"type": "cpu", "name": "AMD EPYC", "threads": 2}) == "AMD EPYC, threads 2"
-    assert describe_device({"type": "cuda", "name": "H200"}) == "H200"
+    assert device_in_words({"type": "cpu", "name": "AMD EPYC", "threads": 2}) == "AMD EPYC, threads 2"
+    assert device_in_words({"type": "cuda", "name": "H200"}) == "H200"
