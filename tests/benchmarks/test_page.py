@@ -107,7 +107,7 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
         "JoeyNMT left out",
         "![A training step](benchmarks-training.png)",
         "`python scripts/benchmark_attention.py`",
-        "name a processor, threads 2; python 3.11, torch 2.13",
+        "; a processor, threads 2; python 3.11, torch 2.13",
         "Settings: repeats 5",
     ):
         assert words in text
