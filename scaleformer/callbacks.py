@@ -11,7 +11,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging
-from torch.optim.swa_utils import get_ema_multi_avg_fn
+from torch import Tensor
 
 from .batch import Batch
 from .data.datamodule import DocumentDataModule
@@ -118,14 +118,24 @@ class RandomState(Callback):
 class WeightAverage(EMAWeightAveraging):
     """Exponential moving average of the weights, from those after `start_step` steps on; until then the weights as are.
 
-    Lightning's own keeps the initial weights until then, and would validate and save these; and it averages tensor by
-    tensor.
+    The average of n weights takes in the next at a decay of min(decay, (1 + n) / (10 + n)), so that after a few hundred
+    steps it is not yet made of the first ones. Lightning's own has no such warm-up, keeps the initial weights until it
+    starts, and would validate and save these; and it averages tensor by tensor.
     """
 
     def __init__(self, decay: float, start_step: int = 0) -> None:
         super().__init__(decay=decay)
-        self._kwargs = {"multi_avg_fn": get_ema_multi_avg_fn(decay)}
+        self._kwargs = {"multi_avg_fn": self._update}
+        self.decay = decay
         self.start_step = start_step
+
+    def _update(self, averages: list[Tensor], weights: list[Tensor], averaged: Tensor | int) -> None:
+        """Move averages of `averaged` weights towards the next, in place; whole numbers are those of the next."""
+        count = int(averaged)
+        if averages[0].is_floating_point():
+            torch._foreach_lerp_(averages, weights, 1 - min(self.decay, (1 + count) / (10 + count)))
+        else:
+            torch._foreach_copy_(averages, weights)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
