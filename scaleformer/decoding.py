@@ -44,8 +44,9 @@ class DecodingConfig:
                        order of merit but for very short outputs. 0 ranks by probability alone, 1 by the mean
     n_best             hypotheses returned of each document; with `sample` independent samples
     max_length_ratio,  a target has at most floor(ratio * source tokens) + offset tokens. Source tokens are all that the
-    max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. With match_segments the
-                       same holds of each segment's text, `<sep>` apart, so that no segment eats up the room of others
+    max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. The same holds of each
+                       segment's text, `<sep>` apart, so that no segment eats up the room of others: a segment has at
+                       most what its own source segment allows with match_segments, else what the longest one does
     match_segments     as many `<sep>` in the output as in the source
     temperature        logits are divided by it (sample)
     top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);

@@ -23,10 +23,10 @@ class Rows:
     """Each row's next input, its count of `<sep>`, and what it may still write.
 
     token, segments, segment_tokens (A*K,) long: the input of the next step, `<sep>` so far, tokens since the last one
-    cut (A*K,) bool: the limit ended a segment of this row
+    cut, ending (A*K,) bool: the limit ended a segment of this row, and ends the one at hand
     limits (A,) long: the most tokens of a document, `</s>` among them
-    wanted (A*K,) long, segment_limits (A*K, n) long: only with match_segments; `<sep>` wanted, the most tokens of each
-    segment, `<sep>` apart
+    segment_limits (A*K, n) long: the most tokens of each segment, `<sep>` apart; the last column for all that follow
+    wanted (A*K,) long: `<sep>` wanted, only with match_segments
     """
 
     def __init__(
@@ -42,20 +42,21 @@ class Rows:
         self.token = source.new_full((B * rows,), BOS)
         self.segments = source.new_zeros(B * rows)
         self.segment_tokens = source.new_zeros(B * rows)
-        self.cut = torch.zeros(B * rows, dtype=torch.bool, device=source.device)
+        self.cut = self.ending = torch.zeros(B * rows, dtype=torch.bool, device=source.device)
         self.wanted: Tensor | None = None
         self._ids: Tensor | None = None
-        if not match_segments:
-            self.limits = limit(mask.sum(1))  # (B,)
-            return
         separators = (source == SEP) & mask
-        wanted = separators.sum(1)  # (B,)
         n = int(source_segments.max()) + 1
         lengths = source.new_zeros(B, n).scatter_add_(1, source_segments, (mask & ~separators).long())  # (B, n)
         limits = limit(lengths)
-        real = torch.arange(n, device=source.device) < wanted[:, None]
-        self.limits = ((limits + 1) * real).sum(1) + 1  # a <sep> after each, </s> after all
-        self.wanted = wanted.repeat_interleave(rows)
+        if match_segments:
+            wanted = separators.sum(1)  # (B,)
+            real = torch.arange(n, device=source.device) < wanted[:, None]
+            self.limits = ((limits + 1) * real).sum(1) + 1  # a <sep> after each, </s> after all
+            self.wanted = wanted.repeat_interleave(rows)
+        else:
+            self.limits = limit(mask.sum(1))  # (B,)
+            limits = limits.amax(1, keepdim=True)  # which segment answers which is not known
         self.segment_limits = limits.repeat_interleave(rows, 0)
 
     def allow(self, logits: Tensor) -> Tensor:
@@ -63,25 +64,22 @@ class Rows:
         if self._ids is None:
             self._ids = torch.arange(logits.shape[1], device=logits.device)
             self._never = (self._ids == PAD) | (self._ids == BOS)
-        if self.wanted is None:
-            return logits.masked_fill(self._never, -math.inf)
-        complete, full = self._complete_and_full(self.wanted)
-        forbidden = torch.where(complete[:, None], self._ids != EOS, self._never | (self._ids == EOS))  # (A*K, V)
-        forbidden = torch.where(full[:, None], self._ids != SEP, forbidden)
-        return logits.masked_fill(forbidden, -math.inf)
-
-    def _complete_and_full(self, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        """(A*K,) all segments are written; the running segment has reached its limit."""
-        complete = self.segments >= wanted
+        forbidden = self._never
+        if self.wanted is not None:
+            complete = (self.segments >= self.wanted)[:, None]
+            forbidden = torch.where(complete, self._ids != EOS, self._never | (self._ids == EOS))  # (A*K, V)
         current = self.segments.clamp(max=self.segment_limits.shape[1] - 1)
         limit = self.segment_limits.gather(1, current[:, None])[:, 0]
-        return complete, (self.segment_tokens >= limit) & ~complete
+        logits = logits.masked_fill(forbidden, -math.inf)
+        # where no <sep> is possible (all segments are written, or a given beginning goes on) none is forced
+        full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
+        self.ending = full & (logits.argmax(1) != SEP)
+        return logits.masked_fill(full[:, None] & (self._ids != SEP), -math.inf)
 
     def advance(self, tokens: Tensor) -> None:
         """Take the tokens (A*K,) chosen for the present rows."""
-        if self.wanted is not None:
-            self.cut = self.cut | self._complete_and_full(self.wanted)[1]
         separator = tokens == SEP
+        self.cut = self.cut | (self.ending & separator)
         self.token = tokens
         self.segments = self.segments + separator
         self.segment_tokens = (self.segment_tokens + 1) * ~separator
@@ -89,11 +87,11 @@ class Rows:
     def select(self, rows: Tensor, documents: Tensor | None) -> None:
         """New row i continues old row rows[i]; documents: the old places of those that stay, None when all do."""
         self.token, self.segments = self.token[rows], self.segments[rows]
-        self.segment_tokens, self.cut = self.segment_tokens[rows], self.cut[rows]
+        self.segment_tokens, self.cut, self.ending = self.segment_tokens[rows], self.cut[rows], self.ending[rows]
         if documents is not None:
-            self.limits = self.limits[documents]
+            self.limits, self.segment_limits = self.limits[documents], self.segment_limits[rows]
             if self.wanted is not None:
-                self.wanted, self.segment_limits = self.wanted[rows], self.segment_limits[rows]
+                self.wanted = self.wanted[rows]
 
 
 class History:

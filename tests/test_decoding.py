@@ -223,7 +223,11 @@ def test_a_document_at_its_limit_is_reported(name):
         else:
             assert len(hypothesis.tokens) <= len(source) // 2 + 2
     if name == "greedy":
-        assert [h[0].tokens for h in found] == [(A,) * (len(s) // 2 + 2) for s in SOURCES]
+        segments = (2, 3, 2, 3)  # the most tokens of one, after the longest of the source
+        full = [((A,) * n + (SEP,)) * 9 for n in segments]
+        assert [h[0].tokens for h in found] == [
+            tokens[: len(s) // 2 + 2] for tokens, s in zip(full, SOURCES, strict=True)
+        ]
     if name in ("greedy", "greedy, matched"):
         assert not any(h[0].finished for h in found)
         assert found[0][0].log_probability < 0
@@ -240,11 +244,17 @@ def test_match_segments_forces_the_count(strategy):
             assert hypothesis.tokens[-1] == SEP
 
 
-def test_a_runaway_segment_leaves_room_for_the_others():
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
+def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
     def logits(source, written):
-        return table({A: 0.8, SEP: 0.1, EOS: 0.1} if SEP not in written else {SEP: 0.8, B: 0.1, EOS: 0.1})
+        if SEP not in written:
+            return table({A: 0.998, SEP: 0.001 if len(written) > 5 else 1e-12, EOS: 1e-12})
+        return table({SEP: 0.001, B: 0.001, EOS: 0.998} if written.count(SEP) == 3 else {SEP: 0.998, EOS: 0.002})
 
-    config = DecodingConfig(strategy="greedy", match_segments=True, max_length_ratio=2.0, max_length_offset=1)
+    config = DecodingConfig(
+        strategy=strategy, beam_size=2, match_segments=matched, max_length_ratio=2.0, max_length_offset=1
+    )
     [[found]] = decode(FakeModel(logits), *batch([A, A, SEP, B, SEP, C, SEP, EOS]), config)
     assert found.tokens == (A,) * 5 + (SEP, SEP, SEP)
     assert not found.finished

@@ -21,9 +21,10 @@ def make_sources(*segments: int) -> list[list[list[int]]]:
 
 
 @torch.inference_mode()
-def slow_greedy(model, source: list[int], prefix: list[int], limit: int) -> tuple[list[int], bool]:
-    """What follows the prefix, by a full forward pass for every token; whether it ended by itself."""
-    written = list(prefix)
+def slow_greedy(model, source: list[int], prefix: list[int], limit: int, most: int) -> tuple[list[int], bool]:
+    """What follows the prefix, by a full forward pass for every token, at most `limit` in all and `most` in a segment;
+    whether everything ended by itself."""
+    written, whole = list(prefix), True
     sources = torch.tensor([[*source, EOS]])
     separators = (sources == SEP).long()
     memory = model.encode(sources, torch.ones_like(sources).bool(), separators.cumsum(1) - separators)
@@ -34,8 +35,11 @@ def slow_greedy(model, source: list[int], prefix: list[int], limit: int) -> tupl
             logits, state = model.step(torch.tensor([given]), torch.tensor([count]), state)
         logits[:, [PAD, BOS]] = -torch.inf
         token = int(logits.argmax())
+        if len(written) - max((i + 1 for i, t in enumerate(written) if t == SEP), default=0) >= most:
+            whole &= token == SEP
+            token = SEP
         if token == EOS:
-            return written[len(prefix) :], True
+            return written[len(prefix) :], whole
         written.append(token)
     return written[len(prefix) :], False
 
@@ -55,7 +59,8 @@ def test_greedy_by_views(attention, mode):
         for view in of_one:
             read = [t for s in source[view.start : view.stop] for t in s]
             prefix = [t for at in written if view.start <= at < view.new for t in written[at]]
-            new, ended = slow_greedy(model, read, prefix, int(0.7 * (len(read) + 1)) + 4)
+            most = int(0.7 * max(len(s) - 1 for s in source[view.start : view.stop])) + 4
+            new, ended = slow_greedy(model, read, prefix, int(0.7 * (len(read) + 1)) + 4, most)
             if view.stop < len(source) and new[-1:] != [SEP]:
                 new.append(SEP)
             written[view.new] = new
