@@ -18,7 +18,7 @@ def test_provenance_says_what_is_needed(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["scripts/evaluate_bleu.py", "checkpoint=a run"])
     facts = provenance("cpu", 3, "runs/a/best.ckpt", "abc", {"d-BLEU": "nrefs:1"})
     assert facts["command"] == "python scripts/evaluate_bleu.py 'checkpoint=a run'"
-    assert facts["versions"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(facts["versions"]["torch"])  # some builds add +cpu or +cu130 to it
     assert {"python", "sacrebleu", "scaleformer"} <= set(facts["versions"])
     assert facts["device"]["type"] == "cpu"
     assert facts["device"]["threads"] == torch.get_num_threads()
