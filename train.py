@@ -17,14 +17,16 @@ from hydra.core.hydra_config import HydraConfig
 from lightning_fabric.plugins.environments import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from rich.console import Console
 
-from scaleformer.callbacks import build_callbacks
+from scaleformer.callbacks import ValidationBleu, WeightAverage, build_callbacks
 from scaleformer.checkpoint import make_package
 from scaleformer.checkpoint_io import SafeCheckpointIO
 from scaleformer.cli import Interrupted, is_out_of_memory, one_line_errors, run_command, set_threads
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.report import DataReport
 from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.runner import Evaluation
@@ -37,6 +39,7 @@ from scaleformer.plots import plot_learning_curves
 from scaleformer.resume import check_settings, open_checkpoint, read_tokenizers, record_overrides, resumed_arguments
 from scaleformer.run_folder import FINISHED, claimed, write_config, write_environment, write_status
 from scaleformer.settings import Settings, read_settings
+from scaleformer.sharding import ShardedStrategy
 from scaleformer.translator import Translator
 
 # How torch's back-ends say that the other end of an exchange is no longer there.
@@ -100,7 +103,12 @@ def run(cfg: DictConfig) -> None:
             parameters = sum(p.numel() for p in module.parameters())
             print(f"run {directory}: {parameters:,} parameters on {trainer.accelerator.__class__.__name__}", flush=True)
             try:
-                fit(trainer, module, data, checkpoint)
+                try:
+                    fit(trainer, module, data, checkpoint)
+                finally:
+                    with suppress(OSError):  # of a full disk what training itself could not write is told
+                        if (report := data.trained_report) is not None:
+                            write_counts(directory, report, data, trainer, config["seed"])
                 curves = plot_learning_curves(directory)
                 print(f"trained to step {trainer.global_step:,}: {directory}", flush=True)
                 evaluation = test(settings, directory, data) if settings.test.enabled else None
@@ -130,8 +138,13 @@ def fit(trainer: pl.Trainer, module: TranslationModule, data: DocumentDataModule
             raise ValueError(f"Lightning: {error}") from error
         if is_out_of_memory(error):
             raise ValueError(module.describe_memory(data.config.batch_tokens, error)) from error
-        if any(sign in str(error) for sign in PEER_GONE):
-            reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
+        if reason.startswith("DataLoader worker"):
+            raise ValueError(
+                f"a process that makes batches was ended from outside, for want of memory perhaps ({reason}): lower "
+                "data.num_workers; go on by resume="
+            ) from error
+        if any(sign in reason for sign in PEER_GONE):
             raise ValueError(f"another process of this run has ended, its own message says why ({reason})") from error
         raise
 
@@ -145,15 +158,16 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # its own, with torch 2.13
     warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # alike everywhere
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # that of the resume
-    warnings.filterwarnings("ignore", message="It is recommended to use `self.log.*sync_dist=True`")  # reduced already
+    warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log.*sync_dist")  # reduced already
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")  # callbacks follow the settings
 
 
 def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
-    """The trainer; ValueError in one line for options that Lightning refuses."""
+    """The trainer; ValueError in one line for options that Lightning refuses, or that cannot go well."""
+    chosen = {**options, "strategy": ShardedStrategy()} if options["strategy"] == "fsdp" else options
     try:
-        return pl.Trainer(
-            **options,
+        trainer = pl.Trainer(
+            **chosen,
             **parts,
             check_val_every_n_epoch=None,  # validation counts steps: an epoch of documents may be days long
             enable_progress_bar=False,
@@ -161,8 +175,43 @@ def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
         )
+    except KeyError as error:  # SLURM's variables, in a shell of salloc for instance
+        raise ValueError(f"trainer: there is no {error} in the environment: start it by srun or torchrun") from error
     except (MisconfigurationException, AttributeError, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"trainer: {error}") from error
+    check_trainer(trainer, options)
+    trainer.precision_plugin.convert_input = _unchanged  # type: ignore[assignment]  # a Batch is frozen
+    return trainer
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
+    """ValueError for what Lightning takes, and fails with in the midst of training."""
+    strategy, precision = options["strategy"], options["precision"]
+    if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy, ShardedStrategy)):
+        raise ValueError(f"trainer.strategy={strategy}: wanted auto, ddp or fsdp")
+    launcher = trainer.strategy.launcher
+    if launcher is not None and not isinstance(launcher, _SubprocessScriptLauncher):
+        raise ValueError(f"trainer.strategy={strategy} copies this process: wanted ddp, which starts new ones")
+    if str(precision).endswith("-true") and precision != "32-true":
+        raise ValueError(f"trainer.precision={precision}: weights stay in fp32, wanted 32-true, bf16-mixed or 16-mixed")
+    if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
+        raise ValueError(
+            f"trainer.val_check_interval={options['val_check_interval']}: the clocks of {trainer.world_size} processes "
+            "differ, and some would wait for the others: wanted a number of batches"
+        )
+    if isinstance(trainer.strategy, ShardedStrategy):
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, ValidationBleu):
+                raise ValueError(
+                    "trainer.strategy=fsdp has no process with all weights that could translate in validations: set "
+                    "callbacks.validation_bleu.examples=0 (scripts/evaluate_bleu.py takes its checkpoints)"
+                )
+            if isinstance(callback, WeightAverage):
+                raise ValueError("trainer.strategy=fsdp does not average weights: set callbacks.ema.decay=null")
 
 
 def prepare(data: DocumentDataModule, settings: Settings) -> None:
@@ -180,7 +229,7 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
 
 def record(directory: Path, config: dict[str, Any], data: DocumentDataModule, trainer: pl.Trainer) -> None:
     """Leave the configuration and the counts of the data in the run's folder; show the counts."""
-    counts = {"fingerprint": data.fingerprint(), **data.report.to_dict()}  # raises for what data.overlong refuses
+    report = data.report  # raises for what data.overlong refuses, before anything is written
     runs = None
     if HydraConfig.initialized():
         hydra_config = HydraConfig.get()
@@ -190,11 +239,17 @@ def record(directory: Path, config: dict[str, Any], data: DocumentDataModule, tr
             record_overrides(directory, hydra_config.overrides.task)
     write_config(directory, config, runs)
     seeds = {"seed": config["seed"], "data.seed": config["data"]["seed"]}
-    write_environment(directory, trainer.strategy.root_device, trainer.world_size, seeds, counts["fingerprint"])
+    write_environment(directory, trainer.strategy.root_device, trainer.world_size, seeds, data.fingerprint())
     write_status(directory, "training", 0)
-    conditions = provenance(trainer.strategy.root_device, config["seed"])
-    write_result(directory / "results" / "data.json", {**conditions, **counts})
-    Console().print(data.report.table())
+    write_counts(directory, report, data, trainer, config["seed"])
+
+
+def write_counts(directory: Path, report: DataReport, data: DocumentDataModule, trainer: pl.Trainer, seed: int) -> None:
+    """Leave a report of the data in the run's folder, and show it."""
+    conditions = provenance(trainer.strategy.root_device, seed)
+    content = {**conditions, "fingerprint": data.fingerprint(), **report.to_dict()}
+    write_result(directory / "results" / "data.json", content)
+    Console().print(report.table())
 
 
 def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evaluation:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from .data.tokenizer import Tokenizer
 from .model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
-ZIP = (zipfile.BadZipFile, zlib.error, NotImplementedError)  # what zipfile raises for other files than its own
 
 
 @dataclass(frozen=True)
@@ -67,16 +65,14 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
             if name.startswith("model.")
         }
         file = path
-    if package.get("format") != FORMAT:
-        raise ValueError(
-            f"{path}: the checkpoint has format {package.get('format')}, this version reads format {FORMAT}: "
-            "use the version of scaleformer that wrote it"
-        )
-    if missing := [k for k in ("model", "config", "source_tokenizer", "target_tokenizer") if k not in package]:
-        raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: it is not one of a whole run")
-    source_tokenizer = Tokenizer.from_proto(_tensor_to_bytes(package["source_tokenizer"]))
-    target_tokenizer = Tokenizer.from_proto(_tensor_to_bytes(package["target_tokenizer"]))
-    model_config = ModelConfig(**package["model"])
+    _check_package(package, path)
+    source_tokenizer, target_tokenizer = (_tokenizer(package, side, path) for side in ("source", "target"))
+    try:
+        model_config = ModelConfig(**package["model"])
+        model = Transformer(model_config)
+    except (TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: this version of scaleformer cannot build its model: {reason}") from error
     for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
         wanted = getattr(model_config, f"{side}_vocabulary")
         if tokenizer.vocab_size != wanted:
@@ -84,7 +80,6 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
                 f"{path}: the {side} tokenizer has {tokenizer.vocab_size} pieces and the model {wanted}: "
                 "they are not of one run"
             )
-    model = Transformer(model_config)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -100,11 +95,11 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     # a state dict names a tied weight twice; safetensors wants each tensor once
     weights = dict(loaded.model.state_dict())
-    seen: dict[int, str] = {}
+    seen: dict[tuple[Any, ...], str] = {}
     tied = {}
     for name, tensor in list(weights.items()):
-        first = seen.setdefault(tensor.data_ptr(), name)
-        if first != name:
+        first = seen.setdefault((tensor.data_ptr(), tensor.shape, tensor.stride()), name)
+        if first != name and tensor.numel():
             tied[name] = first
             del weights[name]
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, directory / "model.safetensors")
@@ -116,7 +111,7 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         "tied": tied,
         "config": loaded.config,
     }
-    (directory / "config.yaml").write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True))
+    (directory / "config.yaml").write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True), "utf-8")
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -147,14 +142,46 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             if (wrong := archive.testzip()) is not None:
                 raise ValueError(f"{wrong} does not have its checksum")
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, OSError, pickle.UnpicklingError, ValueError, KeyError, *ZIP) as error:
+    except pickle.UnpicklingError as error:  # torch's message tells how to load it all the same
+        raise ValueError(
+            f"{path}: not a readable checkpoint: it holds other things than tensors and plain values, and code in it "
+            "is not run"
+        ) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # hostile bytes make zipfile and torch's reader raise nearly anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"{path}: not a readable checkpoint (cut short, or not written by scaleformer): {reason}"
         ) from error
     if not isinstance(content, dict) or "scaleformer" not in content or "state_dict" not in content:
         raise ValueError(f"{path}: a checkpoint, but not of scaleformer: it holds no configuration and tokenizer")
+    weights = content["state_dict"]
+    named = isinstance(weights, dict) and all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
+    )
+    if not named or not isinstance(content["scaleformer"], dict):
+        raise ValueError(f"{path}: a checkpoint, but not of scaleformer: its weights are no tensors with names")
     return content
+
+
+def _check_package(package: Mapping[str, Any], path: Path) -> None:
+    """ValueError unless it is what `make_package` made."""
+    if package.get("format") != FORMAT:
+        raise ValueError(
+            f"{path}: the checkpoint has format {package.get('format')}, this version reads format {FORMAT}: "
+            "use the version of scaleformer that wrote it"
+        )
+    kinds = {"model": dict, "config": dict, "source_tokenizer": Tensor, "target_tokenizer": Tensor}
+    if missing := [name for name, kind in kinds.items() if not isinstance(package.get(name), kind)]:
+        raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: it is not one of a whole run")
+
+
+def _tokenizer(package: Mapping[str, Any], side: str, path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_proto(_tensor_to_bytes(package[f"{side}_tokenizer"]))
+    except ValueError as error:
+        raise ValueError(f"{path}: the {side} tokenizer: {error}") from error
 
 
 def _read_export(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -162,10 +189,9 @@ def _read_export(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         description = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
         weights = load_file(path / "model.safetensors")
         protos = {side: (path / f"{side}.model").read_bytes() for side in ("source", "target")}
-    except (OSError, yaml.YAMLError, SafetensorError) as error:
-        raise ValueError(f"{path}: not a complete exported model: {str(error).splitlines()[0]}") from error
-    for name, first in description.get("tied", {}).items():
-        weights[name] = weights[first]
+        weights.update({name: weights[first] for name, first in description.get("tied", {}).items()})
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, yaml.YAMLError, SafetensorError) as error:
+        raise ValueError(f"{path}: not a complete exported model: {' '.join(str(error).split())}") from error
     tokenizers = {f"{side}_tokenizer": _bytes_to_tensor(proto) for side, proto in protos.items()}
     return {**description, **tokenizers}, weights
 

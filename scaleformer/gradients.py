@@ -10,18 +10,14 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 
-def total_norm(gradients: Sequence[Tensor], device: torch.device, sharded: bool = False) -> Tensor:
+def total_norm(gradients: Sequence[Tensor], device: torch.device) -> Tensor:
     """Euclidean norm of all gradients as one vector: a scalar in fp32, NaN or infinite where one of them is.
 
-    sharded  each process holds its own part of them (FSDP): the squares are added over the processes
+    Of gradients that are spread over processes it is the norm of the whole, for which all have to ask.
     """
     norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.zeros((), device=device)
     if isinstance(norm, DTensor):
         return norm.full_tensor().float()
-    if sharded:
-        square = norm.to(device, torch.float32).square()
-        torch.distributed.all_reduce(square)
-        return square.sqrt()
     return norm.float()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import FSDPStrategy
 from torch import Tensor
 
 from .batch import Batch
@@ -16,6 +15,7 @@ from .guard import StepGuard, name_documents
 from .model.transformer import Transformer
 from .ops.cross_entropy import linear_cross_entropy
 from .optimization import OptimizerConfig, ScheduleConfig
+from .sharding import shard_model
 
 # Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
 # while the number of tokens of the whole step is not known yet.
@@ -61,6 +61,11 @@ class TranslationModule(pl.LightningModule):
         self._sums: dict[str, Tensor] = {}  # (2,): target tokens and summed loss of the present step, or validation
         self._row: dict[str, float] = {}
 
+    def configure_model(self) -> None:
+        """Spread the weights over the processes where the strategy is `ShardedStrategy`."""
+        if self.device_mesh is not None:
+            shard_model(self.model, self.device_mesh["data_parallel"])
+
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         self.batch = batch
         self.batches.append(batch)
@@ -78,7 +83,7 @@ class TranslationModule(pl.LightningModule):
         trainer = self.trainer
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         tokens, summed = self._reduced("train")
-        raw = float(total_norm(gradients, self.device, sharded=isinstance(trainer.strategy, FSDPStrategy)))
+        raw = float(total_norm(gradients, self.device))
         # DDP gave the mean over the processes, Lightning that over accumulated batches
         factor = UNIT * trainer.world_size * trainer.accumulate_grad_batches / max(tokens, 1.0)
         norm, loss = raw * factor, summed / max(tokens, 1.0)

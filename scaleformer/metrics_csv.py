@@ -56,12 +56,12 @@ class MetricsCsv(Logger):
         """The run's config.yaml holds them."""
 
     def _read(self) -> list[dict[str, Any]]:
-        with self.path.open(newline="", encoding="utf-8") as file:
-            rows: list[dict[str, Any]] = [{k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
         try:
+            with self.path.open(newline="", encoding="utf-8") as file:
+                rows: list[dict[str, Any]] = [{k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file)]
             for row in rows:
                 row["step"] = int(row["step"])
-        except (KeyError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, csv.Error) as error:
             raise ValueError(f"{self.path}: not the metrics of a run (every row has a step): move it away") from error
         return rows
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from .plot_style import label, legend_below, length_axis, line_styles, log_axis, panels, plain_numbers, save
 
 MODES = {"pass": "in one pass", "segments": "segment by segment", "window": "sliding window"}
-TOKENS = "source tokens of a document (mean)"
+TOKENS, SEGMENTS = "source tokens of a document (mean)", "segments of a document"
 Value = Callable[[Mapping[str, Any]], float | None]
 
 
@@ -52,6 +52,39 @@ def plot_extrapolation(result: Mapping[str, Any], folder: str | Path, name: str 
     }
 
 
+def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
+    """s-BLEU, d-BLEU and loss against length, in one figure; what was not computed is left out.
+
+    s-BLEU compares the same segments at every length; in a longer line d-BLEU finds more n-grams by chance, so that it
+    compares systems, not lengths. Raises OSError.
+    """
+    preset = result["settings"]["metrics"]
+    told = "" if preset == "default" else f" ({preset})"
+    wanted = (
+        Panel(f"s-BLEU{told}, the same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
+        Panel(f"d-BLEU{told}", "", _score("d-BLEU"), least=(0, 1)),
+        Panel("loss, nats a target token", "", _loss),
+    )
+    figure = _against_length(result, wanted, columns=3)
+    assert figure is not None, "an evaluation computes something"
+    return save(figure, path)
+
+
+def by_segments(lengths: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the lengths are numbers of segments, and so is the axis; else it is mean source tokens."""
+    return {length["unit"] for length in lengths if length["label"] not in ("segment", "whole")} == {"segments"}
+
+
+def _place(length: Mapping[str, Any], segments: bool) -> float:
+    if not segments:
+        return length["source_tokens"]["mean"]
+    return length["size"] or length["segments"] / length["documents"]
+
+
+def _loss(row: Mapping[str, Any]) -> float:
+    return row["loss"]["nats_per_token"]
+
+
 def _score(metric: str) -> Value:
     return lambda r: next((s["score"] for s in r["decode"]["scores"] if s["metric"] == metric), None)
 
@@ -67,7 +100,7 @@ def _quality(result: Mapping[str, Any]) -> Figure | None:
             Panel("s-BLEU", "BLEU, aligned segments", _score("s-BLEU")),
             Panel("d-BLEU", "BLEU, documents as lines", _score("d-BLEU")),
             Panel("chrF++", "chrF++, aligned segments", _score("chrF++")),
-            Panel("teacher-forced loss", "nats a target token", lambda r: r["loss"]["nats_per_token"]),
+            Panel("teacher-forced loss", "nats a target token", _loss),
         ),
     )
 
@@ -117,36 +150,43 @@ def _cost_of(part: str, name: str, unit: float) -> Value:
     return lambda r: r[part]["cost"][name] / unit
 
 
-def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel]) -> Figure | None:
-    """The panels of what is there; in each a line for each system and mode."""
-    lengths = {length["label"]: length["source_tokens"]["mean"] for length in result["lengths"]}
+def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns: int = 2) -> Figure | None:
+    """The panels of what is there; in each a line for each system and mode. Whole documents, which are of mixed
+    lengths, stand beside it, hollow."""
+    segments = by_segments(result["lengths"])
+    lengths = {length["label"]: _place(length, segments) for length in result["lengths"]}
     styles = _styles(result)
-    drawn: list[tuple[Panel, dict[tuple[str, str], list[tuple[float, float]]]]] = []
+    drawn: list[tuple[Panel, dict[tuple[str, str, bool], list[tuple[float, float]]]]] = []
     for panel in wanted:
-        lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        lines: dict[tuple[str, str, bool], list[tuple[float, float]]] = {}
         for row in result["results"]:
             found = _present(row, panel.value)
             if found is not None and (not panel.log or found > 0):
-                lines.setdefault((row["system"], row["mode"]), []).append((lengths[row["length"]], found))
+                line = row["system"], row["mode"], row["length"] == "whole"
+                lines.setdefault(line, []).append((lengths[row["length"]], found))
         if lines:
             drawn.append((panel, lines))
     if not drawn:
         return None
-    figure, axes = panels(len(drawn))
+    figure, axes = panels(len(drawn), columns, *((4.4, 3.8) if columns > 2 else ()))
     for axis, (panel, lines) in zip(axes, drawn, strict=True):
-        for key in styles:
-            if points := sorted(lines.get(key, [])):
-                axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key))
+        for key, style in styles.items():
+            whole = {**style, "linestyle": "", "markerfacecolor": "white", "markersize": 7}
+            name = _name(key, styles)
+            for mixed, look, told in ((False, style, name), (True, whole, f"{name}, whole documents")):
+                if points := sorted(lines.get((*key, mixed), [])):
+                    axis.plot(*zip(*points, strict=True), **look, label=told)
         if panel.reference is not None:
             own = {lengths[r["length"]]: panel.reference(r) for r in result["results"] if r["decode"]}
             axis.plot(*zip(*sorted(own.items()), strict=True), color="0.6", linewidth=3, alpha=0.6, zorder=1)
             axis.set_title("grey: the reference itself", loc="right", fontsize=7, color="0.4")
-        label(axis, panel.title, TOKENS, panel.unit)
+        label(axis, panel.title, SEGMENTS if segments else TOKENS, panel.unit)
         length_axis(axis, lengths.values())
         if panel.log:
             log_axis(axis)
         else:
             plain_numbers(axis, x=False, y=True)
+            axis.margins(y=0.1)
         if panel.least is not None:
             low, high = axis.get_ylim()
             axis.set_ylim(min(low, panel.least[0]) if panel.least[0] else 0, max(high, panel.least[1]))
@@ -181,7 +221,7 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
         axis = rest.pop(0)
         for key, bins in losses.items():
             points = [((b["from"] + b["to"]) / 2, b["nats_per_token"]) for b in bins if b["tokens"]]
-            axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key))
+            axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
         label(axis, f"loss against position ({longest})", "target position, tokens", "nats a target token")
         axis.set_xscale("log", base=2)
         plain_numbers(axis)
@@ -190,7 +230,7 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
         for key, bins in deciles.items():
             points = [(50 * (b["from"] + b["to"]), b["chrf"]) for b in bins if b["chrf"] is not None]
             if points:
-                axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key))
+                axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
         label(axis, f"quality against place ({longest})", "place in the document, %", "chrF++, aligned segments")
     legend_below(figure, axes[0], columns=3)
     return figure
@@ -198,12 +238,13 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
 
 def _mark_trained(axis: Axes, result: Mapping[str, Any]) -> None:
     """A dotted line at the longest example of the first system's training."""
-    trained = [length["source_tokens"]["mean"] for length in result["lengths"] if length["times"] == 1]
+    segments = by_segments(result["lengths"])
+    trained = [_place(length, segments) for length in result["lengths"] if length["times"] == 1]
     if trained:
         axis.axvline(trained[0], color="0.45", linestyle=(0, (1, 2)), linewidth=1)
         axis.annotate(
-            "trained", (trained[0], 1), xycoords=("data", "axes fraction"), xytext=(2, -9), textcoords="offset points",
-            fontsize=7, color="0.35",
+            "longest in training", (trained[0], 1), xycoords=("data", "axes fraction"), xytext=(2, -9),
+            textcoords="offset points", fontsize=7, color="0.35",
         )  # fmt: skip
 
 
@@ -213,5 +254,5 @@ def _styles(result: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     return line_styles([system["name"] for system in result["systems"]], modes)
 
 
-def _name(key: tuple[str, str]) -> str:
-    return f"{key[0]}, {MODES[key[1]]}"
+def _name(key: tuple[str, str], all_: Iterable[tuple[str, str]]) -> str:
+    return f"{key[0]}, {MODES[key[1]]}" if {mode for _, mode in all_} != {"pass"} else key[0]

@@ -26,6 +26,7 @@ HARMLESS = (
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
+    "data.num_proc",
     "data.path",  # what stands there is known by its fingerprint
 )
 
@@ -55,6 +56,8 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     saved = run / OVERRIDES
     try:
         before = yaml.safe_load(saved.read_text(encoding="utf-8")) or []
+        if not isinstance(before, list) or not all(isinstance(override, str) for override in before):
+            raise ValueError(f"{saved} is no list of overrides")
         last_checkpoint(run)
     except (OSError, yaml.YAMLError, ValueError) as error:
         what = f"{saved} is missing" if not saved.is_file() else " ".join(str(error).split())
@@ -182,11 +185,14 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     for group in FIXED:
         saved = _flat(package["config"].get(group, {}), group)
         for name, value in _flat(config[group], group).items():
-            if name not in FREE and name in saved and saved[name] != value:
-                raise ValueError(
-                    f"resume: {name}={value}, but the run has {name}={saved[name]}, which its weights are made for: "
-                    "leave it, or start a new run"
-                )
+            # Where one has a group of settings and the other none, the names are those of different depths.
+            others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
+            for key in others:
+                if name not in FREE and saved[key] != value:
+                    raise ValueError(
+                        f"resume: {name}={value}, but the run has {key}={saved[key]}, which its weights are made for: "
+                        "leave it, or start a new run"
+                    )
     changed = []
     for group, now in config.items():
         saved = _flat(package["config"].get(group, {}), group)

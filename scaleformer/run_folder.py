@@ -26,6 +26,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FINISHED = "finished"
+# What trainings alone write into the folder of a run, under the name that it has until it is whole.
+WRITTEN = ("checkpoints/.*", ".config.yaml.*", ".environment.json.*", ".metrics.csv.*", ".status.json.*")
 
 
 def write_config(directory: Path, config: Mapping[str, Any], runs: str | None = None) -> None:
@@ -125,12 +127,17 @@ def is_finished(directory: Path) -> bool:
 def claimed(directory: Path) -> Iterator[None]:
     """Keep other trainings out of a run's folder for a while; the system lets go of it when a process is killed.
 
+    What such a process had half-written is cleared away: a checkpoint cut short may be large.
     Raises ValueError where another one is at work there.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("a") as file:
         if not _lock(file):
             raise ValueError(f"{directory}: another training is at work here: wait for its end, or end it")
+        for pattern in WRITTEN:
+            for path in directory.glob(f"{pattern}.tmp"):
+                with suppress(OSError):
+                    path.unlink()
         yield
 
 

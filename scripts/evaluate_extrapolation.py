@@ -19,13 +19,13 @@ from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_t
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
-from scaleformer.evaluation.extrapolation_plot import plot_extrapolation
 from scaleformer.evaluation.extrapolation_report import assemble, file_name
 from scaleformer.evaluation.extrapolation_tables import print_tables
 from scaleformer.evaluation.lengths import TestText, choose_lengths, default_lengths, parse_lengths
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.runner import results_folder
 from scaleformer.evaluation.windows import Window
+from scaleformer.plots_extrapolation import plot_overview
 from scaleformer.translator import Translator
 
 
@@ -83,7 +83,7 @@ def main(config: DictConfig) -> None:
         **found,
     }
     written = write_result(output / "extrapolation.json", payload)
-    plot_extrapolation(payload, output / "extrapolation.png")
+    plot_overview(payload, output / "extrapolation.png")
     print_tables(payload)
     print(f"written to {written}")
 

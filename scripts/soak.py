@@ -1,12 +1,15 @@
 """Train while being killed at random and going on by itself, and compare with a training that was left alone.
 
 python scripts/soak.py --folder DIR --steps 2000 [--seconds 120 300] [--minutes 120] [KEY=VALUE of train.py ...]
+python scripts/soak.py --folder DIR --steps 200 --rows 40 70 --kills 2 --minutes 8 [KEY=VALUE of train.py ...]
 
 Two trainings of the same settings at once: one in peace, the other killed (`kill -9`, one time in four SIGTERM) after a
-random number of seconds, over and over, each time going on by `resume=auto`. Exit code 1 where a checkpoint was lost,
-a row of metrics.csv or a bit of the last checkpoint differs (so no document was skipped or repeated), the training in
-peace used more than 1% more memory at its end than after its first 10 minutes, or the time was not enough.
-Leaves DIR/soak.json.
+random number of seconds, or of rows of its metrics.csv, over and over, each time going on by `resume=auto`. Exit code 1
+where a checkpoint was lost, a row of metrics.csv or a bit of the last checkpoint differs (so no document was skipped or
+repeated), the training in peace used more than 1% more memory at its end than after its first 10 minutes, there were
+fewer kills than wanted, or the time was not enough. Leaves DIR/soak.json.
+
+Seconds also meet a training that is starting or finishing; rows make as many kills on a slow machine as on a fast one.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -73,6 +77,7 @@ def differences(run: Path, other: Path) -> list[str]:
             break
     if len(rows[0]) != len(rows[1]):
         found.append(f"metrics.csv: {len(rows[0])} and {len(rows[1])} rows")
+    found += [f"{path.relative_to(run.parent)} is left behind" for r in (run, other) for path in r.rglob(".*.tmp")]
     contents = [torch.load(r / "checkpoints" / "last.ckpt", weights_only=True) for r in (run, other)]
     return found + [f"last.ckpt: {key}" for key in KEYS if not same(*(content.get(key) for content in contents))]
 
@@ -93,19 +98,78 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def soak(folder: Path, settings: list[str], seconds: tuple[float, float], limit: float, seed: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Chances:
+    """When the training is killed: after as many seconds, or rows of metrics.csv since it went on."""
+
+    low: float
+    high: float
+    rows: bool
+    seed: int
+
+
+class Victim:
+    """The training that is killed over and over, and goes on each time."""
+
+    def __init__(self, run: Path, settings: list[str], chances: Chances) -> None:
+        self.run = run
+        self.settings = settings
+        self.chances = chances
+        self.random = random.Random(chances.seed)
+        self.kills = {"SIGKILL": 0, "SIGTERM": 0}
+        self.steps = [0]  # of the checkpoints to go on from, kill by kill
+        self.process: subprocess.Popen[bytes] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.process = start(self.run, self.settings)
+        self.due = self._done() + self.random.uniform(self.chances.low, self.chances.high)
+
+    def _done(self) -> float:
+        """What `due` is compared with: the time in seconds, or the step that was logged last."""
+        if not self.chances.rows:
+            return time.monotonic()
+        rows = read_rows(self.run) if (self.run / "metrics.csv").is_file() else []
+        return float(rows[-1]["step"]) if rows else 0.0
+
+    def look(self) -> None:
+        """Kill it where it is time, and let it go on; `process` is None once it has trained to the end.
+
+        Raises ValueError where it failed, or lost a checkpoint.
+        """
+        assert self.process is not None
+        if self.process.poll() is not None:
+            if self.process.returncode:
+                raise ValueError(f"a training that went on failed: see {self.run / 'soak.log'}")
+            self.process = None
+        elif self._done() >= self.due:
+            self._kill("SIGTERM" if self.random.random() < 0.25 else "SIGKILL")
+
+    def _kill(self, name: str) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.Signals[name])
+        code = self.process.wait()
+        if name == "SIGTERM" and code not in (0, RESUMABLE, -signal.SIGTERM):  # the last: still importing
+            raise ValueError(f"SIGTERM ended it with exit code {code}: see {self.run / 'soak.log'}")
+        if code == 0:  # it had just trained to the end
+            self.process = None
+            return
+        self.kills[name] += 1
+        self.steps.append(checked_step(self.run, self.steps[-1]))
+        print(f"{name} number {self.kills[name]}, checkpoint of step {self.steps[-1]}", flush=True)
+        self._start()
+
+
+def soak(folder: Path, settings: list[str], chances: Chances, limit: float) -> dict[str, Any]:
     """Train both ways; returns what happened. Raises ValueError where a training fails or a checkpoint is lost."""
-    chance = random.Random(seed)
     began = time.monotonic()
-    peace, killed = folder / "peace", folder / "killed"
+    peace = folder / "peace"
     calm = start(peace, settings)
-    trained: subprocess.Popen[bytes] | None = start(killed, settings)
-    next_kill = began + chance.uniform(*seconds)
+    victim = Victim(folder / "killed", settings, chances)
     memory: list[tuple[float, float]] = []
-    kills, steps = {"SIGKILL": 0, "SIGTERM": 0}, [0]
     try:
-        while calm.poll() is None or trained is not None:
-            time.sleep(0.2)
+        while calm.poll() is None or victim.process is not None:
+            time.sleep(0.1)
             now = time.monotonic()
             if now - began > limit:
                 raise ValueError(f"the trainings took longer than {limit / 60:.0f} minutes: take fewer --steps")
@@ -113,35 +177,17 @@ def soak(folder: Path, settings: list[str], seconds: tuple[float, float], limit:
                 memory.append((now - began, resident(calm)))
             if calm.returncode:
                 raise ValueError(f"the training in peace failed: see {peace / 'soak.log'}")
-            if trained is None:
-                continue
-            if trained.poll() is not None:
-                if trained.returncode:
-                    raise ValueError(f"a training that went on failed: see {killed / 'soak.log'}")
-                trained = None
-            elif now >= next_kill:
-                name = "SIGTERM" if chance.random() < 0.25 else "SIGKILL"
-                trained.send_signal(signal.Signals[name])
-                code = trained.wait()
-                if name == "SIGTERM" and code not in (0, RESUMABLE, -signal.SIGTERM):  # the last: still importing
-                    raise ValueError(f"SIGTERM ended it with exit code {code}: see {killed / 'soak.log'}")
-                kills[name] += 1
-                steps.append(checked_step(killed, steps[-1]))
-                print(
-                    f"{name} number {kills[name]} after {now - began:.0f} s, checkpoint of step {steps[-1]}", flush=True
-                )
-                trained = None if code == 0 else start(killed, settings)
-                next_kill = time.monotonic() + chance.uniform(*seconds)
+            if victim.process is not None:
+                victim.look()
     finally:
-        for process in (calm, trained):
+        for process in (calm, victim.process):
             if process is not None and process.poll() is None:
                 process.kill()
-    found = differences(peace, killed)
     return {
-        "kills": kills,
-        "checkpoint_steps": steps,
+        "kills": victim.kills,
+        "checkpoint_steps": victim.steps,
         "seconds": round(time.monotonic() - began),
-        "differences": found,
+        "differences": differences(peace, victim.run),
         "memory_mib": {"first": memory[0][1], "most": max(m for _, m in memory), "last": memory[-1][1]},
         "memory_growth": growth(memory),
     }
@@ -165,6 +211,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="where the runs go; must not be there yet")
     parser.add_argument("--steps", type=int, required=True, help="trainer.max_steps of both")
     parser.add_argument("--seconds", type=float, nargs=2, default=(120.0, 300.0), help="between kills, least and most")
+    parser.add_argument("--rows", type=int, nargs=2, help="the same in rows of metrics.csv, instead of seconds")
+    parser.add_argument("--kills", type=int, default=1, help="how many there have to be at least")
     parser.add_argument("--minutes", type=float, default=120.0, help="the limit of it all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="of train.py")
@@ -172,15 +220,18 @@ def main() -> None:
     if arguments.folder.exists():
         raise ValueError(f"{arguments.folder} is there already: name a new --folder")
     settings = [*arguments.settings, f"trainer.max_steps={arguments.steps}", "trainer.log_every_n_steps=1"]
-    low, high = arguments.seconds
-    result = soak(arguments.folder.resolve(), settings, (low, high), 60 * arguments.minutes, arguments.seed)
+    low, high = arguments.rows or arguments.seconds
+    chances = Chances(low, high, arguments.rows is not None, arguments.seed)
+    result = soak(arguments.folder.resolve(), settings, chances, 60 * arguments.minutes)
     write_result(arguments.folder / "soak.json", {**provenance(seed=arguments.seed), "settings": settings, **result})
-    grown = result["memory_growth"]
+    kills, grown = sum(result["kills"].values()), result["memory_growth"]
     print(
-        f"{sum(result['kills'].values())} kills survived in {result['seconds']} s, {arguments.steps} steps; "
+        f"{kills} kills survived in {result['seconds']} s, {arguments.steps} steps; "
         f"differences: {', '.join(result['differences']) or 'none'}; "
         f"memory after 10 minutes: {'not that long' if grown is None else f'{grown:+.2%}'}"
     )
+    if kills < arguments.kills:
+        raise ValueError(f"{kills} kills are fewer than --kills {arguments.kills}: take more --steps")
     if result["differences"] or (grown or 0) > GROWTH:
         sys.exit(1)
 

@@ -10,6 +10,7 @@ import socket
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -29,6 +30,7 @@ class Training:
 
     kills  by rank: the step after which that process sends itself that signal
     fails  by rank: the step after which that process has no memory left
+    launcher  "lightning", "torchrun" or "slurm": who seems to have started the processes
     """
 
     def __init__(
@@ -39,6 +41,8 @@ class Training:
         world: int = 1,
         kills: dict[int, tuple[int, signal.Signals]] | None = None,
         fails: dict[int, int] | None = None,
+        launcher: str = "lightning",
+        strategy: str = "ddp",
     ) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -48,22 +52,23 @@ class Training:
         self.log.unlink(missing_ok=True)
         self.kills, self.fails = kills or {}, fails or {}
         if world > 1:
-            overrides = (*overrides, f"trainer.devices={world}", "trainer.strategy=ddp", "trainer.accelerator=cpu")
+            overrides = (*overrides, f"trainer.devices={world}", f"trainer.strategy={strategy}")
+            overrides = (*overrides, "trainer.accelerator=cpu")
         config = configure(run, cache, *overrides)
         context = multiprocessing.get_context("fork")
         self.processes = [
-            context.Process(target=self._train, args=(config, rank, world, port)) for rank in range(world)
+            context.Process(target=self._train, args=(config, rank, environment(launcher, rank, world, port)))
+            for rank in range(world)
         ]
         for process in self.processes:
             process.start()
 
-    def _train(self, config: DictConfig, rank: int, world: int, port: int) -> None:
+    def _train(self, config: DictConfig, rank: int, variables: dict[str, object]) -> None:
         handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-        if world > 1:
-            os.environ.update(LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), NODE_RANK="0")
+        os.environ.update({name: str(value) for name, value in variables.items()})
         train.plot_learning_curves = lambda *_: None  # type: ignore[assignment]
         step = TranslationModule.training_step
 
@@ -106,9 +111,24 @@ class Training:
         return self.log.read_text(encoding="utf-8")
 
 
-def finish(run: Path, cache: Path, *overrides: str, world: int = 1) -> None:
+def environment(launcher: str, rank: int, world: int, port: int) -> dict[str, object]:
+    """What a process finds in its environment where Lightning, torchrun or srun has started it on one machine."""
+    if world == 1:
+        return {}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    if launcher == "torchrun":
+        ranks = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+        return {**place, **ranks, "TORCHELASTIC_RUN_ID": "none"}
+    if launcher == "slurm":
+        ranks = {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_NODEID": 0, "SLURM_NTASKS": world}
+        job = {"SLURM_JOB_ID": 4711, "SLURM_JOB_NAME": "train", "SLURM_NODELIST": "127.0.0.1", "SLURM_NNODES": 1}
+        return {**ranks, **job, "SLURM_NTASKS_PER_NODE": world, "MASTER_PORT": port}
+    return {**place, "LOCAL_RANK": rank, "NODE_RANK": 0}
+
+
+def finish(run: Path, cache: Path, *overrides: str, world: int = 1, **how: Any) -> None:
     """Train to the end."""
-    training = Training(run, cache, *overrides, world=world)
+    training = Training(run, cache, *overrides, world=world, **how)
     assert training.wait() == [0] * world, training.output
 
 

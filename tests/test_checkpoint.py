@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
+import random
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,3 +124,76 @@ def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
     with pytest.raises(ValueError, match="not of scaleformer"):
         load_model(tmp_path / "other.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": {"width": 16, "wings": 2}}, "cannot build its model: .*wings"),
+        ({"model": {"source_vocabulary": 290, "target_vocabulary": 290, "width": "x"}}, "cannot build its model"),
+        ({"model": []}, "has no model"),
+        ({"config": None, "source_tokenizer": [1]}, "has no config and no source_tokenizer"),
+        ({"target_tokenizer": torch.zeros(3, dtype=torch.uint8)}, "target tokenizer: not a sentencepiece model"),
+        ({"state_dict": {"model.w": 1}}, "its weights are no tensors"),
+        ({"state_dict": [torch.ones(1)]}, "its weights are no tensors"),
+    ],
+    ids=["unknown setting", "setting of another type", "list", "none", "tokenizer", "number", "weights without names"],
+)
+def test_a_checkpoint_with_other_contents_is_named(run: Path, changes: dict[str, object], message: str) -> None:
+    path = change(run, **changes)
+    with pytest.raises(ValueError, match=message) as error:
+        load_model(run)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol", "ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("seed", range(3))
+def test_hostile_bytes_are_no_checkpoint(run: Path, seed: int) -> None:
+    """Bytes changed anywhere, the directory of the archive more often than the rest; and pickles with sound sums."""
+    path, chance = run / "checkpoints" / "best.ckpt", random.Random(seed)
+    whole = path.read_bytes()
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(chance.randrange(1, 9)):
+            place = chance.randrange(len(data)) if chance.random() < 0.3 else -chance.randrange(1, 4000)
+            data[place] = chance.randrange(256)
+        path.write_bytes(data)
+        with suppress(ValueError):
+            load_model(run)
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    for _ in range(60):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in parts.items():
+                data = bytearray(content)
+                if name.endswith("data.pkl"):
+                    for _ in range(chance.randrange(1, 5)):
+                        data[chance.randrange(len(data))] = chance.randrange(256)
+                archive.writestr(name, bytes(data))
+        with suppress(ValueError):
+            load_model(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.yaml", b"- a list\n"),
+        ("config.yaml", b"tied: {a: b}\n"),
+        ("config.yaml", b"\xff"),
+        ("config.yaml", b"a: [\n"),
+        ("model.safetensors", b""),
+        ("source.model", None),
+    ],
+    ids=["list", "tied to nothing", "bytes", "no YAML", "empty weights", "no tokenizer"],
+)
+def test_a_broken_export_is_named(run: Path, tmp_path: Path, name: str, content: bytes | None) -> None:
+    export = tmp_path / "export"
+    export_model(load_model(run), export)
+    if content is None:
+        (export / name).unlink()
+    else:
+        (export / name).write_bytes(content)
+    with pytest.raises(ValueError, match="not a complete exported model") as error:
+        load_model(export)
+    assert "\n" not in str(error.value)

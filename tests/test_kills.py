@@ -44,18 +44,38 @@ def test_killed_three_times_it_ends_where_it_would_have(tmp_path: Path, cache: P
     assert_same(whole, parts)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[int, Path]:
+    """Runs of six steps that were left alone, by the number of their processes."""
+    folders = {world: tmp_path_factory.mktemp(f"whole{world}") for world in (1, 2)}
+    for world, folder in folders.items():
+        finish(folder, cache, *OPTIONS, "trainer.max_steps=6", world=world)
+    return folders
+
+
 @pytest.mark.parametrize(
-    ("name", "world"), [("SIGTERM", 1), ("SIGINT", 1), ("SIGUSR1", 2)], ids=lambda value: str(value)
+    ("name", "world", "launcher"),
+    [
+        ("SIGTERM", 1, "lightning"),
+        ("SIGINT", 1, "lightning"),
+        ("SIGUSR1", 2, "lightning"),
+        ("SIGTERM", 2, "torchrun"),
+        ("SIGUSR1", 2, "slurm"),
+    ],
+    ids=lambda value: str(value),
 )
-def test_a_signal_saves_and_says_that_the_run_can_go_on(tmp_path: Path, cache: Path, name: str, world: int) -> None:
-    whole, parts, options = tmp_path / "whole", tmp_path / "parts", (*OPTIONS, "trainer.max_steps=6")
-    finish(whole, cache, *options, world=world)
+def test_a_signal_saves_and_says_that_the_run_can_go_on(
+    undisturbed: dict[int, Path], tmp_path: Path, cache: Path, name: str, world: int, launcher: str
+) -> None:
+    options = (*OPTIONS, "trainer.max_steps=6")
     last = world - 1  # one process is told, all stop
-    training = Training(parts, cache, *options, world=world, kills={last: (3, signal.Signals[name])})
-    assert training.wait() == [75, *[0] * last], training.output
-    assert f"interrupted by {name}, saved at step 4: go on by resume={parts}" in training.output
+    kills = {last: (3, signal.Signals[name])}
+    training = Training(tmp_path, cache, *options, world=world, kills=kills, launcher=launcher)
+    # the process that has started the others takes their codes for its own affair
+    assert training.wait() == [75, *[0 if launcher == "lightning" else 75] * last], training.output
+    assert f"interrupted by {name}, saved at step 4: go on by resume={tmp_path}" in training.output
     assert "Traceback" not in training.output
-    assert json.loads((parts / "status.json").read_text())["state"] == "interrupted"
-    assert torch.load(parts / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 4
-    finish(parts, cache, *options, f"resume={parts}", world=world)
-    assert_same(whole, parts)
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "interrupted"
+    assert torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 4
+    finish(tmp_path, cache, *options, f"resume={tmp_path}", world=world, launcher=launcher)
+    assert_same(undisturbed[world], tmp_path)

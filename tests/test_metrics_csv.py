@@ -51,11 +51,16 @@ def test_a_new_run_starts_anew(tmp_path: Path) -> None:
     assert read(tmp_path) == [{"step": "10", "train/loss": "2.0"}]
 
 
-def test_a_file_of_another_kind_is_named_and_stays(tmp_path: Path) -> None:
-    (tmp_path / "metrics.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    "content",
+    [b"a,b\n1,2\n", b"step,a\n1,2\nx,2\n", b"a,step\n1\n", b"step\n1\n\xff\n", b"step\n" + b"1" * 200_000],
+    ids=["no step", "a word", "cut short", "bytes", "a huge cell"],
+)
+def test_a_file_of_another_kind_is_named_and_stays(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "metrics.csv").write_bytes(content)
     with pytest.raises(ValueError, match=r"metrics\.csv: not the metrics of a run"):
         MetricsCsv(tmp_path)
-    assert (tmp_path / "metrics.csv").read_text(encoding="utf-8") == "a,b\n1,2\n"
+    assert (tmp_path / "metrics.csv").read_bytes() == content
 
 
 def test_a_failed_write_leaves_the_rows_of_before(tmp_path: Path, monkeypatch) -> None:

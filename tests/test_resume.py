@@ -28,7 +28,12 @@ from scaleformer.run_folder import write_status
 from tests.runs import make_run, tokenizer
 
 CONFIG = {
-    "model": {"width": 16, "dropout": 0.1, "attention": {"name": "scaleformer", "horizon": 16}},
+    "model": {
+        "width": 16,
+        "dropout": 0.1,
+        "sites": {"cross": {"name": "softmax"}, "decoder": None},
+        "attention": {"name": "scaleformer", "horizon": 16},
+    },
     "tokenizer": {"vocab_size": 290, "sample_alpha": 0.0},
     "optimizer": {"name": "adamw", "learning_rate": 1e-3},
 }
@@ -86,10 +91,11 @@ def test_double_quotes() -> None:
 def test_what_is_no_run_is_named(tmp_path: Path, run: Path) -> None:
     with pytest.raises(ValueError, match=r"no run to go on with \(.*overrides\.yaml is missing"):
         resumed_arguments([f"resume={tmp_path}"])
-    (run / OVERRIDES).write_text("a: [", encoding="utf-8")
-    with pytest.raises(ValueError, match="no run to go on with") as error:
-        resumed_arguments([f"resume={run}"])
-    assert "\n" not in str(error.value)
+    for content in ("a: [", "a: 1", "[1, 2]"):
+        (run / OVERRIDES).write_text(content, encoding="utf-8")
+        with pytest.raises(ValueError, match="no run to go on with") as error:
+            resumed_arguments([f"resume={run}"])
+        assert "\n" not in str(error.value)
     record_overrides(run, [])
     (run / "checkpoints" / "best.ckpt").unlink()
     with pytest.raises(ValueError, match=r"wanted checkpoints/best\.ckpt or checkpoints/last\.ckpt"):
@@ -113,12 +119,14 @@ def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
     [
         ("model", "width", 32, "model.width=32, but the run has model.width=16"),
         ("model", "attention", {"name": "softmax"}, "model.attention.name=softmax"),
+        ("model", "sites", {"cross": None}, "model.sites.cross=None, but the run has model.sites.cross.name=softmax"),
+        ("model", "sites", {"decoder": {"name": "a"}}, "decoder.name=a, but the run has model.sites.decoder=None"),
         ("tokenizer", "vocab_size", 300, "tokenizer.vocab_size=300"),
         ("optimizer", "learning_rate", 1e-4, "optimizer.learning_rate=0.0001"),
         ("model", "dropout", 0.3, None),
         ("tokenizer", "sample_alpha", 0.1, None),
     ],
-    ids=["width", "attention", "vocabulary", "rate", "dropout", "sampling"],
+    ids=["width", "attention", "site left out", "new site", "vocabulary", "rate", "dropout", "sampling"],
 )
 def test_settings_that_the_weights_are_made_for_stay(run: Path, group, key, value, refused) -> None:
     config = {**CONFIG, group: {**CONFIG[group], key: value}}

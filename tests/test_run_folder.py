@@ -90,3 +90,13 @@ def test_two_trainings_do_not_share_a_folder(tmp_path: Path) -> None:
         assert taken is True
         assert "another training is at work here" in str(message)
     assert ask() == [False, "claimed"]
+
+
+def test_what_a_killed_training_had_half_written_is_cleared_away(tmp_path: Path) -> None:
+    kept = [tmp_path / name for name in ("checkpoints/last.ckpt", "metrics.csv", "results/.test.json.7.tmp", ".lock")]
+    gone = [tmp_path / name for name in ("checkpoints/.last.ckpt.7.tmp", ".metrics.csv.7.tmp", ".status.json.7.tmp")]
+    for path in (*kept, *gone):  # an evaluation may be at work in results/
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    with claimed(tmp_path):
+        assert [path for path in (*kept, *gone) if path.exists()] == kept

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import shutil
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,3 +65,30 @@ def test_kills_fall_between_checkpoints() -> None:
         steps = kill_steps(seed, 60, 7)
         assert steps == sorted(steps)
         assert all(step % 7 and step > 7 for step in steps)
+
+
+def test_what_is_left_half_written_is_named(runs: list[Path]) -> None:
+    (runs[1] / "checkpoints" / ".last.ckpt.7.tmp").touch()
+    assert SOAK["differences"](*runs) == ["b/checkpoints/.last.ckpt.7.tmp is left behind"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({}, None),
+        ({"differences": ["metrics.csv at step 2"]}, SystemExit),
+        ({"memory_growth": 0.02}, SystemExit),
+        ({"kills": {"SIGKILL": 1, "SIGTERM": 0}}, ValueError),
+    ],
+    ids=["alike", "another loss", "memory", "too few kills"],
+)
+def test_the_command_fails_where_something_is_not_as_it_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: type[BaseException] | None
+) -> None:
+    result = {"kills": {"SIGKILL": 1, "SIGTERM": 1}, "seconds": 9, "differences": [], "memory_growth": None, **changes}
+    monkeypatch.setitem(SOAK["main"].__globals__, "soak", lambda *_: result)
+    command = ["soak.py", "--folder", str(tmp_path / "soak"), "--steps", "9", "--rows", "2", "4", "--kills", "2"]
+    monkeypatch.setattr(sys, "argv", command)
+    with pytest.raises(error) if error else nullcontext():
+        SOAK["main"]()
+    assert json.loads((tmp_path / "soak" / "soak.json").read_text(encoding="utf-8"))["kills"] == result["kills"]

@@ -266,6 +266,18 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         (["trainer.strategy=best"], "trainer: You selected an invalid strategy name: `strategy='best'`"),
         (["trainer.accelerator=abacus"], "trainer: You selected an invalid accelerator name"),
         (["trainer.devices=0"], "trainer: `Trainer(devices=0)` value is not a valid input"),
+        (["trainer.strategy=ddp_spawn", "trainer.devices=2"], "trainer.strategy=ddp_spawn copies this process: wanted"),
+        (["trainer.strategy=fsdp_cpu_offload"], "trainer: The strategy `fsdp` requires a GPU accelerator"),
+        (["trainer.precision=bf16-true"], "trainer.precision=bf16-true: weights stay in fp32, wanted 32-true"),
+        (
+            ["trainer.devices=2", "trainer.strategy=ddp", "trainer.val_check_interval=00:01:00:00"],
+            "the clocks of 2 processes differ, and some would wait for the others: wanted a number of batches",
+        ),
+        (
+            ["trainer.strategy=fsdp", "callbacks.validation_bleu.examples=4"],
+            "could translate in validations: set callbacks.validation_bleu.examples=0",
+        ),
+        (["trainer.strategy=fsdp", "callbacks.ema.decay=0.9"], "not average weights: set callbacks.ema.decay=null"),
         (["trainer.max_time=soon"], "trainer: `Timer(duration='soon')` is not a valid duration"),
         (["resume=nowhere"], "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
         (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder (data.path)"),
@@ -278,6 +290,39 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
 def test_bad_input_ends_in_one_line(command: Command, tmp_path: Path, overrides: list[str], message: str) -> None:
     assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *overrides))
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "HINT: Use `--ntasks-per-node=4` instead"),
+        ({"SLURM_NTASKS_PER_NODE": "4"}, "no 'SLURM_NODEID' in the environment: start it by srun or torchrun"),
+        (
+            {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
+            "number of tasks per node configured in SLURM `--ntasks-per-node=4` does not match. HINT: Set `devices=4`",
+        ),
+        (
+            {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"},
+            "the product (2 * 1) does not match the world size (4)",
+        ),
+    ],
+    ids=["SLURM, tasks", "SLURM, no srun", "SLURM, devices", "torchrun"],
+)
+def test_other_processes_than_were_started_are_named(
+    command: Command, tmp_path: Path, monkeypatch, variables: dict[str, str], message: str
+) -> None:
+    job = {} if "RANK" in variables else {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}
+    for name, value in (job | variables).items():
+        monkeypatch.setenv(name, value)
+    options = ("trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu")
+    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *options))
+
+
+def test_half_precision_on_a_cpu_is_bf16_and_says_so(tmp_path: Path, cache: Path) -> None:
+    options = (*FAST, "trainer.accelerator=cpu", "trainer.max_steps=1", "trainer.precision=16-mixed")
+    with pytest.warns(UserWarning, match="fp16 is not supported on CPU. Using `precision='bf16-mixed'` instead"):
+        train.run(configure(tmp_path, cache, *options))
+    assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path).values())
 
 
 def test_splits_that_the_run_will_want_are_missed_before_it_starts(command: Command, tmp_path: Path) -> None:

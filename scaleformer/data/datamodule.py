@@ -27,7 +27,7 @@ from scaleformer.data.loader import TrainLoader
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
 from scaleformer.data.sources import SplitSource, split_sources
-from scaleformer.data.streaming import EncodedWindows, StreamedBatches, document_windows
+from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
 
@@ -60,6 +60,7 @@ class DocumentDataModule(pl.LightningDataModule):
         self._fingerprints: dict[str, str] = {}
         self._state: dict[str, Any] | None = None
         self._train_loader: TrainLoader | None = None
+        self._counted: Counted | None = None
 
     @cached_property
     def sources(self) -> dict[str, SplitSource]:
@@ -171,7 +172,8 @@ class DocumentDataModule(pl.LightningDataModule):
             windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha)
             # In a worker `datasets` would give each of several a share of its own, and windows another order.
             most = 1 if config.streaming and config.format == "hub" else config.num_workers
-            batches = StreamedBatches(windows, min(config.num_workers, most), self._largest)
+            batches = StreamedBatches(windows, min(config.num_workers, most), self._everywhere, self._counted)
+            self._counted = batches.counted
         else:
             batches = KeptBatches(self.encoded("train"), recipe, config.num_workers)
         self._train_loader = TrainLoader(batches, self._start, self._trained())
@@ -207,6 +209,18 @@ class DocumentDataModule(pl.LightningDataModule):
         return report
 
     @property
+    def trained_report(self) -> DataReport | None:
+        """The same as `report` once training has gone through streamed documents: of all windows of the first epoch
+        that were read so far, of all processes. None where `report` has said it all."""
+        if not self.config.streaming or self._counted is None or not self._counted.windows:
+            return None
+        windows = self._counted.windows
+        name = "train" if self._counted.whole else f"train (first {f'{windows} windows' if windows > 1 else 'window'})"
+        splits = {name: self._counted.counts.report(self.cutting)}
+        splits |= {split: counts for split, counts in self.report.splits.items() if split == "valid"}
+        return replace(self.report, splits=splits)
+
+    @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
         return replace(self.cutting, multi_resolution=False, max_ratio=None)
@@ -220,12 +234,13 @@ class DocumentDataModule(pl.LightningDataModule):
         ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
         return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks)
 
-    def _largest(self, count: int) -> int:
-        """The largest of the numbers that the processes give."""
-        if self.trainer is None or self.trainer.world_size == 1:
-            return count
-        strategy = self.trainer.strategy
-        return int(strategy.reduce(torch.tensor(count, device=strategy.root_device), reduce_op="max"))
+    def _everywhere(self, value: Any) -> list[Any]:
+        """What each of the processes gives."""
+        values = [value]
+        if self.trainer is not None and self.trainer.world_size > 1:
+            values = values * self.trainer.world_size
+            torch.distributed.all_gather_object(values, value)
+        return values
 
     def _trained(self) -> Callable[[], int] | None:
         if self.trainer is None or self.trainer.state.fn != TrainerFn.FITTING:
@@ -249,11 +264,14 @@ class DocumentDataModule(pl.LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         """Epoch, window of it and batches of the window that were trained on: the same for all processes."""
         epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
-        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature}
+        counted = {} if self._counted is None else {"counted": self._counted.to_dict()}
+        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **counted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on after the batches that the state counts."""
         self._state = dict(state_dict)
+        if "counted" in state_dict:
+            self._counted = Counted.from_dict(state_dict["counted"])
 
     @property
     def _start(self) -> Position:

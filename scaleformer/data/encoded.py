@@ -163,12 +163,18 @@ def _dtype(tokenizer: Tokenizer) -> type:
 
 
 def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> EncodedCorpus:
-    """The corpus that `encode_documents` wrote into a folder, memory-mapped."""
+    """The corpus that `encode_documents` wrote into a folder, memory-mapped.
+
+    Raises OSError, EOFError or ValueError where a file is missing, cut short, or not of the length the others want.
+    """
     dtypes = {"source": _dtype(source_tokenizer), "target": _dtype(target_tokenizer)}
     source, target = (_mapped(folder / f"{side}.bin", dtype) for side, dtype in dtypes.items())
     offsets = [np.load(folder / f"{name}_offsets.npy", mmap_mode="r") for name in ("source", "target", "ids")]
-    names = Names(_mapped(folder / "ids.bin", np.uint8), offsets[2])
-    return EncodedCorpus(source, target, offsets[0], offsets[1], np.load(folder / "documents.npy"), names)
+    ids, documents = _mapped(folder / "ids.bin", np.uint8), np.load(folder / "documents.npy")
+    wanted = [int(numbers[-1]) for numbers in (*offsets, documents)]
+    if [len(source), len(target), len(ids), len(offsets[0]) - 1] != wanted or len(offsets[2]) != len(documents):
+        raise ValueError(f"{folder}: the encoded corpus is damaged: remove it")
+    return EncodedCorpus(source, target, offsets[0], offsets[1], documents, Names(ids, offsets[2]))
 
 
 def _mapped(path: Path, dtype: type) -> NDArray[Any]:

@@ -8,15 +8,16 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.errors import DataError, cache_errors
 from scaleformer.data.formats import Document
-from scaleformer.data.sampler import unchanged
+from scaleformer.data.sampler import ready_made
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer
 
@@ -38,36 +39,49 @@ def cached_encoding(
 
     Encoded in parts of PART_SEGMENTS segments, each of which takes its name when it is whole; where the program is
     stopped, the next one goes on with the parts that are missing. The folder itself appears whole or not at all, and
-    one process alone makes it while others wait. What is encoded does not depend on `processes`.
+    one process alone makes it while others wait; one that a crash of the machine has damaged is made again. What is
+    encoded does not depend on `processes`.
     Raises DataError as the documents do, and when the cache cannot be written; then no part is left.
     """
     key = f"{_CACHE_VERSION} {fingerprint} {source_tokenizer.hash} {target_tokenizer.hash}"
     folder = Path(cache_dir) / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
     tokenizers = (source_tokenizer, target_tokenizer)
-    if not folder.is_dir():
-        with cache_errors(folder.parent):
-            locks = Path(cache_dir) / "locks"
-            for needed in (folder.parent, locks):
-                needed.mkdir(parents=True, exist_ok=True)
-            with FileLock(locks / f"{folder.name}.lock"):
-                if not folder.is_dir():
-                    _write(folder, documents, tokenizers, processes)
+    if (corpus := _opened(folder, tokenizers)) is not None:
+        return corpus
+    with cache_errors(folder.parent):
+        locks = Path(cache_dir) / "locks"
+        for needed in (folder.parent, locks):
+            needed.mkdir(parents=True, exist_ok=True)
+        with FileLock(locks / f"{folder.name}.lock"):
+            if (corpus := _opened(folder, tokenizers)) is not None:
+                return corpus
+            shutil.rmtree(folder, ignore_errors=True)
+            _write(folder, documents, tokenizers, processes)
     return open_encoded(folder, *tokenizers)
+
+
+def _opened(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> EncodedCorpus | None:
+    with suppress(OSError, EOFError, ValueError):
+        return open_encoded(folder, *tokenizers)
+    return None
 
 
 def _write(
     folder: Path, documents: Iterable[Document], tokenizers: tuple[Tokenizer, Tokenizer], processes: int
 ) -> None:
-    parts = folder.with_name(f".{folder.name}.parts")
+    parts = folder.with_name(f".{folder.name}.{PART_SEGMENTS}.parts")  # of another size they would be other documents
     parts.mkdir(exist_ok=True)
     try:
         writer = _PartWriter(documents, tokenizers, parts)
         workers = processes if processes > 1 else 0
-        _follow(DataLoader(writer, batch_size=None, collate_fn=unchanged, num_workers=workers))
+        _follow(ready_made(writer, workers))
         whole = parts / "whole"
         shutil.rmtree(whole, ignore_errors=True)
         whole.mkdir()
         merge_encoded(sorted(parts.glob("[0-9]*[0-9]")), whole)
+        for path in whole.iterdir():
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
         os.rename(whole, folder)
     except (DataError, OSError):
         shutil.rmtree(parts, ignore_errors=True)
@@ -76,10 +90,11 @@ def _write(
 
 
 def _follow(written: Iterable[int | DataError]) -> None:
-    """Wait for all parts, and say now and then how far it is. Raises the DataError among them."""
+    """Wait for all parts, and say now and then how far it is. Raises the DataError among them, and ValueError where
+    a process is no longer there."""
     start = said = time.monotonic()
     segments = 0
-    for part in written:
+    for part in _alive(written):
         if isinstance(part, DataError):
             raise part
         segments += part
@@ -87,6 +102,18 @@ def _follow(written: Iterable[int | DataError]) -> None:
         if now - said > _SECONDS_BETWEEN_LINES:
             said = now
             log.info("%s segments encoded, %s a second", f"{segments:,}", f"{segments / (now - start):,.0f}")
+
+
+def _alive(written: Iterable[int | DataError]) -> Iterator[int | DataError]:
+    try:
+        yield from written
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise ValueError(
+            f"a process that encodes documents was ended from outside, for want of memory perhaps ({error}): lower "
+            "data.num_proc and start again, which goes on from here"
+        ) from error
 
 
 class _PartWriter(IterableDataset[int | DataError]):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from scaleformer.data.batching import make_batches, padded_sizes, share
-from scaleformer.data.cutting import Plan, make_plan, segment_lengths
+from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe
 from scaleformer.data.tokenizer import UNK
@@ -47,6 +48,54 @@ class SplitReport:
     dropped_documents: int
     padding: float
     idle: float
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """What the numbers of a `SplitReport` are made of; those of parts of a corpus, or of processes, add up.
+
+    length_ratio       segments left out for data.max_ratio
+    tokens, positions  in the batches: those that hold something, and all of them
+    places             positions that the processes could have had while they wait for the one with the largest batch
+    """
+
+    documents: int = 0
+    segments: int = 0
+    source_tokens: int = 0
+    target_tokens: int = 0
+    examples: int = 0
+    batches: int = 0
+    cut_documents: int = 0
+    empty_segments: int = 0
+    unknown_tokens: int = 0
+    overlong_segments: int = 0
+    longest_segment: int = 0
+    over_budget_examples: int = 0
+    length_ratio: int = 0
+    dropped_documents: int = 0
+    tokens: int = 0
+    positions: int = 0
+    places: int = 0
+
+    def __add__(self, other: SplitCounts) -> SplitCounts:
+        both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
+        return SplitCounts(**{**both, "longest_segment": max(self.longest_segment, other.longest_segment)})
+
+    def with_batches(self, sizes: Sequence[Sequence[int]] | Ints) -> SplitCounts:
+        """The same with batches of so many positions, by process and step."""
+        steps = np.asarray(sizes, dtype=np.int64)  # (processes, steps)
+        places = len(steps) * int(steps.max(axis=0, initial=0).sum())
+        return replace(self, batches=steps.size, positions=int(steps.sum()), places=places)
+
+    def report(self, cutting: Cutting) -> SplitReport:
+        """The report of it."""
+        shared = {f.name: getattr(self, f.name) for f in fields(SplitReport) if hasattr(self, f.name)}
+        return SplitReport(
+            **shared,
+            dropped={"length ratio": self.length_ratio} if cutting.max_ratio is not None else {},
+            padding=_share_without(self.tokens, self.positions),
+            idle=_share_without(self.positions, self.places),
+        )
 
 
 @dataclass
@@ -90,27 +139,29 @@ def report_split(corpus: EncodedCorpus, recipe: Recipe, shuffle: bool = True) ->
     batches = make_batches(plan, batch_tokens, rng if shuffle else None, recipe.world * recipe.accumulated)
     shares = [share(batches, rank, recipe.world) for rank in range(recipe.world)]
     sizes = np.stack([padded_sizes(plan, own) for own in shares])  # (processes, steps)
+    return count_split(corpus, plan, recipe).with_batches(sizes).report(cutting)
+
+
+def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCounts:
+    """Count a corpus and a plan of it; of batches nothing yet (`SplitCounts.with_batches`)."""
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
-    ratio = corpus.segments - len(plan.order)
     kept_documents = len(np.unique(corpus.document_of[plan.order]))
-    return SplitReport(
+    return SplitCounts(
         documents=len(corpus.documents) - 1,
         segments=corpus.segments,
         source_tokens=len(corpus.source),
         target_tokens=len(corpus.target),
         examples=len(plan),
-        batches=sizes.size,
         cut_documents=_cut_documents(corpus, plan),
         empty_segments=int((shortest == 1).sum()),
         unknown_tokens=sum(int((side == UNK).sum()) for side in (corpus.source, corpus.target)),
-        overlong_segments=int((lengths > cutting.max_tokens).sum()),
+        overlong_segments=int((lengths > recipe.cutting.max_tokens).sum()),
         longest_segment=int(lengths.max(initial=0)),
-        over_budget_examples=int((plan.source_lengths + plan.target_lengths > batch_tokens).sum()),
-        dropped={"length ratio": ratio} if cutting.max_ratio is not None else {},
+        over_budget_examples=int((plan.source_lengths + plan.target_lengths > recipe.batch_tokens).sum()),
+        length_ratio=corpus.segments - len(plan.order),
         dropped_documents=len(corpus.documents) - 1 - kept_documents,
-        padding=_share_without(int(plan.source_lengths.sum() + plan.target_lengths.sum()), int(sizes.sum())),
-        idle=_share_without(int(sizes.sum()), recipe.world * int(sizes.max(axis=0, initial=0).sum())),
+        tokens=int(plan.source_lengths.sum() + plan.target_lengths.sum()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from scaleformer.data.batching import collate, make_batches, make_example, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 
+GRACE = 60  # seconds
 Position = tuple[int, int, int]  # epoch, window of it, batches of the window that are done; kept corpora: one window
 
 
@@ -123,11 +125,30 @@ class FixedLoader:
 
 def batch_loader(corpus: EncodedCorpus, batches: Any, num_workers: int) -> DataLoader[Any]:
     """A DataLoader over lists of segment numbers."""
-    return DataLoader(
-        BatchDataset(corpus), sampler=batches, batch_size=None, collate_fn=unchanged, num_workers=num_workers
-    )
+    return ready_made(BatchDataset(corpus), num_workers, sampler=batches)
+
+
+def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoader[Any]:
+    """A DataLoader of a data set that gives what it is to give, in `num_workers` processes (0: here)."""
+    options |= {"num_workers": num_workers, "worker_init_fn": deaf}
+    return DataLoader(items, batch_size=None, collate_fn=unchanged, **options)
 
 
 def unchanged(batch: Any) -> Any:
     """The `collate_fn` of loaders whose data set gives batches."""
     return batch
+
+
+def deaf(worker: int) -> None:
+    """Leave signals to the process that started this one: they often reach all of a group, and it has something to
+    finish and to save first. SIGTERM ends this one when it comes again, or after a minute."""
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if hasattr(signal, "alarm"):
+        signal.signal(signal.SIGTERM, _end_later)
+
+
+def _end_later(*_: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.alarm(GRACE)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
@@ -13,7 +15,8 @@ from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
-from scaleformer.data.sampler import Position, Recipe, unchanged
+from scaleformer.data.report import SplitCounts, count_split
+from scaleformer.data.sampler import Position, Recipe, ready_made
 from scaleformer.data.tokenizer import Tokenizer, seed_sampling
 
 
@@ -85,22 +88,49 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         return encode_documents(documents, *self.tokenizers, sample=seed, alpha=self.sample_alpha)
 
 
+@dataclass
+class Counted:
+    """What became of the first epoch so far: the counts of all processes in so many windows.
+
+    whole  the epoch has no more windows
+    """
+
+    windows: int = 0
+    whole: bool = False
+    counts: SplitCounts = field(default_factory=SplitCounts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, for a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Counted:
+        """The inverse of `to_dict`."""
+        return cls(values["windows"], values["whole"], SplitCounts(**values["counts"]))
+
+
 class StreamedBatches:
     """Batches of encoded windows; every window is cut, joined, sorted and shuffled like a corpus of its own.
 
     num_workers  processes that read and encode; they change nothing but the speed
-    agree        of several processes the largest number of batches that one has in the present window: the others halve
-                 some of theirs to have as many. A process without a window left takes part with fillers
+    exchange     of several processes what each of them gives, by rank. Where one has fewer batches in the present
+                 window than another, it halves some of its own; one without a window left takes part with fillers
+    counted      what is counted already; goes on with the windows that follow
 
     To go on inside an epoch, what lies before is read again but neither encoded nor trained on.
     """
 
     def __init__(
-        self, windows: EncodedWindows, num_workers: int = 0, agree: Callable[[int], int] = lambda count: count
+        self,
+        windows: EncodedWindows,
+        num_workers: int = 0,
+        exchange: Callable[[Any], list[Any]] = lambda value: [value],
+        counted: Counted | None = None,
     ) -> None:
         self._windows = windows
-        self._agree = agree
-        self._loader = DataLoader(windows, batch_size=None, collate_fn=unchanged, num_workers=num_workers)
+        self._exchange = exchange
+        self.counted = counted or Counted()
+        self._loader = ready_made(windows, num_workers)
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position after it."""
@@ -112,10 +142,14 @@ class StreamedBatches:
             if isinstance(corpus, DataError):
                 raise corpus
             plan, batches = (None, []) if corpus is None else self._batches(corpus, epoch, number)
-            count = self._agree(-1 if corpus is None else len(batches))
+            count = max(self._exchange(-1 if corpus is None else len(batches)))
             if count < 0:
+                self.counted.whole |= (epoch, number) == (0, self.counted.windows)
                 return
-            for i, batch in enumerate(self._in_step(plan, batches, count, epoch, number)[done:], done + 1):
+            batches = self._in_step(plan, batches, count, epoch, number)
+            if (epoch, number) == (0, self.counted.windows):
+                self._count(corpus, plan, batches)
+            for i, batch in enumerate(batches[done:], done + 1):
                 examples = [make_example(corpus, plan.segments(j)) for j in batch] if corpus and plan else []
                 yield (epoch, number, i) if i < count else (epoch, number + 1, 0), collate(examples)
             number, done = number + 1, 0
@@ -125,6 +159,15 @@ class StreamedBatches:
         rng = recipe.rng(epoch, recipe.rank, window)
         plan = make_plan(corpus, recipe.cutting, rng)
         return plan, make_batches(plan, recipe.batch_tokens, rng)
+
+    def _count(self, corpus: EncodedCorpus | None, plan: Plan | None, batches: list[Ints]) -> None:
+        counts, sizes = SplitCounts(), [0] * len(batches)
+        if corpus is not None and plan is not None:
+            counts, sizes = count_split(corpus, plan, self._windows.recipe), padded_sizes(plan, batches).tolist()
+        everywhere = self._exchange((counts, sizes))
+        window = sum((own for own, _ in everywhere), SplitCounts()).with_batches([own for _, own in everywhere])
+        self.counted.counts += window
+        self.counted.windows += 1
 
     def _in_step(self, plan: Plan | None, batches: list[Ints], count: int, epoch: int, window: int) -> list[Ints]:
         """`count` batches of the same examples, at each place about as big as those of the other processes."""

@@ -12,10 +12,12 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import sentencepiece as spm
+from filelock import FileLock
 
 from scaleformer.data.errors import cache_errors, shown
 
@@ -229,23 +231,32 @@ def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, c
 
     name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
     Written beside and renamed: never half a file.
-    Raises ValueError as `Tokenizer.train`, DataError when the cache cannot be written; a kept file that is damaged is
-    made again.
+    One process alone trains while others wait. Raises ValueError as `Tokenizer.train`, DataError when the cache cannot
+    be written; a kept file that is damaged is made again.
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments")}
     key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
-    if path.exists():
-        try:
-            return Tokenizer.from_proto(path.read_bytes())
-        except ValueError:
-            path.unlink(missing_ok=True)
-    tokenizer = Tokenizer.train(texts, **settings)
+    if (kept := _kept(path)) is not None:
+        return kept
     with cache_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, tokenizer.proto)
+        locks = Path(cache_dir) / "locks"
+        for needed in (path.parent, locks):
+            needed.mkdir(parents=True, exist_ok=True)
+        with FileLock(locks / f"{path.name}.lock"):  # several processes of a machine would each take all its memory
+            if (kept := _kept(path)) is not None:
+                return kept
+            tokenizer = Tokenizer.train(texts, **settings)
+            write_atomically(path, tokenizer.proto)
     return tokenizer
+
+
+def _kept(path: Path) -> Tokenizer | None:
+    """The tokenizer in a file, None where there is none or it is damaged."""
+    with suppress(OSError, ValueError):
+        return Tokenizer.from_proto(path.read_bytes())
+    return None
 
 
 def write_atomically(path: Path, data: bytes) -> None:

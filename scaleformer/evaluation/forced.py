@@ -1,4 +1,4 @@
-"""Teacher-forced loss of every target token of long documents, whole or view by view."""
+"""Teacher-forced loss of every target token: of any examples, and of long documents, whole or view by view."""
 
 from __future__ import annotations
 
@@ -55,7 +55,6 @@ def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         yield batch
 
 
-@torch.inference_mode()
 def token_losses(
     model: Transformer,
     documents: Sequence[EncodedDocument],
@@ -73,23 +72,57 @@ def token_losses(
     """
     jobs = [(number, view) for number, of_one in enumerate(views) for view in of_one]
     examples = [example(documents[number], view) for number, view in jobs]
-    lengths = [len(e.source) + len(e.target) for e in examples]
-    parts: list[list[Floats]] = [[] for _ in examples]
-    done = 0
-    for places in token_budget(lengths, batch_tokens):
-        losses = _forward(model, [examples[place] for place in places])
-        for place, loss in zip(places, losses, strict=True):
-            number, view = jobs[place]
-            target = documents[number].target
-            skipped = sum(len(tokens) for tokens in target[view.start : view.new])
-            parts[place] = [loss[skipped : len(loss) - (view.stop < len(target))]]
-            done += lengths[place]
-        if progress is not None:
-            progress(done / sum(lengths), done)
     found: list[list[Floats]] = [[] for _ in documents]
-    for (number, _), part in zip(jobs, parts, strict=True):
-        found[number] += part
+    for (number, view), loss in zip(jobs, target_losses(model, examples, batch_tokens, progress), strict=True):
+        target = documents[number].target
+        skipped = sum(len(tokens) for tokens in target[view.start : view.new])
+        found[number].append(loss[skipped : len(loss) - (view.stop < len(target))])
     return [np.concatenate(of_one) for of_one in found]
+
+
+@torch.inference_mode()
+def target_losses(
+    model: Transformer,
+    examples: Sequence[Example],
+    batch_tokens: int,
+    progress: Callable[[float, int], None] | None = None,
+) -> list[Floats]:
+    """For each example the negative log-probability, in nats, of every target token, given all before it.
+
+    batch_tokens  most padded tokens, source and target together, that go through the model at once (a longer example
+                  goes alone)
+    progress      called with the share of the tokens and their number so far
+    Raises ValueError where the model gives NaN.
+    """
+    found: list[Floats] = [np.zeros(0)] * len(examples)
+    total, done = sum(map(_size, examples)), 0
+    for places in _batches(examples, batch_tokens):
+        for place, loss in zip(places, _forward(model, [examples[place] for place in places]), strict=True):
+            found[place] = loss
+            done += _size(examples[place])
+        if progress is not None:
+            progress(done / total, done)
+    return found
+
+
+def _size(example: Example) -> int:
+    return len(example.source) + len(example.target)
+
+
+def _batches(examples: Sequence[Example], budget: int) -> Iterator[list[int]]:
+    """Places of examples of like length together, the longest first: what does not fit into memory shows at once."""
+    batch: list[int] = []
+    source = target = 0
+    for place in sorted(range(len(examples)), key=lambda n: (-_size(examples[n]), -len(examples[n].source))):
+        own = len(examples[place].source), len(examples[place].target)
+        longest = max(source, own[0]), max(target, own[1])
+        if batch and sum(longest) * (len(batch) + 1) > budget:
+            yield batch
+            batch, longest = [], own
+        batch.append(place)
+        source, target = longest
+    if batch:
+        yield batch
 
 
 def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:
@@ -98,9 +131,9 @@ def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:
     targets = batch.target_output[batch.target_mask]  # (tokens,)
     losses = []
     for h, y in zip(states.split(_CHUNK), targets.split(_CHUNK), strict=True):
-        logits = model.logits(h).float()  # (chunk, V)
+        logits = model.logits(h).double()  # (chunk, V)
         losses.append(logits.logsumexp(1) - logits.gather(1, y[:, None])[:, 0])
-    flat = torch.cat(losses).double().cpu().numpy()
+    flat = torch.cat(losses).cpu().numpy()
     if not np.isfinite(flat).all():
         raise ValueError("the model gives a loss that is not finite: its weights are damaged; take another checkpoint")
     return np.split(flat, np.cumsum([len(e.target) for e in examples])[:-1])

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
+from scaleformer.data.formats import Document
+
 TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
 UNITS = ("tokens", "segments")
 
@@ -25,17 +27,6 @@ class Encoder(Protocol):
     """What counts tokens, see `scaleformer.data.tokenizer.Tokenizer`."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
-
-
-class AlignedDocument(Protocol):
-    """See `scaleformer.data.formats.Document`."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> Sequence[str]: ...
-    @property
-    def target(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)
@@ -56,7 +47,7 @@ class TestText:
     __test__ = False  # pytest
 
     @classmethod
-    def of(cls, documents: Sequence[AlignedDocument], source: Encoder, target: Encoder) -> TestText:
+    def of(cls, documents: Sequence[Document], source: Encoder, target: Encoder) -> TestText:
         """Raises ValueError without documents, or where source and target do not have as many segments."""
         if not documents:
             raise ValueError("there are no test documents")

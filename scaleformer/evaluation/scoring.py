@@ -6,18 +6,15 @@ The translation is force-decoded: fed to the decoder as it is, every token score
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from scaleformer.data.batching import Example, collate
+from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import EOS, SEP
+from scaleformer.evaluation.forced import target_losses
 from scaleformer.translator import DocumentHypothesis, Translator
-
-#: tokens whose logits exist at the same time
-CHUNK = 1024
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ def score_documents(
     batch_tokens  most padded tokens, source and target together, that go through the model at once (a longer document
                   goes alone); None for the model's own decoding setting
     progress      called with the share of tokens that is scored and their number
-    Raises ValueError where there are not as many sources as targets.
+    Raises ValueError where there are not as many sources as targets, or the model gives NaN.
     """
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources and {len(targets)} translations to score: wanted as many of both")
@@ -81,16 +78,8 @@ def score_documents(
         )
         for number, (source, target) in enumerate(zip(sources, targets, strict=True))
     ]
-    found: dict[int, DocumentScore] = {}
-    total = sum(_size(example) for example in examples)
-    done = 0
-    for batch in _batches(examples, budget):
-        for example, scores in zip(batch, _token_scores(translator, batch), strict=True):
-            found[int(example.id)] = _by_segment(example.target.tolist(), scores)
-        done += sum(_size(example) for example in batch)
-        if progress is not None:
-            progress(done / total, done)
-    return [found[number] for number in range(len(examples))]
+    losses = target_losses(translator.model, examples, budget, progress)
+    return [_by_segment(e.target.tolist(), (-loss).tolist()) for e, loss in zip(examples, losses, strict=True)]
 
 
 def perplexity(scores: Sequence[DocumentScore]) -> float:
@@ -140,40 +129,6 @@ def rescore(
         for (_, h), forced in zip(flat, scores, strict=True)
     )
     return [sorted((next(scored) for _ in hypotheses), key=lambda h: -h.score) for hypotheses in lists]
-
-
-def _size(example: Example) -> int:
-    return len(example.source) + len(example.target)
-
-
-def _batches(examples: Sequence[Example], budget: int) -> Iterator[list[Example]]:
-    """Examples of like length together, the longest first: what does not fit into memory shows at once."""
-    batch: list[Example] = []
-    source = target = 0
-    for example in sorted(examples, key=lambda e: (-_size(e), -len(e.source))):
-        longest = max(source, len(example.source)), max(target, len(example.target))
-        if batch and sum(longest) * (len(batch) + 1) > budget:
-            yield batch
-            batch, longest = [], (len(example.source), len(example.target))
-        batch.append(example)
-        source, target = longest
-    if batch:
-        yield batch
-
-
-@torch.inference_mode()
-def _token_scores(translator: Translator, examples: Sequence[Example]) -> list[list[float]]:
-    """The log-probability of every target token of each example."""
-    batch = collate(examples).to(translator.device)
-    states = translator.model(batch)[batch.target_mask]  # (tokens, D)
-    targets = batch.target_output[batch.target_mask]  # (tokens,)
-    scores: list[float] = []
-    for part, wanted in zip(states.split(CHUNK), targets.split(CHUNK), strict=True):
-        logits = translator.model.logits(part).double()  # (C, V)
-        at_target = logits.gather(1, wanted[:, None])[:, 0]  # (C,)
-        scores += (at_target - logits.logsumexp(1)).tolist()
-    rest = iter(scores)
-    return [[next(rest) for _ in range(len(example.target))] for example in examples]
 
 
 def _by_segment(tokens: Sequence[int], scores: Sequence[float]) -> DocumentScore:

@@ -97,6 +97,24 @@ def test_report_of_streamed_training_is_of_its_first_window(cache: str) -> None:
     assert 50 <= report.splits["train (first window)"].segments < 70
 
 
+def test_streamed_training_reports_all_of_it_in_the_end(cache: str, tmp_path: Path) -> None:
+    data = module(cache, streaming=True, window=50, max_ratio=1.2)
+    assert data.trained_report is None
+    loader = data.train_dataloader()
+    next(iter(loader))
+    assert data.trained_report is not None
+    assert list(data.trained_report.splits) == ["train (first window)", "valid"]
+    state = data.state_dict()
+    again = module(cache, streaming=True, window=50, max_ratio=1.2)
+    again.load_state_dict(state)
+    for _ in range(2):
+        assert list(again.train_dataloader())
+    assert again.trained_report is not None
+    ours, kept = again.trained_report.splits["train"], module(cache, max_ratio=1.2).report.splits["train"]
+    for name in ("documents", "segments", "source_tokens", "cut_documents", "dropped", "dropped_documents"):
+        assert getattr(ours, name) == getattr(kept, name), name
+
+
 def test_known_tokenizers_need_no_training_split(cache: str, tmp_path: Path) -> None:
     known = module(cache).tokenizers
     path = tmp_path / "test.jsonl"

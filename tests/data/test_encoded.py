@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,6 +149,23 @@ def test_faults_of_the_documents_leave_nothing(
     assert list((tmp_path / "encoded").iterdir()) == []
 
 
+@pytest.mark.usefixtures("small_parts")
+def test_a_process_that_is_killed_is_named_and_what_is_done_stays(
+    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dying(documents: list[Document], *rest: Any, **options: Any) -> EncodedCorpus:
+        if documents[0].id != DOCUMENTS[0].id:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return encode_documents(documents, *rest, **options)
+
+    monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", dying)
+    with pytest.raises(ValueError, match=r"ended from outside, .*: lower data\.num_proc"):
+        cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path, 2)
+    assert list((tmp_path / "encoded").glob(".*.parts/000000"))
+    monkeypatch.undo()
+    check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path), tokenizers)
+
+
 def test_processes_wait_for_the_one_that_encodes(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +186,22 @@ def test_processes_wait_for_the_one_that_encodes(
     for thread in threads:
         thread.join()
     assert (len(calls), len(found)) == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["source.bin", "ids.bin", "target_offsets.npy", "documents.npy"])
+@pytest.mark.parametrize("left", [0, 10, None], ids=["empty", "cut short", "missing"])
+def test_a_damaged_corpus_is_made_again(
+    tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, name: str, left: int | None
+) -> None:
+    cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path)
+    before = files(tmp_path)
+    (path,) = (tmp_path / "encoded").glob(f"*/{name}")
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:left])
+    check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path), tokenizers)
+    assert files(tmp_path) == before
 
 
 def test_names() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import Dataset
 
 from scaleformer.batch import Batch
-from scaleformer.data.cutting import Cutting
+from scaleformer.data.cutting import Cutting, make_plan
+from scaleformer.data.encoded import encode_documents
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
 from scaleformer.data.loader import TrainLoader
-from scaleformer.data.sampler import KeptBatches, Recipe, TokenBatchSampler
-from scaleformer.data.streaming import EncodedWindows, StreamedBatches
+from scaleformer.data.report import count_split
+from scaleformer.data.sampler import KeptBatches, Recipe, TokenBatchSampler, ready_made
+from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches
 from scaleformer.data.synthetic import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
 from tests.data.toy import encoded, random_corpus
@@ -144,29 +150,29 @@ def test_sequences_are_shuffled_over_windows_and_streams_are_not(tokenizers: tup
 
 
 class Meeting:
-    """Threads that agree on the largest of their numbers, as processes do by an all-reduce."""
+    """Threads that show each other values, as processes do by an all-gather."""
 
     def __init__(self, world: int) -> None:
         self.barrier = threading.Barrier(world, timeout=60)
-        self.numbers: list[int] = [0] * world
+        self.values: list[Any] = [None] * world
 
-    def agree(self, rank: int) -> Callable[[int], int]:
-        def largest(number: int) -> int:
-            self.numbers[rank] = number
+    def exchange(self, rank: int) -> Callable[[Any], list[Any]]:
+        def gather(value: Any) -> list[Any]:
+            self.values[rank] = value
             self.barrier.wait()
-            found = max(self.numbers)
+            found = list(self.values)
             self.barrier.wait()
             return found
 
-        return largest
+        return gather
 
 
-def together(world: int, run: Callable[[int, Callable[[int], int]], list[Batch]]) -> list[list[Batch]]:
+def together(world: int, run: Callable[[int, Callable[[Any], list[Any]]], list[Batch]]) -> list[list[Batch]]:
     """The epoch of each of some processes, side by side."""
     meeting, found = Meeting(world), [[] for _ in range(world)]  # type: ignore[var-annotated]
 
     def one(rank: int) -> None:
-        found[rank] = run(rank, meeting.agree(rank))
+        found[rank] = run(rank, meeting.exchange(rank))
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(world)]
     for thread in threads:
@@ -181,11 +187,11 @@ def together(world: int, run: Callable[[int, Callable[[int], int]], list[Batch]]
 def test_streamed_epochs_of_processes(
     tokenizers: tuple[Tokenizer, Tokenizer], kind: str, world: int, count: int
 ) -> None:
-    def loader(rank: int, agree: Callable[[int], int], start: tuple[int, int, int] = (1, 0, 0)) -> TrainLoader:
+    def loader(rank: int, exchange: Callable[[Any], list[Any]], start: tuple[int, int, int] = (1, 0, 0)) -> TrainLoader:
         documents = DOCUMENTS[:count] if kind == "sequence" else Stream(rank, world, count)
-        return TrainLoader(StreamedBatches(windows(tokenizers, documents, rank=rank, world=world), 0, agree), start)
+        return TrainLoader(StreamedBatches(windows(tokenizers, documents, rank=rank, world=world), 0, exchange), start)
 
-    parts = together(world, lambda rank, agree: list(loader(rank, agree)))
+    parts = together(world, lambda rank, exchange: list(loader(rank, exchange)))
     assert len({len(part) for part in parts}) == 1
     everything = [batch for part in parts for batch in part]
     assert text_pairs(everything, tokenizers[0]) == pairs_of(DOCUMENTS[:count])
@@ -195,15 +201,15 @@ def test_streamed_epochs_of_processes(
     positions: list[tuple[int, int, int]] = [(0, 0, 0)] * world
     done = len(parts[0]) // 2
 
-    def half(rank: int, agree: Callable[[int], int]) -> list[Batch]:
-        own = loader(rank, agree)
+    def half(rank: int, exchange: Callable[[Any], list[Any]]) -> list[Batch]:
+        own = loader(rank, exchange)
         batches = list(islice(own, done))
         positions[rank] = own.position
         return batches
 
     together(world, half)
     assert len(set(positions)) == 1
-    rest = together(world, lambda rank, agree: list(loader(rank, agree, positions[0])))
+    rest = together(world, lambda rank, exchange: list(loader(rank, exchange, positions[0])))
     assert [[b.ids for b in part] for part in rest] == [[b.ids for b in part[done:]] for part in parts]
 
 
@@ -281,3 +287,58 @@ def test_faults_of_a_stream_reach_the_user_as_they_are(tokenizers: tuple[Tokeniz
     loader = TrainLoader(StreamedBatches(windows(tokenizers, Broken()), workers))
     with pytest.raises(DataError, match=r"^train\.jsonl:21: not valid JSON$"):
         names(loader)
+
+
+@pytest.mark.parametrize("world", [1, 2])
+@pytest.mark.parametrize("stop", [None, 9], ids=["in one go", "interrupted"])
+def test_what_is_streamed_is_counted_once(
+    tokenizers: tuple[Tokenizer, Tokenizer], world: int, stop: int | None
+) -> None:
+    """Window by window, and not again by those who go on inside a window, nor in the second epoch."""
+    cutting = Cutting(40, max_ratio=1.3)
+    found: list[Counted] = [Counted()] * world
+
+    def half(rank: int, exchange: Callable[[Any], list[Any]]) -> list[Batch]:
+        batches, position = [], (0, 0, 0)
+        for epoch in range(2):
+            while position[0] == epoch:  # goes on from there with new objects, as after a kill
+                parts = replace(recipe(rank=rank, world=world), cutting=cutting)
+                own = EncodedWindows(Stream(rank, world), tokenizers, parts, 60)
+                counted = Counted.from_dict(found[rank].to_dict())
+                loader = TrainLoader(StreamedBatches(own, 0, exchange, counted), position)
+                batches += list(islice(loader, stop))
+                position, found[rank] = loader.position, counted
+        return batches
+
+    trained = together(world, half)
+    assert found == [found[0]] * world
+    assert (found[0].windows > 2, found[0].whole) == (True, True)
+    counts = found[0].counts
+    whole = encode_documents(DOCUMENTS, *tokenizers)
+    expected = count_split(whole, make_plan(whole, cutting, recipe().rng(0)), replace(recipe(), cutting=cutting))
+    ours = replace(counts, batches=0, positions=0, places=0)
+    assert ours == expected
+    assert expected.length_ratio > 0
+    sizes = [batch.source_mask.numel() + batch.target_mask.numel() for part in trained for batch in part if batch.ids]
+    assert 0.9 < 2 * counts.positions / sum(sizes) < 1.1
+    assert counts.places >= counts.positions >= counts.tokens
+
+
+class Told(Dataset[int]):
+    """The process that gives an item is told to end, as often as the item says."""
+
+    def __getitem__(self, index: int) -> int:
+        for _ in range(index):
+            for number in (signal.SIGINT, signal.SIGUSR1, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+        return index
+
+    def __len__(self) -> int:
+        return 3
+
+
+def test_processes_that_make_batches_leave_the_first_signals_to_the_training() -> None:
+    items = iter(ready_made(Told(), 1, prefetch_factor=1))
+    assert [next(items), next(items)] == [0, 1]
+    with pytest.raises(RuntimeError, match="DataLoader worker"):
+        next(items)

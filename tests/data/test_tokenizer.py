@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece as spm
@@ -216,6 +218,22 @@ class TestCache:
         assert cached_tokenizer(TEXTS[1:], "other", CONFIG, tmp_path).hash != first.hash
         assert cached_tokenizer(TEXTS, "texts", replace(CONFIG, vocab_size=400), tmp_path).vocab_size == 400
         assert len(self.files(tmp_path)) == 3
+
+    def test_processes_wait_for_the_one_that_trains(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls: list[int] = []
+        train = Tokenizer.train
+
+        def counted(*arguments: Any, **options: Any) -> Tokenizer:
+            calls.append(1)
+            return train(*arguments, **options)
+
+        monkeypatch.setattr(Tokenizer, "train", counted)
+        threads = [threading.Thread(target=cached_tokenizer, args=(TEXTS, "texts", CONFIG, tmp_path)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(calls), len(self.files(tmp_path))) == (1, 1)
 
     def test_damaged_file_is_made_again(self, tmp_path: Path) -> None:
         first = cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)

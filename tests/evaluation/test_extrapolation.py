@@ -10,11 +10,11 @@ import pytest
 from scaleformer.data.formats import Document
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.extrapolation import Cache, Options, System, default_window, measure_all
-from scaleformer.evaluation.extrapolation_plot import by_segments, plot_extrapolation
 from scaleformer.evaluation.extrapolation_report import assemble
 from scaleformer.evaluation.extrapolation_tables import extrapolation_tables, remarks
 from scaleformer.evaluation.lengths import LengthSpec, TestText, choose_lengths
 from scaleformer.evaluation.windows import Window
+from scaleformer.plots_extrapolation import by_segments, plot_overview
 from scaleformer.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 
@@ -172,10 +172,10 @@ def test_the_report(system, bar, tmp_path):
 
 def test_the_figure(system, bar, tmp_path):
     payload = make_payload(system, bar, tmp_path)
-    path = plot_extrapolation(payload, tmp_path / "plots" / "figure.png")
+    path = plot_overview(payload, tmp_path / "plots" / "figure.png")
     assert path.read_bytes().startswith(b"\x89PNG")
     assert by_segments(payload["lengths"])
     assert not by_segments([{"label": "segment", "unit": "segments"}, {"label": "9-tokens", "unit": "tokens"}])
     for row in payload["results"]:
         row["decode"] = None
-    assert plot_extrapolation(payload, tmp_path / "loss.png").is_file()
+    assert plot_overview(payload, tmp_path / "loss.png").is_file()

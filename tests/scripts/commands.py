@@ -23,3 +23,12 @@ def run_script(monkeypatch: Any, capsys: Any, name: str, *arguments: object) -> 
     except SystemExit as error:
         code = error.code
     return int(str(code or 0)), *capsys.readouterr()
+
+
+def error_line(result: tuple[int, str, str]) -> str:
+    """The one line in which a command has said what is wrong."""
+    code, out, err = result
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import runpy
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.runs import make_run, write_corpus
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate_bleu.py"
+from tests.scripts.commands import error_line, run_script
 
 
 @pytest.fixture
@@ -27,20 +25,7 @@ def run(tmp_path, corpus) -> Path:
 @pytest.fixture
 def evaluate(monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-        monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
-        monkeypatch.setenv("COLUMNS", "100")
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-        code: object = 0
-        try:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        except SystemExit as error:
-            code = error.code
-        return int(str(code or 0)), *capsys.readouterr()
-
-    return command
+    return partial(run_script, monkeypatch, capsys, "evaluate_bleu.py")
 
 
 def test_the_corpus_of_the_run(run, evaluate):
@@ -106,11 +91,7 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_wrong_is_one_line(run, evaluate, name):
     changes, message = BAD[name]
-    code, out, err = evaluate(f"checkpoint={run}", *changes)
-    assert (code, out) == (1, "")
-    assert err.startswith("error: ")
-    assert message in err
-    assert err.count("\n") == 1
+    assert message in error_line(evaluate(f"checkpoint={run}", *changes))
     assert not (run / "results").exists()
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import runpy
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from scaleformer.translator import Translator
 from tests.runs import DOCUMENTS, make_run, write_corpus
+from tests.scripts.commands import run_script
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "translate.py"
 
@@ -26,19 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def translate(monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-
-    def command(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-        monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
-        code: object = 0
-        try:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        except SystemExit as error:
-            code = error.code
-        return int(str(code or 0)), *capsys.readouterr()
-
-    return command
+    return partial(run_script, monkeypatch, capsys, "translate.py")
 
 
 def expected(run: Path, **decoding) -> list[list[str]]:

@@ -1,0 +1,84 @@
+"""Training with weights, gradients and states of the optimizer spread over all processes (FSDP)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.strategies import ModelParallelStrategy
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.fsdp import fully_shard
+from torch.optim import Optimizer
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from .model.transformer import Transformer
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+
+
+class ShardedStrategy(ModelParallelStrategy):
+    """Lightning's strategy for torch's `fully_shard`, over all processes of all machines, on GPUs and CPUs alike.
+
+    Each process holds its part of every weight and gathers those of a layer while it computes it. A checkpoint is one
+    file, the same as without sharding: it is put together on the first process, goes on with any strategy and number
+    of processes, and is exported and translated with like any other. (Lightning's own strategy called fsdp wants GPUs,
+    and its ModelParallelStrategy numbers the states of an optimizer otherwise than the optimizer itself does.)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
+
+    def setup_environment(self) -> None:
+        self._data_parallel_size = self.num_nodes * self.num_processes
+        super().setup_environment()
+
+    def optimizer_state(self, optimizer: Optimizer | LightningOptimizer) -> dict[str, Any]:
+        """What the `state_dict` of the optimizer of one process would be; empty but on the first process."""
+        plain, names = self._names(optimizer)
+        state: dict[str, Any] = get_optimizer_state_dict(self.model, plain, options=WHOLE)  # type: ignore[arg-type]
+        if not state:
+            return {}
+        number = {name: n for n, name in enumerate(names)}
+        groups = [{**group, "params": [number[name] for name in group["params"]]} for group in state["param_groups"]]
+        return {"state": {number[name]: value for name, value in state["state"].items()}, "param_groups": groups}
+
+    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
+        """Read a checkpoint of any strategy, each process for itself, and hand out its weights and states."""
+        checkpoint: dict[str, Any] = self.checkpoint_io.load_checkpoint(checkpoint_path)
+        assert self.model is not None
+        own = dict(self.model.named_parameters())
+        tied = {name for name, _ in self.model.named_parameters(remove_duplicate=False)} - own.keys()
+        weights = {name: value for name, value in checkpoint["state_dict"].items() if name not in tied}
+        left = set_model_state_dict(self.model, weights, options=replace(WHOLE, strict=False))
+        assert tied.issuperset(left.missing_keys), left
+        assert not left.unexpected_keys, left
+        for optimizer, saved in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            plain, names = self._names(optimizer)
+            groups = [{**group, "params": [names[n] for n in group["params"]]} for group in saved["param_groups"]]
+            state: Any = {"state": {names[n]: value for n, value in saved["state"].items()}, "param_groups": groups}
+            set_optimizer_state_dict(self.model, plain, state, options=WHOLE)
+        return checkpoint
+
+    def _names(self, optimizer: Optimizer | LightningOptimizer) -> tuple[Optimizer, list[str]]:
+        """The optimizer itself, and the names of its parameters in its own order."""
+        plain: Any = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
+        assert self.model is not None
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        return plain, [names[parameter] for group in plain.param_groups for parameter in group["params"]]
+
+
+def shard_model(model: Transformer, mesh: DeviceMesh) -> None:
+    """Spread the weights over the processes of a one-dimensional mesh, in place: layer by layer, then the embeddings
+    and what else is left."""
+    for layer in (*model.encoder_layers, *model.decoder_layers):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)  # the outermost stays gathered after the forward pass: the loss needs output_weight
