@@ -24,7 +24,6 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -59,12 +58,21 @@ def resident(process: subprocess.Popen[bytes]) -> float:
 
 def growth(memory: list[tuple[float, float]]) -> float | None:
     """By which share memory (seconds, MiB) is larger in the last fifth of the time than in the fifth after the
-    warm-up; None where there is no such time."""
+    warm-up, at its least: what the heap holds free comes and goes, and is given back once a minute, in which a busy
+    machine does many steps or few. None where there is no such time."""
     late = [(second, size) for second, size in memory if second > WARM_UP and size]
     if len(late) < 10:
         return None
     fifth = len(late) // 5
-    return median(size for _, size in late[-fifth:]) / median(size for _, size in late[:fifth]) - 1
+    return min(size for _, size in late[-fifth:]) / min(size for _, size in late[:fifth]) - 1
+
+
+def by_minute(memory: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The least and the most memory of each minute, in MiB."""
+    minutes: dict[int, list[float]] = {}
+    for second, size in memory:
+        minutes.setdefault(int(second // 60), []).append(round(size, 1))
+    return [(min(sizes), max(sizes)) for sizes in minutes.values()]
 
 
 def differences(run: Path, other: Path) -> list[str]:
@@ -190,6 +198,7 @@ def soak(folder: Path, settings: list[str], chances: Chances, limit: float) -> d
         "differences": differences(peace, victim.run),
         "memory_mib": {"first": memory[0][1], "most": max(m for _, m in memory), "last": memory[-1][1]},
         "memory_growth": growth(memory),
+        "memory_by_minute": by_minute(memory),
     }
 
 

@@ -51,13 +51,25 @@ def test_another_loss_a_missing_row_and_another_bit_are_named(runs: list[Path]) 
 
 @pytest.mark.parametrize(
     ("sizes", "expected"),
-    [([100.0] * 100, 0.0), ([100.0 + n for n in range(100)], 0.8 / 1.09), ([100.0] * 5, None)],
-    ids=["flat", "growing", "too short"],
+    [
+        ([100.0, 150.0, 180.0, 100.0, 300.0] * 20, 0.0),
+        ([100.0 + n for n in range(100)], 0.8),
+        ([100.0] * 5, None),
+    ],
+    ids=["holes that come and go", "growing", "too short"],
 )
 def test_growth_after_the_warm_up(sizes: list[float], expected: float | None) -> None:
     memory = [(n * 10.0, 1.0) for n in range(61)] + [(601.0 + n, size) for n, size in enumerate(sizes)]
     grown = SOAK["growth"](memory)
     assert grown is None if expected is None else grown == pytest.approx(expected, rel=0.01)
+
+
+def test_memory_by_minute() -> None:
+    assert SOAK["by_minute"]([(0.0, 5.0), (59.9, 3.04), (60.0, 4.0), (130.0, 2.0)]) == [
+        (3.0, 5.0),
+        (4.0, 4.0),
+        (2.0, 2.0),
+    ]
 
 
 def test_kills_fall_between_checkpoints() -> None:
