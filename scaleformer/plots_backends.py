@@ -7,28 +7,32 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # a run has no screen
-
-from matplotlib import pyplot
+from scaleformer.plot_style import label, log_axis, pyplot
 
 TIMES = (1, 2, 4, 8)
 Results = Mapping[str, Mapping[str, Any]]
 
 
-def write_report(results: Results, report: Path, made: str, lengths: Sequence[int]) -> None:
+def write_report(
+    results: Results, report: Path, made: str, lengths: Sequence[int], slope_lengths: Sequence[int]
+) -> None:
     """Write a page of Markdown and the figure beside it.
 
-    results  back-end -> {"train": {"loss"}, "lengths": {"parameters", "points": [{"times", "loss", "bleu"}]},
-             "speed": {"points": [{"length", "tokens_per_second", "memory"}]}}; what is missing is left empty, and
-             {"error"} in its place is shown
+    results  back-end -> {"tasks": {task: {"steps", "accuracy", "decoded"}}, "train": {"loss"},
+             "lengths": {"parameters", "points": [{"times", "loss", "bleu"}]},
+             "speed": {"points": [{"length", "tokens_per_second", "memory"}]},
+             "slopes": {"points": [{"site", "length", "seconds"}]}}; what is missing is left empty, and {"error"} in its
+             place is shown
     made     how the results were made
-    lengths  of the speeds, in tokens
+    lengths  of the speeds, in tokens; slope_lengths those of the times of one attention alone
     """
     text = f"""# The attentions side by side
 
 {made}
+
+## Short tasks
+
+{task_table(results)}
 
 ## Quality
 
@@ -36,15 +40,34 @@ def write_report(results: Results, report: Path, made: str, lengths: Sequence[in
 
 ## Cost
 
-In brackets: relative to `softmax`. Slope: of log time between the two greatest lengths; 1 is linear, 2 quadratic.
+A model with each attention. In brackets: relative to `softmax`.
 
 {cost_table(results, lengths)}
+
+One attention alone, in milliseconds a pass, and the slope of log time against log length from the shortest to the
+longest: 1 is linear, 2 quadratic.
+
+{slope_table(results, slope_lengths)}
 
 ![loss and speed against length]({report.stem}.png)
 """
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(text, encoding="utf-8")
     draw(results, report.with_suffix(".png"))
+
+
+def task_table(results: Results) -> str:
+    """The steps to 99% of the tokens in each task, and what is right in decoding."""
+    known = {backend: result["tasks"] for backend, result in results.items() if "tasks" in result}
+    names = list(dict.fromkeys(n for found in known.values() for n, task in found.items() if isinstance(task, dict)))
+    rows = [["attention", *(head for name in names for head in (f"{name}: steps", "decoded"))]]
+    for backend, found in known.items():
+        row = [f"`{backend}`"]
+        for task in (found[name] for name in names):
+            missed = "" if task["accuracy"] >= 0.99 else f" ({task['accuracy']:.0%})"
+            row += [f"{task['steps']:,}{missed}", f"{task['decoded']:.1%}"]
+        rows.append(row)
+    return table(rows)
 
 
 def quality_table(results: Results) -> str:
@@ -66,14 +89,27 @@ def quality_table(results: Results) -> str:
 def cost_table(results: Results, lengths: Sequence[int]) -> str:
     """Speed and memory at each length, also as a multiple of those of `softmax`."""
     heads = [f"{n:,}: tokens/s" for n in lengths] + [f"{n:,}: MiB" for n in lengths]
-    rows = [["attention", *heads, "slope"]]
+    rows = [["attention", *heads]]
     speeds = {b: {p["length"]: p for p in r["speed"]["points"]} for b, r in results.items() if "speed" in r}
     base = speeds.get("softmax", {})
     for backend, points in speeds.items():
         row = [f"`{backend}`"]
         row += [_cell(points, base, n, "tokens_per_second", lambda value: f"{value:,.0f}") for n in lengths]
         row += [_cell(points, base, n, "memory", lambda value: f"{value / 2**20:,.0f}") for n in lengths]
-        rows.append([*row, _slope(points)])
+        rows.append(row)
+    return table(rows)
+
+
+def slope_table(results: Results, lengths: Sequence[int]) -> str:
+    """The times of an attention alone at each site, and how they grow."""
+    rows = [["attention", "site", *(f"{n:,}" for n in lengths), "slope"]]
+    for backend, result in results.items():
+        points = result.get("slopes", {}).get("points", [])
+        for site in dict.fromkeys(p["site"] for p in points):
+            here = {p["length"]: p for p in points if p["site"] == site}
+            times = {n: p["seconds"] for n, p in sorted(here.items()) if "seconds" in p}
+            cells = [f"{1000 * times[n]:,.0f}" if n in times else here.get(n, {}).get("error", "") for n in lengths]
+            rows.append([f"`{backend}`", site, *cells, _slope(times)])
     return table(rows)
 
 
@@ -86,12 +122,12 @@ def _cell(
     return show(point[key]) + (f" ({point[key] / peer[key]:.2f})" if peer.get(key) else "")
 
 
-def _slope(points: Mapping[int, Any]) -> str:
-    known = [(n, n / p["tokens_per_second"]) for n, p in sorted(points.items()) if "tokens_per_second" in p]
-    if len(known) < 2:
+def _slope(times: Mapping[int, float]) -> str:
+    """Of log time between the shortest and the longest length, which are sorted."""
+    if len(times) < 2:
         return ""
-    (short, before), (long, after) = known[-2:]
-    return f"{math.log(after / before) / math.log(long / short):.2f}"
+    short, *_, long = times
+    return f"{math.log(times[long] / times[short]) / math.log(long / short):.2f}"
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
@@ -102,24 +138,30 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 def draw(results: Results, path: Path) -> None:
     """Loss against length, and tokens a second against length; a line for each attention."""
-    figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(13, 5.5))
+    figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
+    lines = {}
     for number, (backend, result) in enumerate(results.items()):
         style: dict[str, Any] = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
-        style |= {"marker": "o", "markersize": 3, "label": backend}
+        style |= {"marker": "osD"[number // 10 % 3], "markersize": 4, "linewidth": 1.3, "label": backend}
         points = result.get("lengths", {}).get("points", [])
         if points:
-            quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)
+            lines[backend] = quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)[0]
         known = [p for p in result.get("speed", {}).get("points", []) if "tokens_per_second" in p]
         if known:
-            speed.plot([p["length"] for p in known], [p["tokens_per_second"] for p in known], **style)
-    quality.set(xscale="log", xlabel="segments of a document, by the most in training", ylabel="loss, nats a token")
-    quality.set_xticks(TIMES, [f"{t}x" for t in TIMES])
-    quality.minorticks_off()
-    speed.set(xscale="log", yscale="log", xlabel="source tokens, and as many target tokens", ylabel="tokens a second")
+            lines[backend] = speed.plot([p["length"] for p in known], [p["tokens_per_second"] for p in known], **style)[
+                0
+            ]
+    label(quality, "Beyond the trained length", "segments of a document, by the most in training", "loss, nats a token")
+    label(speed, "Training speed", "source tokens, and as many target tokens", "tokens a second")
     for axis in (quality, speed):
-        axis.grid(alpha=0.3)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=7, ncols=2)
-    figure.tight_layout()
+        axis.set_xscale("log")
+        log_axis(axis)
+    quality.set_xticks(TIMES, [f"{t}x" for t in TIMES])
+    lengths = sorted({p["length"] for r in results.values() for p in r.get("speed", {}).get("points", [])})
+    speed.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    for axis in (quality, speed):
+        axis.xaxis.minorticks_off()
+    if lines:
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=8, frameon=False)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)

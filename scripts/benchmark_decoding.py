@@ -1,15 +1,16 @@
 """Time decoding against the position, and beside `generate` of Hugging Face transformers.
 
-    python scripts/benchmark_decoding.py [positions=16384] [batches=[1,16]] [beams=[1,4]] [threads=2] ...
+    python scripts/benchmark_decoding.py [positions=2048] [batches=[1,16]] [beams=[1,4]] [threads=2] ...
+    python scripts/benchmark_decoding.py long=16384        # one document, greedily, to so many positions; no peer
 
 Models have random weights and never write `</s>`, so that every document runs to the last position. Prints tables,
-writes OUTPUT/decoding.json and OUTPUT/decoding.png; `page=docs/benchmarks.md` writes the page of all benchmarks whose
-results are in OUTPUT.
+writes OUTPUT/decoding.json and OUTPUT/decoding.png, or with `long` OUTPUT/decoding_long.*; `page=docs/benchmarks.md`
+writes the page of all benchmarks whose results are in OUTPUT.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -29,7 +30,7 @@ from scaleformer.model.attention import MECHANISMS
 class Options:
     """The settings, each `key=value` on the command line."""
 
-    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_gated"])  # attentions of ours
+    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_hybrid"])  # attentions of ours
     sizes: Sizes = field(default_factory=Sizes)
     batches: list[int] = field(default_factory=lambda: [1, 16])
     beams: list[int] = field(default_factory=lambda: [1, 4])
@@ -43,6 +44,8 @@ class Options:
     peer_steps: int = 24  # timed, up to the position
     peer_beams: int = 4
     peer_rounds: int = 2
+    long: int | None = None  # instead of all that: one document, greedily, so many positions
+    long_windows: int = 8
     threads: int | None = None  # of the CPU; None for as many as torch takes
     seed: int = 0
     output: str = "runs/benchmarks"
@@ -60,11 +63,14 @@ def read_options(arguments: list[str] | None = None) -> Options:
     if unknown:
         raise ValueError(f"systems names {', '.join(unknown)}: choose of {', '.join(MECHANISMS)}")
     least = {"positions": 8, "windows": 1, "source": 8, "segment": 2, "peer_steps": 1, "peer_rounds": 1}
-    for name, minimum in least.items():
-        if getattr(options, name) < minimum:
-            raise ValueError(f"{name}={getattr(options, name)}: wanted at least {minimum}")
+    for name, minimum in (least | {"long": 8, "long_windows": 1}).items():
+        if (value := getattr(options, name)) is not None and value < minimum:
+            raise ValueError(f"{name}={value}: wanted at least {minimum}")
     if options.peer_position <= options.peer_steps:
         raise ValueError(f"peer_position={options.peer_position}: wanted more than peer_steps={options.peer_steps}")
+    if options.long is not None:
+        far = {"positions": options.long, "windows": options.long_windows, "peer": False}
+        return replace(options, batches=[1], beams=[1], **far)  # type: ignore[arg-type]
     return options
 
 
@@ -122,10 +128,10 @@ def main(arguments: list[str] | None = None) -> None:
         "comparisons": [asdict(comparison) for comparison in comparisons],
     }
     console.print("\n\n".join(decoding_tables(result)), highlight=False, markup=False, soft_wrap=True)
-    output = Path(options.output)
-    draw_curves(result["curves"], output / "decoding.png")
-    written = write_result(output / "decoding.json", result)
-    console.print(f"{written} and decoding.png beside it", highlight=False, soft_wrap=True)
+    output, name = Path(options.output), "decoding" if options.long is None else "decoding_long"
+    draw_curves(result["curves"], output / f"{name}.png")
+    written = write_result(output / f"{name}.json", result)
+    console.print(f"{written} and {name}.png beside it", highlight=False, soft_wrap=True)
     if options.page:
         console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)
 

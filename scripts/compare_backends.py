@@ -1,43 +1,42 @@
 """Train every attention alike on the synthetic corpus, and compare what it costs and how far it carries.
 
-    python scripts/compare_backends.py [backends=[scaleformer,softmax,rotary]] [steps=400] [output=DIR] [report=FILE.md]
+    python scripts/compare_backends.py [backends=[scaleformer,softmax,rotary]] [steps=600] [output=DIR] [report=FILE.md]
 
-Each choice of conf/model/attention is trained from the same seed on the same documents for the same number of steps,
-then evaluated on documents of 1, 2, 4 and 8 times the trained number of segments, and its speed and memory are measured
-in a process of its own. A choice may have options: "scaleformer relative=raw". What is there already is not done again,
-so that the command goes on where it was stopped. Writes the report and a figure beside it.
+Each choice of conf/model/attention goes through five stages: it learns two short tasks (`tasks`); it is trained from
+the same seed on the same documents for the same number of steps (`train`), and evaluated on documents of 1, 2, 4 and 8
+times the trained number of segments (`lengths`); its speed and memory in a model are measured (`speed`), and the time
+of one such attention alone (`slopes`), in processes of their own. A choice may have options:
+"scaleformer relative=raw". What is there already is not done again, so that the command goes on where it was stopped,
+and `stages=[speed,slopes]` can wait until the machine is quiet. Writes the report of what is there and a figure.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
-from torch import Tensor
 
-from scaleformer.batch import Batch
+from scaleformer.benchmarks.backends import Conditions, measure_alone, measure_model
+from scaleformer.benchmarks.tasks import TASKS, learn
 from scaleformer.cli import one_line_errors
 from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.model.transformer import ModelConfig, Transformer
-from scaleformer.ops._benchmark import peak_memory
 from scaleformer.plots import read_curves
 from scaleformer.plots_backends import write_report
 
 ROOT = Path(__file__).resolve().parents[1]
 CHOICES = ROOT / "conf" / "model" / "attention"
 TIMES = (1, 2, 4, 8)
+STAGES = ("tasks", "train", "lengths", "speed", "slopes")
 
 
 @dataclass
@@ -45,16 +44,20 @@ class Options:
     """The settings, each `key=value` on the command line."""
 
     backends: list[str] = field(default_factory=lambda: sorted(path.stem for path in CHOICES.glob("*.yaml")))
+    stages: list[str] = field(default_factory=lambda: list(STAGES))
     model: str = "tiny"
-    steps: int = 400
+    layers: int = 2  # of the encoder and of the decoder, trained
+    steps: int = 600
     batch_tokens: int = 2048
     segments: int = 4  # most segments of a training document
     documents: int = 8  # for evaluation, each of 8 times as many segments, cut shorter for the other lengths
     lengths: list[int] = field(default_factory=lambda: [512, 2048, 8192])  # for speed and memory
-    layers: int = 1  # of the encoder and the decoder, for speed and memory
+    slope_lengths: list[int] = field(default_factory=lambda: [2048, 8192, 32768])  # for one attention alone
+    cost_layers: int = 1  # of the encoder and of the decoder, for speed and memory
     repeats: int = 3
+    most_seconds: float = 10.0  # of the passes of one measurement
     memory_share: float = 0.6  # of the machine's memory that one measurement may take; more is "out of memory"
-    threads: int = 2
+    threads: int = 2  # of the training and the evaluation; speed is that of one
     seed: int = 1
     overrides: list[str] = field(default_factory=list)  # more of train.py's
     output: str = "runs/backends"
@@ -66,22 +69,23 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_options(arguments)
     output = Path(options.output)
     keep_settings(options, output)
-    torch.set_num_threads(options.threads)
     for number, backend in enumerate(options.backends, start=1):
-        folder = output / backend.replace(" ", "_").replace("=", "-")
+        folder = folder_of(backend, output)
         print(f"[{number}/{len(options.backends)}] {backend}", flush=True)
-        for stage, work in (("train", train), ("lengths", evaluate), ("speed", measure)):
+        for stage in options.stages:
             path = folder / f"{stage}.json"
-            if path.exists() and "error" not in json.loads(path.read_text(encoding="utf-8")):
+            if is_done(path):
+                continue
+            if stage == "lengths" and not is_done(folder / "train.json"):
+                print("  lengths: there is no training yet: add the stage train", flush=True)
                 continue
             start = time.monotonic()
-            result = work(backend, folder, options)
+            result = work_of(stage)(backend, folder, options)
             write_result(path, {"seconds": time.monotonic() - start, **result})
             print(f"  {stage}: {time.monotonic() - start:.0f} s {result.get('error', '')}", flush=True)
-            if "error" in result and stage == "train":
-                break
         # after each, so that a stopped comparison has one as well
-        write_report(read_results(options, output), Path(options.report), text_of(options), options.lengths)
+        made = text_of(options)
+        write_report(read_results(options, output), Path(options.report), made, options.lengths, options.slope_lengths)
     print(f"written to {options.report}")
 
 
@@ -94,16 +98,32 @@ def read_options(arguments: list[str] | None = None) -> Options:
     unknown = [b for b in options.backends if b.split()[0] not in known]
     if unknown or not options.backends:
         raise ValueError(f"backends: {', '.join(unknown) or 'none'}: choose of {', '.join(sorted(known))}")
+    if not set(options.stages) <= set(STAGES):
+        raise ValueError(f"stages is [{','.join(options.stages)}]: choose of {', '.join(STAGES)}")
     return options
 
 
 def keep_settings(options: Options, output: Path) -> None:
     """See that what is in the folder was made with the same settings. Raises ValueError where it was not."""
-    settings = {k: v for k, v in asdict(options).items() if k not in ("backends", "output", "report")}
+    free = ("backends", "stages", "output", "report")
+    settings = {k: v for k, v in asdict(options).items() if k not in free}
     path = output / "settings.json"
     if path.exists() and json.loads(path.read_text(encoding="utf-8")) != settings:
         raise ValueError(f"{path}: a comparison with other settings: take another output=DIR, or remove this one")
     write_result(path, settings)
+
+
+def folder_of(backend: str, output: Path) -> Path:
+    return output / backend.replace(" ", "_").replace("=", "-")
+
+
+def is_done(path: Path) -> bool:
+    """Whether a stage has its result, and no error, there."""
+    return path.exists() and "error" not in json.loads(path.read_text(encoding="utf-8"))
+
+
+def work_of(stage: str) -> Callable[[str, Path, Options], dict[str, Any]]:
+    return {"tasks": tasks, "train": train, "lengths": evaluate, "speed": speed, "slopes": slopes}[stage]
 
 
 def overrides_of(backend: str) -> list[str]:
@@ -133,6 +153,7 @@ def train(backend: str, folder: Path, options: Options) -> dict[str, Any]:
     else:
         arguments = [
             *(f"model={options.model}", *overrides_of(backend), "tokenizer.vocab_size=700"),
+            *(f"model.encoder_layers={options.layers}", f"model.decoder_layers={options.layers}"),
             f"data.synthetic.segments=[1,{options.segments}]",
             f"data.batch_tokens={options.batch_tokens}",
             *(f"trainer.max_steps={options.steps}", f"trainer.val_check_interval={options.steps}"),
@@ -172,76 +193,42 @@ def evaluate(backend: str, folder: Path, options: Options) -> dict[str, Any]:
     return {"parameters": found["systems"][0]["parameters"], "points": points}
 
 
-def measure(backend: str, folder: Path, options: Options) -> dict[str, Any]:
-    """Training speed and memory at each length, each in a process with a bound on its memory."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def tasks(backend: str, folder: Path, options: Options) -> dict[str, Any]:
+    """How many steps each of the short tasks takes."""
+    torch.set_num_threads(1)
+    return {task: learn(choice_of(backend), task, seed=options.seed) for task in TASKS}
+
+
+def speed(backend: str, folder: Path, options: Options) -> dict[str, Any]:
+    """Training speed and memory of a whole model at each length."""
+    return {"points": measure_model(choice_of(backend), options.lengths, conditions(options))}
+
+
+def slopes(backend: str, folder: Path, options: Options) -> dict[str, Any]:
+    """The time of one attention alone at each of the longer lengths."""
+    return {"points": measure_alone(choice_of(backend), options.slope_lengths, conditions(options))}
+
+
+def choice_of(backend: str) -> dict[str, Any]:
+    """The options of a choice as its YAML and the command give them."""
     name, *chosen = backend.split()
     merged = OmegaConf.merge(OmegaConf.load(CHOICES / f"{name}.yaml"), OmegaConf.from_dotlist(chosen))
-    config: dict[str, Any] = OmegaConf.to_container(merged)  # type: ignore[assignment]
-    points = []
-    for length in options.lengths:
-        receive, send = get_context("spawn").Pipe(duplex=False)
-        arguments = (config, length, options, int(options.memory_share * total), send)
-        process = get_context("spawn").Process(target=measure_one, args=arguments)
-        process.start()
-        send.close()
-        try:
-            points.append({"length": length, **receive.recv()})
-        except EOFError:
-            points.append({"length": length, "error": "out of memory"})
-        process.join()
-    return {"points": points}
+    found: dict[str, Any] = OmegaConf.to_container(merged)  # type: ignore[assignment]
+    return found
 
 
-def measure_one(config: dict[str, Any], length: int, options: Options, most: int, send: Any) -> None:
-    """Send the tokens (source and target) a second of a forward and backward pass, and the bytes that it takes."""
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(options.seed)
+def conditions(options: Options) -> Conditions:
     sizes: Any = OmegaConf.load(ROOT / "conf" / "model" / f"{options.model}.yaml")
     kept = {key: sizes[key] for key in ("width", "feedforward", "heads")}
-    shape = ModelConfig(
-        700, 700, encoder_layers=options.layers, decoder_layers=options.layers, attention=config, **kept
-    )
-    model = Transformer(shape)
-
-    def step() -> None:
-        model.logits(model(batch)).square().mean().backward()
-
-    try:
-        batch = random_batch(min(length, 256))
-        step()  # warm-up
-        batch = random_batch(length)
-        seconds: list[float] = []
-        while len(seconds) < options.repeats and sum(seconds) < 10:
-            start = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - start)
-        memory = peak_memory(step, torch.device("cpu"))
-    except (RuntimeError, MemoryError) as error:
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
-            raise
-        send.send({"error": "out of memory"})
-    except ValueError as error:  # the length is more than the mechanism allows
-        send.send({"error": str(error)})
-    else:
-        send.send({"tokens_per_second": 2 * length / median(seconds), "memory": memory})
-
-
-def random_batch(length: int) -> Batch:
-    """One document of `length` source and target tokens, in segments of 16."""
-    tokens = torch.randint(5, 700, (1, length))
-    mask = torch.ones(1, length, dtype=torch.bool)
-    segments: Tensor = (torch.arange(length) // 16)[None]
-    return Batch(tokens, mask, segments, tokens, tokens, mask, segments)
+    given = {k: getattr(options, k) for k in ("repeats", "most_seconds", "memory_share", "seed")}
+    return Conditions(kept, options.cost_layers, **given)
 
 
 def read_results(options: Options, output: Path) -> dict[str, dict[str, Any]]:
     """Stage -> result of each back-end in the folder."""
     found = {}
     for backend in options.backends:
-        folder = output / backend.replace(" ", "_").replace("=", "-")
-        stages = {stage: folder / f"{stage}.json" for stage in ("train", "lengths", "speed")}
+        stages = {stage: folder_of(backend, output) / f"{stage}.json" for stage in STAGES}
         found[backend] = {s: json.loads(p.read_text(encoding="utf-8")) for s, p in stages.items() if p.exists()}
     return {backend: result for backend, result in found.items() if result}
 
@@ -249,21 +236,29 @@ def read_results(options: Options, output: Path) -> dict[str, dict[str, Any]]:
 def text_of(options: Options) -> str:
     """How the results were made."""
     device = provenance("cpu", options.seed)["device"]
-    given = {k: v for k, v in asdict(options).items() if v != getattr(Options(), k) and k != "report"}
+    places = ("stages", "output", "report")
+    given = {k: v for k, v in asdict(options).items() if v != getattr(Options(), k) and k not in places}
     shown = {k: f"[{','.join(map(str, v))}]" if isinstance(v, list) else v for k, v in given.items()}
     words = shlex.join(["python", "scripts/compare_backends.py", *(f"{k}={v}" for k, v in shown.items())])
     return f"""Made by `{words}`.
 
-Every choice of `conf/model/attention` with the preset `{options.model}`, the same seed ({options.seed}), the same
-synthetic documents of 1 to {options.segments} segments and {options.steps:,} steps of {options.batch_tokens:,} tokens,
-in float32 on {device["name"]} with {options.threads} threads. A training this short tells which mechanisms learn
-quickly and which carry beyond the trained length, not where each of them ends up. What a mechanism cannot serve
+Every choice of `conf/model/attention` in the preset `{options.model}` with {options.layers} + {options.layers} layers,
+the same seed ({options.seed}), the same synthetic documents of 1 to {options.segments} segments and {options.steps:,}
+steps of {options.batch_tokens:,} tokens, in float32 on {device["name"]}. A training this short tells which mechanisms
+learn quickly and which carry beyond the trained length, not where each of them ends up. What a mechanism cannot serve
 (cross-attention, mostly) is served by the one that its YAML names.
+
+The short tasks are documents of two segments of five tokens, to be copied, and to be translated by a dictionary with
+neighbouring words exchanged, in a model of 2 + 2 layers of width 64: how many steps of 32 documents until 99 of 100
+tokens are right, and what share of the tokens of new documents is right in greedy decoding.
 
 Validation loss is in nats a token, over documents as trained. Loss and d-BLEU (greedy) at 1, 2, 4 and 8 times the
 greatest trained number of segments are those of {options.documents} documents cut into pieces of that size. Speed is
 that of a forward and backward pass over one document, source and target tokens together, in a model of
-{options.layers} + {options.layers} layers; memory is what it takes on top of the weights."""
+{options.cost_layers} + {options.cost_layers} layers; memory is what it takes on top of the weights. An attention alone
+is timed with its projections at each site that it serves itself; a pass that would have taken more than
+{options.most_seconds:g} s, were the cost quadratic, was left out, and a text longer than a mechanism
+allows is refused. All times are processor time of one thread."""
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 
@@ -14,22 +14,12 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot
 
+from scaleformer.benchmarks.attention_report import attention_tables, choice_tables
+from scaleformer.benchmarks.attention_report import long_tables as growth_tables
+from scaleformer.benchmarks.tables import markdown
 from scaleformer.evaluation.results import atomic_writer, device_in_words
 
 Result = Mapping[str, Any]
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that reads well as text too; all columns but the first are aligned to the right."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(header))]
-    lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
-    return "\n".join(
-        "| "
-        + " | ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
-        + " |"
-        for line in lines
-    )
 
 
 def decoding_tables(result: Result) -> list[str]:
@@ -83,7 +73,7 @@ def _cost_cell(row: Result) -> str:
     return "" if row["skipped"] else f"{row['share']:.0%}, {row['memory'] / 2**30:.2f}"
 
 
-def long_tables(result: Result) -> list[str]:
+def long_step_tables(result: Result) -> list[str]:
     """The steps on a pair of long documents."""
     rows = [
         [step["system"], step["precision"], f"{step['tokens']:,}"]
@@ -91,26 +81,6 @@ def long_tables(result: Result) -> list[str]:
         for step in result["steps"]
     ]
     return [markdown(["system", "precision", "tokens on each side", "seconds", "GiB resident at most"], rows)]
-
-
-def attention_tables(result: Result) -> list[str]:
-    """Milliseconds of the attention operators, and the softmax time over theirs."""
-    tables = []
-    rows = result["rows"]
-    for direction, passes in dict.fromkeys((row["direction"], row["passes"]) for row in rows):
-        chosen = [row for row in rows if (row["direction"], row["passes"]) == (direction, passes)]
-        lengths = sorted({row["length"] for row in chosen})
-        lines = []
-        for system in dict.fromkeys(row["system"] for row in chosen):
-            cells = {
-                row["length"]: f"{row['seconds'] * 1e3:.3g} ({row['ratio']:.2f})"
-                for row in chosen
-                if row["system"] == system
-            }
-            lines.append([system, *(cells.get(length, "") for length in lengths)])
-        header = [f"{direction}, {passes}: ms (softmax / this)", *(f"{length:,}" for length in lengths)]
-        tables.append(markdown(header, lines))
-    return tables
 
 
 def draw_curves(curves: Sequence[Result], path: Path) -> None:
@@ -157,13 +127,40 @@ def _save(figure: Any, axis: Any, path: Path) -> None:
     pyplot.close(figure)
 
 
+class Section(NamedTuple):
+    title: str
+    tables: Callable[[Result], list[str]]
+    words: str
+
+
+#: by the name of the result file
 SECTIONS = {
-    "attention": (
+    "attention": Section(
         "Attention alone",
         attention_tables,
-        "The operators against torch's fused softmax attention without a relative term.",
+        "The operators against torch's fused softmax attention without a relative term. Cross-attention has a source "
+        "as long as the target and no relative positions. Memory is what a call holds at most on top of its arguments.",
     ),
-    "training": (
+    "attention_terms": Section(
+        "The two terms of attention alone",
+        attention_tables,
+        "The relative term S^rel V and the kernel term phi(Q) phi(K)^T V of the paper (its Figures 4 and 5). Ours is "
+        "the whole operator each time, with keys that are zeros for the relative term, and divides by the sums too.",
+    ),
+    "attention_long": Section(
+        "Attention over long documents",
+        growth_tables,
+        "Growth is the slope of the logarithm against that of the length: 1 is linear, 2 quadratic. What is kept for "
+        "the backward pass counts queries, keys, values and output, too.",
+    ),
+    "attention_auto": Section(
+        "Which algorithm `auto` takes",
+        choice_tables,
+        "Every algorithm of each mechanism, and how much longer the one that `algorithm=auto` takes needs than the "
+        "best of them. `linear` of segment-gated attention goes by windows or by states, which it also chooses. All "
+        "scores are left out beyond the length where they took four times as long as the best.",
+    ),
+    "training": Section(
         "A training step",
         training_tables,
         "Forward, backward, clipping and Adam on whole batches. Tokens are those of source and target together; the "
@@ -171,18 +168,23 @@ SECTIONS = {
         "normalisation, dropout, the loss and the optimizer all lower it. Memory is what torch's allocations reach in "
         "a step, parameters and optimizer states included.",
     ),
-    "training_long": (
+    "training_long": Section(
         "A training step on a pair of long documents",
-        long_tables,
+        long_step_tables,
         "The activations of each layer are recomputed in the backward pass (`model.gradient_checkpointing=true`); each "
         "step in a process of its own, whose greatest resident memory is shown.",
     ),
-    "decoding": (
+    "decoding": Section(
         "Decoding",
         decoding_tables,
         "Random weights that never write `</s>`: every document runs to the last position. Times are medians over the "
         "steps of each window, search and bookkeeping included; spread is the slowest window over the fastest, less 1. "
         "The peer is given all but the last tokens of the target at once, and only these are timed.",
+    ),
+    "decoding_long": Section(
+        "Decoding far",
+        decoding_tables,
+        "As above, to positions far beyond: the time of a step does not depend on how much was written before.",
     ),
 }
 
@@ -194,7 +196,7 @@ def write_page(results: Path, page: Path) -> Path:
     """
     parts = [
         "# Benchmarks",
-        "Written by `make bench`; the commands, conditions and settings stand with each table. "
+        "Written by `make bench` and the other commands that stand, with conditions and settings, below each table. "
         "Absolute speeds are those of one machine: read the ratios.",
     ]
     found = False
@@ -205,11 +207,12 @@ def write_page(results: Path, page: Path) -> Path:
         result = json.loads(path.read_text(encoding="utf-8"))
         parts += [f"## {title}", words, *tables(result)]
         parts += result.get("notes", [])
-        if (figure := path.with_suffix(".png")).is_file():
-            page.parent.mkdir(parents=True, exist_ok=True)
-            copy = page.parent / f"{page.stem}-{name}.png"
-            shutil.copyfile(figure, copy)
-            parts.append(f"![{title}]({copy.name})")
+        for figure in (path.with_suffix(".png"), path.with_name(f"{name}-memory.png")):
+            if figure.is_file():
+                page.parent.mkdir(parents=True, exist_ok=True)
+                copy = page.parent / f"{page.stem}-{figure.name}"
+                shutil.copyfile(figure, copy)
+                parts.append(f"![{title}]({copy.name})")
         parts.append(_conditions(result))
     if not found:
         raise ValueError(

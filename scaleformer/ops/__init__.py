@@ -1,9 +1,11 @@
 """Attention as pure functions on tensors. Depends on torch alone."""
 
+from scaleformer.ops.choice import Choice, choose_algorithm
 from scaleformer.ops.feature_maps import FEATURE_MAPS, get_feature_map
 from scaleformer.ops.kernel_attention import relative_kernel_attention
 from scaleformer.ops.segment_cross import SegmentCrossState, segment_cross_state, segment_cross_step
 from scaleformer.ops.segment_gated import segment_gated_attention
+from scaleformer.ops.segment_hybrid import segment_hybrid_attention
 from scaleformer.ops.segment_stepwise import (
     SegmentCausalState,
     segment_causal_init,
@@ -23,12 +25,14 @@ from scaleformer.ops.stepwise import (
 __all__ = [
     "FEATURE_MAPS",
     "CausalState",
+    "Choice",
     "CrossState",
     "SegmentCausalState",
     "SegmentCrossState",
     "causal_init",
     "causal_state",
     "causal_step",
+    "choose_algorithm",
     "cross_state",
     "cross_step",
     "get_feature_map",
@@ -39,4 +43,5 @@ __all__ = [
     "segment_cross_state",
     "segment_cross_step",
     "segment_gated_attention",
+    "segment_hybrid_attention",
 ]

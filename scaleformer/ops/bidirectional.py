@@ -25,6 +25,7 @@ from scaleformer.ops.blocks import (
     spread,
     store_rows,
     table_gradient,
+    u_rows,
     u_windows,
 )
 from scaleformer.ops.feature_maps import FeatureMap
@@ -50,11 +51,10 @@ def _prepare_keys(
     k: Tensor, v: Tensor, key_mask: Tensor | None, phi: FeatureMap, chunk: int, block: Block, dtype: torch.dtype
 ) -> _Keys:
     count = block.chunks * chunk
-    fk = phi(rows_of(k, block.start, count, dtype))  # (X, T, d)
+    fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
     if key_mask is not None:
         clear_pads(fk, key_mask, Block(block.start, 1), k.shape[1])
-    u = u_windows(v, key_mask, Block(block.start, 1), count, 0, 0, 0, dtype)
-    return _Keys(fk, u.flatten(0, 2))
+    return _Keys(fk, u_rows(v, key_mask, block.start, count, dtype))
 
 
 def _prepare_queries(
@@ -69,12 +69,12 @@ def _prepare_queries(
     dtype: torch.dtype,
 ) -> _Queries:
     batch, heads, chunks = q.shape[0], q.shape[1], block.chunks
-    fq = phi(rows_of(q, block.start, chunks * chunk, dtype))  # (X, T, d)
+    fq = phi(rows_of(q, block.start, chunks * chunk, dtype)).contiguous()  # (X, T, d)
     if table is None or beyond is None:
         return _Queries(fq, None, None)
     band = table.shape[1] - 2
     head = band // 2
-    window = u_windows(v, key_mask, block, chunk, head, head, 2, dtype).flatten(1, 2).transpose(0, 1)
+    window = u_windows(v, key_mask, block, chunk, head, head, 2, dtype).flatten(0, 1)  # (X, M, W, e+1)
     first = block.start // chunk
     window[:, :, -2:] = beyond[:, first : first + chunks]
     window = window.flatten(0, 1)  # (Y, W, e+1)

@@ -7,6 +7,7 @@ Sequences outside are (B, H, L, n); inside, a block is (X, T, n) with T = M C, o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -43,15 +44,18 @@ def cut(x: Tensor, start: int, count: int) -> Tensor:
 
 
 def rows_of(x: Tensor, start: int, count: int, dtype: torch.dtype) -> Tensor:
-    """Positions start .. start + count of x (B, H, L, n) as (X, count, n), contiguous; zeros outside. May be a view."""
-    return cut(x, start, count).to(dtype).flatten(0, 1).contiguous()  # (X, count, n)
+    """Positions start .. start + count of x (B, H, L, n) as (X, count, n); zeros outside. May be a view."""
+    return cut(x, start, count).to(dtype).flatten(0, 1)  # (X, count, n)
 
 
 def chunks_of(x: Tensor, block: Block, chunk: int, dtype: torch.dtype) -> Tensor:
     """A block of x (B, H, L, n) as (M X, C, n), contiguous, chunk after chunk; zeros outside. May be a view."""
-    part = cut(x, block.start, block.chunks * chunk).to(dtype)
-    part = part.unflatten(2, (block.chunks, chunk)).permute(2, 0, 1, 3, 4)  # (M, B, H, C, n)
-    return part.flatten(0, 2).contiguous()  # (M X, C, n)
+    return _by_chunk(x, block, chunk).to(dtype).flatten(0, 2).contiguous()  # (M X, C, n)
+
+
+def _by_chunk(x: Tensor, block: Block, chunk: int) -> Tensor:
+    part = cut(x, block.start, block.chunks * chunk)
+    return part.unflatten(2, (block.chunks, chunk)).permute(2, 0, 1, 3, 4)  # (M, B, H, C, n)
 
 
 def store_rows(x: Tensor, part: Tensor, start: int) -> None:
@@ -81,7 +85,7 @@ def u_windows(
     extra: int,
     dtype: torch.dtype,
 ) -> Tensor:
-    """U = [V, 1] in a window around each chunk of a block: (M, B, H, before + C + after + extra, e+1).
+    """U = [V, 1] in a window around each chunk of a block: (B, H, M, before + C + after + extra, e+1).
 
     Zeros at pads and outside the sequence; the last `extra` rows are left to the caller. The column of ones makes the
     denominator fall out of the products that make the numerators.
@@ -89,20 +93,41 @@ def u_windows(
     batch, heads, length, e = v.shape
     start, count = block.start - before, block.chunks * chunk + before + after
     width = before + chunk + after
-    u = v.new_empty(block.chunks, batch, heads, width + extra, e + 1, dtype=dtype)
-    window = u[:, :, :, :width]  # (M, B, H, W, e+1)
-    values = cut(v, start, count).unfold(2, width, chunk)  # (B, H, M, e, W)
-    window[..., :e].copy_(values.permute(2, 0, 1, 4, 3))
-    if key_mask is None and start >= 0 and start + count <= length:
-        window[..., e] = 1.0
-        return u
-    real = v.new_ones(1, length, dtype=torch.bool) if key_mask is None else key_mask
-    real = cut(real[:, None, :, None], start, count).unfold(2, width, chunk)  # (B, 1, M, 1, W)
-    real = real.permute(2, 0, 1, 4, 3)  # (M, B, 1, W, 1)
-    window[..., e:].copy_(real)
-    if key_mask is not None:
-        window.masked_fill_(~real, 0.0)
+    u = v.new_empty(batch, heads, block.chunks, width + extra, e + 1, dtype=dtype)
+    window = u[:, :, :, :width]  # (B, H, M, W, e+1)
+    window[..., :e].copy_(cut(v, start, count).unfold(2, width, chunk).transpose(3, 4))
+    real = None if key_mask is None else key_mask[:, None, :, None]  # (B, 1, L, 1)
+    _mark(window, real, lambda x: cut(x, start, count).unfold(2, width, chunk).transpose(3, 4), start, count, length)
     return u
+
+
+def u_chunks(v: Tensor, key_mask: Tensor | None, block: Block, chunk: int, dtype: torch.dtype) -> Tensor:
+    """U = [V, 1] of a block, chunk after chunk: (M X, C, e+1); zeros at pads and outside the sequence."""
+    batch, heads, length, e = v.shape
+    u = v.new_empty(block.chunks, batch, heads, chunk, e + 1, dtype=dtype)
+    u[..., :e].copy_(_by_chunk(v, block, chunk))
+    real = None if key_mask is None else key_mask[:, None, :, None]  # (B, 1, L, 1)
+    _mark(u, real, lambda x: _by_chunk(x, block, chunk), block.start, block.chunks * chunk, length)
+    return u.flatten(0, 2)
+
+
+def _mark(
+    u: Tensor, real: Tensor | None, place: Callable[[Tensor], Tensor], start: int, count: int, length: int
+) -> None:
+    """Fill the last column of u: 1 for a key, 0 elsewhere, and zeros beside it; `place` lays (B, 1, L, 1) out as u."""
+    if real is None and start >= 0 and start + count <= length:
+        u[..., -1] = 1.0
+        return
+    exists = u.new_ones(1, 1, length, 1, dtype=torch.bool) if real is None else real
+    laid = place(exists)
+    u[..., -1:].copy_(laid)
+    if real is not None:
+        u.masked_fill_(~laid, 0.0)
+
+
+def u_rows(v: Tensor, key_mask: Tensor | None, start: int, count: int, dtype: torch.dtype) -> Tensor:
+    """U = [V, 1] at positions start .. start + count: (X, count, e+1); zeros at pads and outside the sequence."""
+    return u_windows(v, key_mask, Block(start, 1), count, 0, 0, 0, dtype).flatten(0, 2)
 
 
 def clear_pads(part: Tensor, key_mask: Tensor, block: Block, heads: int) -> None:
@@ -143,6 +168,46 @@ def accumulate(states: Tensor, reverse: bool = False) -> Tensor:
         else:
             states[i] += states[i - 1]
     return states
+
+
+def running(parts: Tensor, carry: Tensor, reverse: bool = False) -> tuple[Tensor, Tensor]:
+    """The carry and the sum of parts (X, M, ...) before each of them, (X, M, ...), and after the last, (X, ...).
+
+    `reverse` from the last on: the carry and the sum of those after each, and of all. The parts may be overwritten:
+    fresh memory costs a CPU more than the sums.
+    """
+    if parts.device.type != "cpu":  # as for `accumulate`
+        return scan_with_carry(parts, carry, reverse)
+    for i in range(parts.shape[1] - 1, -1, -1) if reverse else range(parts.shape[1]):
+        total = carry + parts[:, i]
+        parts[:, i] = carry
+        carry = total
+    return parts, carry
+
+
+def scan_with_carry(parts: Tensor, carry: Tensor, reverse: bool = False) -> tuple[Tensor, Tensor]:
+    """As `running`, in a constant number of operations."""
+    order = (1,) if reverse else ()
+    sums = torch.cat([carry.unsqueeze(1), parts.flip(order)], dim=1).cumsum(1)
+    return sums[:, :-1].flip(order).contiguous(), sums[:, -1]
+
+
+def running_products(a: Tensor, b: Tensor, reverse: bool = False) -> Tensor:
+    """The sums of a_i^T b_i over the i before each, and all: (M+1, X, d, n) from a (M, X, C, d) and b (M, X, C, n).
+
+    `reverse` over each i and those after it, the last one zeros.
+    """
+    count = a.shape[0]
+    sums = a.new_empty(count + 1, a.shape[1], a.shape[3], b.shape[3])
+    sums[count if reverse else 0] = 0.0
+    if a.device.type != "cpu":  # as for `accumulate`
+        part = sums[:count] if reverse else sums[1:]
+        torch.bmm(a.flatten(0, 1).transpose(1, 2), b.flatten(0, 1), out=part.flatten(0, 1))
+        return scan(sums, reverse)
+    for i in range(count - 1, -1, -1) if reverse else range(count):  # what was just written is still in the cache
+        before, after = (i + 1, i) if reverse else (i, i + 1)
+        torch.baddbmm(sums[before], a[i].transpose(1, 2), b[i], out=sums[after])
+    return sums
 
 
 def scan(states: Tensor, reverse: bool = False) -> Tensor:

@@ -3,8 +3,9 @@
     sum_{j<=i} phi(q_i).(phi(k_j) + b) U_j  +  sum_{-R<t<=0} phi(q_i).(phi(rel_{t+R}) - b) U_{i+t}     b = phi(rel_0)
 
 U = [V, 1]. The far field is a shift of the keys by b; what the horizon adds to it is a band, added to the scores inside
-the chunk, so that one product with the window of U serves both. The state before chunk n is the sum of (phi(K) + b)^T U
-over the chunks before it ([Choromanski 2021] prefix sums, [Scaleformer] Algorithm 1, by whole chunks).
+the chunk, so that one product with U serves both; of the first R - 1 queries of a chunk the band reaches into the chunk
+before, by a small triangle: the corner. The state before chunk n is the sum of (phi(K) + b)^T U over the chunks before
+it ([Choromanski 2021] prefix sums, [Scaleformer] Algorithm 1, by whole chunks).
 """
 
 from __future__ import annotations
@@ -16,31 +17,39 @@ from torch import Tensor
 
 from scaleformer.ops.blocks import (
     Block,
-    accumulate,
-    add_windows,
     blocks_of,
-    chunks_of,
     clear_pads,
     diagonals,
+    rows_of,
+    running,
     spread,
-    store_chunks,
     store_rows,
     table_gradient,
-    u_windows,
+    u_rows,
 )
 from scaleformer.ops.feature_maps import FeatureMap
+from scaleformer.ops.relative_position import skew
 from scaleformer.ops.sums import inverse_denominator, sums_gradient
 
 
 class _Parts(NamedTuple):
-    """What forward and backward need of a block of M chunks; Y = M X, W = R - 1 + C."""
+    """What forward and backward need of a block of M chunks; X = B H, Y = X M, T = M C, corners only with a band."""
 
-    fq: Tensor  # (Y, C, d)
-    fk: Tensor  # (Y, C, d), without b
-    shifted: Tensor  # (Y, C, d), phi(k) + b
-    window: Tensor  # (Y, W, e+1)
-    states: Tensor  # (M+1, X, d, e+1), before each chunk and after the last
-    scores: Tensor  # (Y, C, W)
+    fq: Tensor  # (X, T, d)
+    fk: Tensor  # (X, T, d), without b
+    shifted: Tensor  # (X, T, d), phi(k) + b
+    u: Tensor  # (X, T, e+1)
+    states: Tensor  # (X, M, d, e+1), before each chunk
+    scores: Tensor  # (Y, C, C)
+    corner: Tensor | None  # (Y, R-1, R-1), the scores of the last keys of the chunk before
+    tails: Tensor | None  # (X, M, R-1, e+1), U of these keys
+
+
+class _Carry(NamedTuple):
+    """What a block leaves to the next one."""
+
+    state: Tensor  # (X, d, e+1)
+    tail: Tensor  # (X, R-1, e+1), the last rows of U
 
 
 def _prepare(
@@ -53,27 +62,51 @@ def _prepare(
     phi: FeatureMap,
     chunk: int,
     block: Block,
-    carry: Tensor,
-) -> _Parts:
-    batch, heads, dtype, chunks = q.shape[0], q.shape[1], carry.dtype, block.chunks
-    head = 0 if near is None else near.shape[1] - 1
-    fq = phi(chunks_of(q, block, chunk, dtype))  # (Y, C, d)
-    fk = phi(chunks_of(k, block, chunk, dtype))  # (Y, C, d)
+    carry: _Carry,
+) -> tuple[_Parts, _Carry]:
+    batch, heads, dtype, chunks = q.shape[0], q.shape[1], carry.state.dtype, block.chunks
+    count = chunks * chunk
+    fq = phi(rows_of(q, block.start, count, dtype)).contiguous()  # (X, T, d)
+    fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
     if key_mask is not None:
-        clear_pads(fk, key_mask, block, heads)
-    shifted = fk if far is None else fk + spread(far, chunks * batch, heads)  # (Y, C, d)
-    window = u_windows(v, key_mask, block, chunk, head, 0, 0, dtype).flatten(0, 2)  # (Y, W, e+1)
-    states = carry.new_empty(chunks + 1, *carry.shape)
-    states[0] = carry
-    torch.bmm(shifted.transpose(1, 2), window[:, head:], out=states[1:].flatten(0, 1))  # (Y, d, e+1)
-    accumulate(states)
-    scores = fq.new_empty(fq.shape[0], chunk, head + chunk)  # (Y, C, W)
-    scores[:, :, :head] = 0.0
-    causal = scores.new_ones(chunk, chunk).tril()
-    torch.mul(fq @ shifted.transpose(1, 2), causal, out=scores[:, :, head:])
-    if near is not None:
-        diagonals(scores, head + 1).add_(fq @ spread(near, chunks * batch, heads).transpose(1, 2))
-    return _Parts(fq, fk, shifted, window, states, scores)
+        clear_pads(fk, key_mask, Block(block.start, 1), heads)
+    shifted = fk if far is None else fk + spread(far, batch, heads)  # (X, T, d)
+    u = u_rows(v, key_mask, block.start, count, dtype)  # (X, T, e+1)
+    by_chunk = [x.view(-1, chunk, x.shape[2]) for x in (fq, shifted, u)]  # (Y, C, ...)
+    own = torch.bmm(by_chunk[1].transpose(1, 2), by_chunk[2])  # (Y, d, e+1)
+    states, state = running(own.unflatten(0, (-1, chunks)), carry.state)
+    scores = torch.bmm(by_chunk[0], by_chunk[1].transpose(1, 2))  # (Y, C, C)
+    if near is None:
+        return _Parts(fq, fk, shifted, u, states, scores.tril_(), None, None), _Carry(state, carry.tail)
+    by_distance = (fq @ spread(near, batch, heads).transpose(1, 2)).view(-1, chunk, near.shape[1])  # (Y, C, R)
+    _band(scores, near.shape[1]).add_(by_distance[:, 1:])
+    scores[:, 0, 0] += by_distance[:, 0, -1]
+    scores.tril_()  # takes the band's entries before the chunk away, too
+    head = near.shape[1] - 1
+    corner = tails = None
+    tail = carry.tail
+    if head > 0:
+        corner = skew(by_distance[:, :head], 2 * head)[..., :head]  # (Y, R-1, R-1)
+        ends = u.unflatten(1, (chunks, chunk))[:, :, chunk - head :]  # (X, M, R-1, e+1)
+        tails, tail = torch.cat([carry.tail.unsqueeze(1), ends[:, :-1]], dim=1), ends[:, -1]
+    return _Parts(fq, fk, shifted, u, states, scores, corner, tails), _Carry(state, tail)
+
+
+def _band(matrix: Tensor, count: int) -> Tensor:
+    """View (Y, C-1, R) of square matrices (Y, C, C): the entries [i, i-R+1 .. i] of the rows i from 1 on.
+
+    Those before the first column lie at the end of the row before, above the diagonal: C is at least R - 1.
+    """
+    items, rows, width = matrix.shape
+    assert matrix.is_contiguous()
+    assert count <= rows + 1
+    offset = matrix.storage_offset() + width + 2 - count
+    return matrix.as_strided((items, rows - 1, count), (rows * width, width + 1, 1), offset)
+
+
+def least_chunk(near: Tensor | None) -> int:
+    """How many positions a chunk must have for the corner to reach no further than the chunk before."""
+    return 1 if near is None else near.shape[1]
 
 
 class CausalAttention(torch.autograd.Function):
@@ -94,80 +127,93 @@ class CausalAttention(torch.autograd.Function):
     ) -> Tensor:
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e); far (1 or H, 1, d); near (1 or H, R, d)."""
         batch, heads, length, d = q.shape
-        e = v.shape[3]
+        e, rows = v.shape[3], batch * heads
+        chunk = max(chunk, least_chunk(near))
+        head = 0 if near is None else near.shape[1] - 1
         out = v.new_empty(batch, heads, length, e)
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
-        blocks = blocks_of(length, chunk, batch * heads * max(d, e), q.device)
-        carry = q.new_zeros(batch * heads, d, e + 1, dtype=dtype)
-        states = carry.new_empty(len(blocks), *carry.shape)
+        blocks = blocks_of(length, chunk, rows * max(d, e), q.device)
+        carry = _Carry(q.new_zeros(rows, d, e + 1, dtype=dtype), q.new_zeros(rows, head, e + 1, dtype=dtype))
+        carries = [x.new_empty(len(blocks), *x.shape) for x in carry]
         for number, block in enumerate(blocks):
-            states[number] = carry
-            parts = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)
-            sums = parts.fq @ parts.states[:-1].flatten(0, 1)  # (Y, C, e+1)
-            sums.baddbmm_(parts.scores, parts.window)
+            for kept, x in zip(carries, carry, strict=True):
+                kept[number] = x
+            parts, carry = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)
+            sums = torch.bmm(parts.fq.view(-1, chunk, d), parts.states.flatten(0, 1))  # (Y, C, e+1)
+            sums.baddbmm_(parts.scores, parts.u.view(-1, chunk, e + 1))
+            if parts.corner is not None and parts.tails is not None:
+                sums[:, :head] += parts.corner @ parts.tails.flatten(0, 1)
+            sums = sums.view(rows, -1, e + 1)  # (X, T, e+1)
             block_inverse = inverse_denominator(sums)
-            store_chunks(inverse, block_inverse, block)
-            store_chunks(out, sums[..., :e] * block_inverse, block)
-            carry = parts.states[-1]
-        kept = parts if len(blocks) == 1 else ()  # little enough to keep
-        ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, states, *kept)
+            store_rows(inverse, block_inverse, block.start)
+            store_rows(out, sums[..., :e] * block_inverse, block.start)
+        kept_parts = parts if len(blocks) == 1 else ()  # little enough to keep
+        ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *carries, *kept_parts)
         ctx.options = phi, chunk, blocks
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, far, near, key_mask, out, inverse, states, *kept = ctx.saved_tensors
+        q, k, v, far, near, key_mask, out, inverse, states, tails, *kept = ctx.saved_tensors
         phi, chunk, blocks = ctx.options
         batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], states.dtype
-        rows = batch * heads
         head = 0 if near is None else near.shape[1] - 1
         covered = blocks[-1].start + blocks[-1].chunks * chunk
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         dk[:, :, covered:], dv[:, :, covered:] = 0.0, 0.0
         d_far = None if far is None else torch.zeros_like(far)  # (1 or H, 1, d)
         d_near = None if near is None else torch.zeros_like(near)  # (1 or H, R, d)
-        carry = torch.zeros_like(states[0])  # (X, d, e+1), the gradient of the state after the block
-        d_head = states.new_zeros(rows, head, e)  # that of the values before the block after, which its window has
+        d_state = torch.zeros_like(states[0])  # (X, d, e+1), of the state after the block
+        d_tail = tails.new_zeros(batch * heads, head, e)  # of the last values of the block, from the corner after it
         for number in range(len(blocks) - 1, -1, -1):
             block = blocks[number]
-            chunks = block.chunks
+            chunks, count = block.chunks, block.chunks * chunk
             if kept:
                 p = _Parts(*kept)
             else:
-                p = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, states[number])
-            d_sums = sums_gradient(*(chunks_of(x, block, chunk, dtype) for x in (grad, out, inverse)))  # (Y, C, e+1)
+                carry = _Carry(states[number], tails[number])
+                p, _ = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)
+            fq, shifted, u = (x.view(-1, chunk, x.shape[2]) for x in (p.fq, p.shifted, p.u))  # (Y, C, ...)
+            d_sums = sums_gradient(*(rows_of(x, block.start, count, dtype) for x in (grad, out, inverse)))
+            d_sums = d_sums.view(-1, chunk, e + 1)  # (Y, C, e+1)
 
-            d_states = states.new_empty(chunks + 1, *carry.shape)  # of the states before each chunk and after the last
-            torch.bmm(p.fq.transpose(1, 2), d_sums, out=d_states[:-1].flatten(0, 1))
-            d_states[-1] = carry
-            accumulate(d_states, reverse=True)
-            carry, d_after = d_states[0], d_states[1:].flatten(0, 1)  # (X, d, e+1), (Y, d, e+1)
+            d_before = torch.bmm(fq.transpose(1, 2), d_sums)  # (Y, d, e+1), of the state before each chunk
+            d_after, d_state = running(d_before.unflatten(0, (-1, chunks)), d_state, reverse=True)
+            d_after = d_after.flatten(0, 1)  # (Y, d, e+1), of the state after each
 
-            d_scores = d_sums @ p.window.transpose(1, 2)  # (Y, C, W)
-            d_inner = d_scores[:, :, head:] * d_scores.new_ones(chunk, chunk).tril()  # (Y, C, C)
-            d_fq = d_inner @ p.shifted  # (Y, C, d)
-            d_fq.baddbmm_(d_sums, p.states[:-1].flatten(0, 1).transpose(1, 2))
-            d_fk = d_inner.transpose(1, 2) @ p.fq  # (Y, C, d)
-            d_fk.baddbmm_(p.window[:, head:], d_after.transpose(1, 2))
+            d_scores = torch.bmm(d_sums, u.transpose(1, 2)).tril_()  # (Y, C, C)
+            d_fq = torch.bmm(d_scores, shifted)  # (Y, C, d)
+            d_fq.baddbmm_(d_sums, p.states.flatten(0, 1).transpose(1, 2))
+            d_fk = torch.bmm(d_scores.transpose(1, 2), fq)  # (Y, C, d)
+            d_fk.baddbmm_(u, d_after.transpose(1, 2))
             if near is not None:
                 assert d_near is not None
                 assert d_far is not None
-                d_by_distance = diagonals(d_scores, head + 1).contiguous()  # (Y, C, R)
-                d_fq.baddbmm_(d_by_distance, spread(near, chunks * batch, heads))
+                d_by_distance = d_scores.new_zeros(d_scores.shape[0], chunk, head + 1)  # (Y, C, R)
+                d_by_distance[:, 1:] = _band(d_scores, head + 1)
+                d_by_distance[:, 0, -1] = d_scores[:, 0, 0]
+                if p.tails is not None:
+                    d_corner = d_scores.new_zeros(d_scores.shape[0], head, 2 * head)  # (Y, R-1, 2R-2)
+                    d_corner[..., :head] = d_sums[:, :head] @ p.tails.flatten(0, 1).transpose(1, 2)
+                    d_by_distance[:, :head] += diagonals(d_corner, head + 1)
+                d_by_distance = d_by_distance.view(batch * heads, count, -1)  # (X, T, R)
+                d_fq.view_as(p.fq).baddbmm_(d_by_distance, spread(near, batch, heads))
                 d_near += table_gradient(d_by_distance, p.fq, near)
-                d_far += d_fk.sum(1, keepdim=True).unflatten(0, (-1, far.shape[0])).sum(0)
-            store_chunks(dq, d_fq.mul_(phi.slope_of_value(p.fq)), block)
-            store_chunks(dk, d_fk.mul_(phi.slope_of_value(p.fk)), block)
+                d_far += d_fk.view(-1, far.shape[0], count, d_fk.shape[2]).sum((0, 2)).unsqueeze(1)
+            for target, d_x, x in ((dq, d_fq, fq), (dk, d_fk, p.fk)):
+                d_x = d_x.view_as(p.fq).mul_(phi.slope_of_value(x).view_as(p.fq))
+                store_rows(target, d_x, block.start)
 
-            d_window = (p.scores.transpose(1, 2) @ d_sums[..., :e]).unflatten(0, (chunks, rows))  # (M, X, W, e)
-            d_values = (p.shifted @ d_after[..., :e]).unflatten(0, (chunks, rows))  # (M, X, C, e)
-            total = d_values.new_zeros(rows, head + chunks * chunk, e)
-            total[:, head:].unflatten(1, (chunks, chunk)).copy_(d_values.add_(d_window[:, :, head:]).transpose(0, 1))
-            add_windows(total, d_window[:, :, :head].transpose(0, 1), chunk)
-            total[:, chunks * chunk :] += d_head
-            store_rows(dv, total[:, head:], block.start)
-            d_head = total[:, :head]
+            d_values = torch.bmm(shifted, d_after[..., :e])  # (Y, C, e)
+            d_values.baddbmm_(p.scores.transpose(1, 2), d_sums[..., :e])
+            d_values = d_values.unflatten(0, (-1, chunks))  # (X, M, C, e)
+            if p.corner is not None:
+                d_tails = (p.corner.transpose(1, 2) @ d_sums[:, :head, :e]).unflatten(0, (-1, chunks))
+                d_values[:, :-1, chunk - head :] += d_tails[:, 1:]
+                d_values[:, -1, chunk - head :] += d_tail
+                d_tail = d_tails[:, 0]
+            store_rows(dv, d_values.flatten(1, 2), block.start)
         if key_mask is not None:
             dv.masked_fill_(~key_mask[:, None, :, None], 0.0)
         return dq, dk, dv, d_far, d_near, None, None, None, None

@@ -8,6 +8,7 @@ from torch import Tensor
 from scaleformer.ops.bidirectional import BidirectionalAttention
 from scaleformer.ops.causal import CausalAttention
 from scaleformer.ops.checks import ALGORITHMS, check_choice, check_positive, check_qkv, check_rel
+from scaleformer.ops.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.quadratic import quadratic_attention
 from scaleformer.ops.relative_position import bidirectional_table, causal_tables
@@ -37,7 +38,8 @@ def relative_kernel_attention(
     key_mask     (B, L_K) bool, True for a real token
     feature_map  phi, a name of `FEATURE_MAPS`
     algorithm    `linear` in length, by block matrix products; `quadratic`, all scores; `auto`, the one measured to be
-                 faster; `memory`, the one that keeps fewer numbers (the rule of [Scaleformer 2021])
+                 faster (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers (the rule of
+                 [Scaleformer 2021])
     chunk_size   C, how many queries the linear algorithm takes together at most
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Sums run in float32 (float64 for float64
@@ -52,7 +54,10 @@ def relative_kernel_attention(
     if q.shape[2] == 0 or k.shape[2] == 0:
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "auto":
-        algorithm = cheaper_algorithm(q.shape[2], k.shape[2], q.shape[3], rel is not None)
+        algorithm = choose_algorithm(
+            "scaleformer", q.shape[2], k.shape[2], q.shape[3], rows=q.shape[0] * q.shape[1], relative=rel is not None,
+            causal=causal, backward=wants_gradients(q, k, v, rel),
+        ).algorithm  # fmt: skip
     elif algorithm == "memory":
         algorithm = smaller_algorithm(q.shape[2], k.shape[2], q.shape[3], causal)
     with torch.autocast(q.device.type, enabled=False):
@@ -71,12 +76,6 @@ def relative_kernel_attention(
 def even_chunk(length: int, most: int) -> int:
     """The smallest chunk that takes no more chunks than chunks of `most`: so the last is nearly full."""
     return -(-length // -(-length // most))
-
-
-def cheaper_algorithm(queries: int, keys: int, width: int, relative: bool) -> str:
-    """The algorithm measured to be faster: quadratic up to a mean length of 16 + d, or half of it without positions."""
-    short = 16 + width if relative else (16 + width) // 2
-    return "quadratic" if queries * keys <= short * short else "linear"
 
 
 def smaller_algorithm(queries: int, keys: int, width: int, causal: bool) -> str:

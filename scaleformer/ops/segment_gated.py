@@ -14,6 +14,7 @@ from scaleformer.ops.checks import (
     check_rel,
     check_segments,
 )
+from scaleformer.ops.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.kernel_attention import smaller_algorithm
 from scaleformer.ops.quadratic import quadratic_attention
@@ -56,8 +57,8 @@ def segment_gated_attention(
     key_mask        (B, L_K) bool, True for a real token
     far_tokens      how many tokens the far part may weigh
     feature_map     phi, a name of `FEATURE_MAPS`
-    algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster; `memory`, the
-                    one that keeps fewer numbers
+    algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
+                    (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
     fit together.
@@ -77,7 +78,10 @@ def segment_gated_attention(
     if algorithm == "memory":
         algorithm = smaller_algorithm(queries, k.shape[2], width, causal)
     elif algorithm == "auto":
-        algorithm = cheaper_algorithm(queries, k.shape[2], rel is not None, causal)
+        algorithm = choose_algorithm(
+            "segment_gated", queries, k.shape[2], width, rows=batch * heads, relative=rel is not None, causal=causal,
+            backward=wants_gradients(q, k, v, rel, log_gate),
+        ).algorithm  # fmt: skip
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         frel = None if rel is None else phi(rel.to(dtype)).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
@@ -87,9 +91,3 @@ def segment_gated_attention(
             return quadratic_attention(q, k, v, frel, weights, causal, key_mask, phi, dtype)
         arguments = (query_segments, key_segments, causal, key_mask, far_tokens, phi, dtype)
         return linear_segment_attention(q, k, v, frel, log_gate.to(dtype), *arguments)
-
-
-def cheaper_algorithm(queries: int, keys: int, relative: bool, causal: bool) -> str:
-    """The algorithm measured to be faster, forward and backward, with segments of 8 to 30 tokens."""
-    short = 128 if causal else 160 if relative else 256
-    return "quadratic" if queries * keys <= short * short else "linear"

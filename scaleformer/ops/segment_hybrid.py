@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.checks import check_choice, check_gate, check_positive, check_qkv, check_rel, check_segments
+from scaleformer.ops.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.hybrid_dense import dense_hybrid
 from scaleformer.ops.hybrid_linear import linear_hybrid
@@ -54,6 +55,7 @@ def segment_hybrid_attention(
     feature_map     phi, a name of `FEATURE_MAPS`
     algorithm       `linear` in document length: a token costs the length of the segments near to it, so that a document
                     of one segment is plain softmax; `quadratic`, all scores; `auto`, the one measured to be faster
+                    (`choose_algorithm` tells which)
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
     fit together.
@@ -72,15 +74,13 @@ def segment_hybrid_attention(
     if queries == 0 or k.shape[2] == 0:
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "auto":
-        algorithm = cheaper_hybrid(queries, k.shape[2])
+        algorithm = choose_algorithm(
+            "segment_hybrid", queries, k.shape[2], width, rows=batch * heads, relative=rel is not None, causal=causal,
+            backward=wants_gradients(q, k, v, rel, log_gate),
+        ).algorithm  # fmt: skip
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
         arguments = (q, k, v, table, log_gate.to(dtype), query_segments, key_segments, near, causal, key_mask)
         form = linear_hybrid if algorithm == "linear" else dense_hybrid
         return form(*arguments, far_tokens, phi, dtype)
-
-
-def cheaper_hybrid(queries: int, keys: int) -> str:
-    """The algorithm measured to be faster, forward and backward, with segments of 14 tokens."""
-    return "quadratic" if queries * keys <= 256 * 256 else "linear"

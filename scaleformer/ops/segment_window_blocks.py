@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from scaleformer.ops.blocks import Block, accumulate, chunks_of, clear_pads, diagonals, spread, u_windows
+from scaleformer.ops.blocks import Block, chunks_of, clear_pads, diagonals, running_products, spread, u_chunks
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.segment_window_plan import WindowBlock, WindowPlan
 
@@ -89,17 +89,11 @@ class WindowWork:
             else:
                 torch.add(fk, spread(self.shifts[kind], count * self.batch, self.heads), out=target)
         # One chunk more than there are is all outside the sequence: zeros.
-        u = u_windows(self.v, self.key_mask, Block(0, count + 1), chunk, 0, 0, 0, self.options.dtype).flatten(1, 2)
-        left = fk.new_empty(count + 1, rows, fk.shape[2], u.shape[3])
-        left[0] = 0.0
-        flat_u = u[:count].flatten(0, 1)
-        torch.bmm(shifted[0, :count].flatten(0, 1).transpose(1, 2), flat_u, out=left[1:].flatten(0, 1))
-        sides = [accumulate(left)]
+        u = u_chunks(self.v, self.key_mask, Block(0, count + 1), chunk, self.options.dtype)
+        u = u.unflatten(0, (count + 1, rows))  # (N+1, X, C, e+1)
+        sides = [running_products(shifted[0, :count], u[:count])]
         if not self.options.causal:
-            right = torch.empty_like(left)
-            right[count] = 0.0
-            torch.bmm(shifted[-1, :count].flatten(0, 1).transpose(1, 2), flat_u, out=right[:count].flatten(0, 1))
-            sides.append(accumulate(right, reverse=True))
+            sides.append(running_products(shifted[-1, :count], u[:count], reverse=True))
         return WindowKeys(fk, shifted, u, sides)
 
     def chunk_rows(self, number: Tensor) -> Tensor:
@@ -118,10 +112,20 @@ class WindowWork:
         kind = (count + 1) * (place > block.own) if self.keys.shifted.shape[0] == 2 else 0
         return self.chunk_rows(number + kind), self.chunk_rows(number)
 
-    def side_rows(self, block: WindowBlock) -> list[Tensor]:
-        """Rows of `left`, and, if not causal, of `right`, that stand for what is outside the windows: (Y,) each."""
-        ends = [block.first] if self.options.causal else [block.first, block.first + block.width]
-        return [self.chunk_rows(end.clamp(0, self.plan.key_chunks)) for end in ends]
+    def side_rows(self, block: WindowBlock) -> list[slice | Tensor]:
+        """Rows of `left`, and, if not causal, of `right`, that stand for what is outside the windows.
+
+        Y each, flat; a slice where the windows of the block lie one chunk after the other.
+        """
+        offsets = [0] if self.options.causal else [0, block.width]
+        rows: list[slice | Tensor] = []
+        for offset in offsets:
+            begin = None if block.begin is None else block.begin + offset
+            if begin is not None and begin >= 0 and begin + block.chunks <= self.plan.key_chunks + 1:
+                rows.append(slice(begin * self.rows, (begin + block.chunks) * self.rows))
+            else:
+                rows.append(self.chunk_rows((block.first + offset).clamp(0, self.plan.key_chunks)))
+        return rows
 
     def near_columns(self, block: WindowBlock) -> tuple[int, int]:
         """How many columns of the table make up the band, and where in the window row 0 of it begins."""
@@ -146,7 +150,7 @@ class WindowWork:
         u = keys.u.flatten(0, 1).flatten(1).index_select(0, u_rows).view(fq.shape[0], -1, keys.u.shape[3])
         outer = self.gate[:, [0, -1], None, None].repeat(block.chunks * self.batch, 1, 1, 1)  # (Y, 2, 1, 1)
         sides = [
-            states.flatten(0, 1).index_select(0, rows)  # (Y, d, e+1)
+            states.flatten(0, 1)[rows]  # (Y, d, e+1)
             for states, rows in zip(keys.sides, self.side_rows(block), strict=True)
         ]
         far = sides[0] * outer[:, 0]

@@ -22,12 +22,14 @@ class WindowBlock:
     chunks  M
     first   (M, B) long, where the window of each begins; perhaps before 0
     width   w, chunks in a window; it may reach past the end
+    begin   what `first` is for the first chunk, if the windows of all rows lie one chunk after the other; else None
     own     where in the window the chunk of the queries itself is; 0 where queries and keys do not share positions
     """
 
     start: int
     chunks: int
     first: Tensor
+    begin: int | None
     width: int
     own: int
 
@@ -114,7 +116,8 @@ def _group(first: Tensor, end: Tensor, aligned: bool, limit: int) -> list[Window
         own = max(back[start:stop]) if aligned else 0
         begin = number[start:stop, None] - own if aligned else first[:, start:stop].t()  # (M, B)
         width = max(_joint_width(back, forth, widths, aligned, start, stop), 1)
-        blocks.append(WindowBlock(start, stop - start, begin.expand(-1, batch), width, own))
+        consecutive = start - own if aligned else None
+        blocks.append(WindowBlock(start, stop - start, begin.expand(-1, batch), consecutive, width, own))
         start = stop
     return blocks
 

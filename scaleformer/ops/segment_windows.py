@@ -82,9 +82,14 @@ class WindowAttention(torch.autograd.Function):
 
             d_far = p.far_fq.transpose(1, 2) @ d_sums  # (Y, d, e+1)
             for side, (rows, states) in enumerate(zip(work.side_rows(block), p.sides, strict=True)):
-                d_side = d_far.unflatten(0, (-1, work.heads)) * work.gate[:, -side, None, None]  # (M B, H, d, e+1)
-                d_log_gate[:, -side] += (d_side * states.view_as(d_side)).sum((0, 2, 3))
-                d_sides[side].flatten(0, 1).index_add_(0, rows, d_side.flatten(0, 1))
+                gate = work.gate[:, -side]  # (H,)
+                products = torch.bmm(d_far.flatten(1).unsqueeze(1), states.flatten(1).unsqueeze(2))  # (Y, 1, 1)
+                d_log_gate[:, -side] += products.view(-1, work.heads).sum(0) * gate
+                d_states, by_row = d_sides[side].flatten(0, 1), gate.repeat(block.chunks * work.batch)[:, None, None]
+                if isinstance(rows, slice):
+                    d_states[rows].addcmul_(d_far, by_row)
+                else:
+                    d_states.index_add_(0, rows, d_far * by_row)
 
             d_fq = d_sums @ p.far.transpose(1, 2)  # (Y, C, d)
             d_fq.view(block.chunks, work.batch, work.heads, chunk, -1).mul_(work.scale(block))

@@ -8,15 +8,10 @@ from typing import Any
 
 import pytest
 
-from scaleformer.benchmarks.page import (
-    attention_tables,
-    decoding_tables,
-    draw_training,
-    long_tables,
-    markdown,
-    training_tables,
-)
+from scaleformer.benchmarks.attention_report import attention_tables, choice_tables, long_tables
+from scaleformer.benchmarks.page import decoding_tables, draw_training, long_step_tables, training_tables
 from scaleformer.benchmarks.page import write_page as write
+from scaleformer.benchmarks.tables import markdown
 
 CONDITIONS = {
     "command": "python scripts/benchmark_attention.py",
@@ -27,7 +22,7 @@ CONDITIONS = {
 }
 ATTENTION = {
     "rows": [
-        {"direction": "causal", "passes": "forward", "length": n, "system": s, "seconds": t, "ratio": r, "memory": None}
+        {"case": "causal", "passes": "forward", "length": n, "system": s, "seconds": t, "ratio": r, "memory": None}
         for n, s, t, r in [(256, "softmax", 0.001, 1.0), (256, "ours", 0.0005, 2.0), (512, "softmax", 0.004, 1.0)]
     ]
 }
@@ -46,9 +41,48 @@ def test_tables_are_aligned() -> None:
 
 def test_attention() -> None:
     (table,) = attention_tables(ATTENTION)
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    lines = cells(table)
     assert lines[0][1:] == ["256", "512"]
     assert lines[2:] == [["softmax", "1 (1.00)", "4 (1.00)"], ["ours", "0.5 (2.00)", ""]]
+
+
+def cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+
+
+def test_attention_beside_the_plain_one_and_its_memory() -> None:
+    more = [r | {"system": "segment-gated", "ratio": None, "kernel_ratio": 1.5} for r in ATTENTION["rows"][:1]]
+    _, beside, memory = attention_tables({"rows": [r | {"memory": 3 * 2**19} for r in [*ATTENTION["rows"], *more]]})
+    assert cells(beside)[2:] == [["causal, forward, segment-gated", "1.50"]]
+    assert cells(memory)[2:] == [
+        ["causal, forward, softmax", "1.5", "1.5"],
+        ["causal, forward, ours", "1.5", ""],
+        ["causal, forward, segment-gated", "1.5", ""],
+    ]
+
+
+def test_growth() -> None:
+    rows: list[dict[str, Any]] = [dict(r) for r in ATTENTION["rows"] if r["system"] == "softmax"]
+    for r in rows:
+        r["saved"] = 512.0 * r["length"]
+    key = "causal, forward, softmax"
+    table = long_tables({"rows": rows, "slope_from": 256, "slopes": {key: 2.0}, "memory_slopes": {}})[-1]
+    assert cells(table)[0][0] == "growth from 256 tokens on"
+    assert cells(table)[2:] == [[key, "2.000", "", "256.00"]]  # of the longer one
+
+
+def test_choices() -> None:
+    row = {"mechanism": "ours", "case": "causal", "passes": "forward", "length": 16, "reason": "it is short"}
+    row |= {"seconds": {"all scores": 0.002, "linear": 0.001}, "choice": "all scores", "excess": 1.0}
+    other = row | {"length": 32, "seconds": {"linear": 0.003}, "choice": "linear", "excess": 0.0}
+    table, words = choice_tables({"rows": [other, row], "worst": {"ours": 1.0}})
+    assert cells(table)[0] == ["ours: ms", "16", "32"]
+    assert cells(table)[2:] == [
+        ["causal, forward: linear", "1", "3"],
+        ["causal, forward: all scores", "2", ""],
+        ["causal, forward: auto", "all scores +100%", "linear +0%"],
+    ]
+    assert words == "At worst `auto` takes longer than the best by: ours 100%."
 
 
 def test_training() -> None:
@@ -82,7 +116,7 @@ def test_long_steps() -> None:
         "resident": 2**34,
         "failure": "",
     }
-    (table,) = long_tables({"steps": [step, step | {"failure": "out of memory"}]})
+    (table,) = long_step_tables({"steps": [step, step | {"failure": "out of memory"}]})
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
     assert lines[2:] == [
         ["ours", "float32", "65,536", "300", "16.0"],

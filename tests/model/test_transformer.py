@@ -26,6 +26,10 @@ MIXED = {
     "transformer_xl short": {
         "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "elsewhere": {"name": "softmax"}}
     },
+    "compressive short": {
+        "attention": {"name": "transformer_xl", "piece": 2, "memory": 2, "compressed": 2, "rate": 2},
+        "sites": {"encoder": {"name": "softmax"}, "cross": {"name": "softmax"}},
+    },
     "bigbird small": {
         "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "elsewhere": {"name": "softmax"}}
     },
@@ -33,6 +37,9 @@ MIXED = {
     "sparse fixed": {
         "attention": {"name": "sparse", "pattern": "fixed", "stride": 3, "summaries": 1},
         "sites": {"cross": {"name": "softmax"}},
+    },
+    "reformer small": {
+        "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "elsewhere": {"name": "softmax"}}
     },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
 }

@@ -7,11 +7,14 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
-from scaleformer.ops._benchmark import alternate, peak_memory
+from scaleformer.benchmarks import attention
+from scaleformer.benchmarks.attention import SOFTMAX
+from scaleformer.ops._benchmark import alternate, peak_memory, saved_bytes
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_attention.py"
 
@@ -44,20 +47,104 @@ def test_peak_memory_counts_what_lives_at_one_time() -> None:
     assert 3 * 4000 <= peak_memory(function, torch.device("cpu")) < 4 * 4000
 
 
+def test_saved_bytes_counts_each_piece_of_memory_once() -> None:
+    x = torch.zeros(100, requires_grad=True)
+    y = torch.zeros(100)
+    assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
+    assert saved_bytes(lambda: (x * x).exp()) == 800  # x, and the exponential
+    assert saved_bytes(lambda: y * y) == 0
+
+
+TINY = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "threads=1"]
+
+
+def run(script: ModuleType, folder: Path, *arguments: str) -> dict[str, Any]:
+    script.main([*TINY, *arguments, f"output={folder}", f"page={folder / 'page.md'}"])
+    (written,) = folder.glob("*.json")
+    result: dict[str, Any] = json.loads(written.read_text())
+    assert {"command", "versions", "device", "seed", "settings", "rows"} <= result.keys()
+    assert written.with_suffix(".png").stat().st_size > 10_000
+    return result
+
+
 def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = "lengths=[8,40] heads=2 width=4 horizon=2 segments=[3] repeats=1 seconds=0 paper_limit=8"
-    script.main([*sizes.split(), f"output={tmp_path}"])
-    result = json.loads((tmp_path / "attention.json").read_text())
+    result = run(script, tmp_path, *["lengths=[8,40]", "segments=[3]", "paper_limit=8", "cross_limit=8"])
     assert result["settings"]["lengths"] == [8, 40]
-    assert {"command", "versions", "device", "seed", "slopes"} <= result.keys()
     systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
-    assert systems == 2 * [script.SOFTMAX, "scaleformer", "all scores", "segment-gated, 3 tokens each"]
-    assert len(result["rows"]) == 2 * 2 * (5 + 4)
+    assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", "segment-gated, 3 tokens each"]
+    cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
+    assert cross == [SOFTMAX, "scaleformer", "all scores", "segment-gated, 3 tokens each"]
+    assert len(result["rows"]) == 2 * (2 * (5 + 4) + 4)
     for row in result["rows"]:
         assert row["memory"] > 0
-        assert row["system"] != script.SOFTMAX or row["ratio"] == 1
-    assert (tmp_path / "attention.png").stat().st_size > 10_000
-    assert "bidirectional, forward+backward" in capsys.readouterr().out
+        assert row["system"] != SOFTMAX or row["ratio"] == 1
+        assert (row["saved"] is None) == (row["passes"] == "forward")
+    # q, k, v and the output are kept, 4 numbers a token and head each
+    assert all(row["saved"] >= 4 * 4 * 4 for row in result["rows"] if row["saved"])
+    out = capsys.readouterr().out
+    assert "bidirectional, forward+backward" in out
+    assert "time / time of scaleformer" in out
+    page = (tmp_path / "page.md").read_text()
+    assert "![Attention alone](page-attention.png)" in page
+    assert "![Attention alone](page-attention-memory.png)" in page
+
+
+def test_long_documents(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "SLOPE_FROM", 16)
+    result = run(script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "softmax_limit=16"])
+    systems = {row["system"] for row in result["rows"] if row["length"] == 64}
+    assert systems == {"scaleformer", "segment-gated, 4 tokens each"}
+    assert set(result["slopes"]) == {
+        f"{case}, {passes}, {system}"
+        for case in ("causal", "bidirectional")
+        for passes in attention.PASSES
+        for system in systems
+    }
+    assert "KiB kept for backward" in (tmp_path / "page.md").read_text()
+
+
+def test_slopes() -> None:
+    rows = [attention.Row("causal", "forward", n, "ours", n * 1e-3, None, 1.0, n * n, None) for n in (4096, 8192, 2048)]
+    short = attention.Row("causal", "forward", 64, "ours", 100.0, None, 1.0, 1, None)
+    assert attention.slopes([short, *rows]) == {"causal, forward, ours": pytest.approx(1.0)}
+    assert attention.slopes(rows, "memory") == {"causal, forward, ours": pytest.approx(2.0)}
+    assert attention.slopes(rows[:2]) == {}
+
+
+def test_terms_alone(script: ModuleType, tmp_path: Path) -> None:
+    result = run(script, tmp_path, "part=terms", "lengths=[8,12]", "memory=false")
+    systems = ["scaleformer", "all scores", "the paper's algorithms"]
+    assert [row["system"] for row in result["rows"] if row["length"] == 12] == 3 * 2 * systems
+    assert all(row["ratio"] is None and row["memory"] is None for row in result["rows"])
+
+
+@pytest.mark.parametrize("case", ["relative term", "kernel term", "kernel term, causal"])
+def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
+    options = attention.Options(heads=2, width=4, horizon=2, segments=[])
+    systems, (_, _, v, *_) = attention.make_systems(options, 9, case)
+    ours, of_all, paper = (system() for system in systems.values())
+    torch.testing.assert_close(paper, of_all)
+    with torch.no_grad():
+        v.copy_(torch.ones_like(v))  # then each sum is its own denominator
+    torch.testing.assert_close(ours, of_all / systems["all scores"]())
+
+
+def test_choices(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
+    rows = result["rows"]
+    assert len(rows) == 3 * 3 * 2 * 2
+    assert {name for row in rows for name in row["seconds"] if row["mechanism"] == "segment-gated"} == {
+        "all scores",
+        "windows",
+        "states",
+    }
+    for row in rows:
+        assert row["reason"]
+        if row["choice"] in row["seconds"]:
+            best = min(row["seconds"].values())
+            assert row["excess"] == pytest.approx(row["seconds"][row["choice"]] / best - 1)
+    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-hybrid"}
+    assert "causal, forward: auto" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -65,6 +152,10 @@ def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureF
     [
         ("colour=red", "colour"),
         ("lengths=[]", "lengths is []: give at least one"),
+        ("part=whole", "part is 'whole': choose one of compare, terms, long, auto"),
+        ("cases=[sideways]", "cases is ['sideways']: choose of causal; bidirectional; cross"),
+        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose of scaleformer, segment-gated"),
+        ("cases=[]", "cases is []: choose of causal"),
         ("repeats=many", "repeats"),
         ("dtype=wide", "dtype is 'wide': give the name of a torch type"),
     ],

@@ -13,9 +13,13 @@ from scaleformer.ops.blocks import (
     chunks_of,
     diagonals,
     rows_of,
+    running,
     scan,
+    scan_with_carry,
     store_chunks,
     store_rows,
+    u_chunks,
+    u_rows,
     u_windows,
 )
 from scaleformer.ops.relative_position import relative_scores, skew
@@ -52,14 +56,24 @@ def test_rows_and_chunks(start: int) -> None:
 def test_u_windows() -> None:
     v = numbered(2, 1, 7, 3)
     key_mask = torch.tensor([[True] * 7, [True, False] + [True] * 5])
-    u = u_windows(v, key_mask, Block(0, 2), 4, 2, 1, 0, torch.float32)  # (2, 2, 1, 7, 4)
+    u = u_windows(v, key_mask, Block(0, 2), 4, 2, 1, 0, torch.float32)  # (2, 1, 2, 7, 4)
     for m in range(2):
         for b in range(2):
             for w in range(7):
                 position = 4 * m + w - 2
                 real = 0 <= position < 7 and bool(key_mask[b, position])
                 expected = torch.cat([v[b, 0, position], torch.ones(1)]) if real else torch.zeros(4)
-                assert (u[m, b, 0, w] == expected).all()
+                assert (u[b, 0, m, w] == expected).all()
+
+
+def test_u_by_rows_and_by_chunks() -> None:
+    v = numbered(2, 3, 7, 3)
+    key_mask = torch.tensor([[True] * 7, [True, False] + [True] * 5])
+    rows = u_rows(v, key_mask, 0, 8, torch.float32)  # (6, 8, 4)
+    assert (rows.view(2, 3, 1, 8, 4) == u_windows(v, key_mask, Block(0, 1), 8, 0, 0, 0, torch.float32)).all()
+    chunks = u_chunks(v, key_mask, Block(0, 4), 2, torch.float32)  # (4 * 6, 2, 4)
+    assert (chunks.view(4, 6, 2, 4).transpose(0, 1).reshape(6, 8, 4) == rows).all()
+    assert (u_rows(v, None, 0, 7, torch.float32)[..., -1] == 1).all()
 
 
 @pytest.mark.parametrize("width", [2, 4, 5, 9])
@@ -99,3 +113,14 @@ def test_running_sums(count: int, reverse: bool) -> None:
     expected = states.flip(order).cumsum(0).flip(order)
     assert (accumulate(states.clone(), reverse) == expected).all()
     assert (scan(states.clone(), reverse) == expected).all()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_sums_before_and_after(count: int, reverse: bool) -> None:
+    parts, carry = numbered(2, count, 3), torch.full((2, 3), 100.0)
+    results = [running(parts.clone(), carry, reverse), scan_with_carry(parts, carry, reverse)]
+    for i in range(count - 1, -1, -1) if reverse else range(count):
+        assert all((sums[:, i] == carry).all() for sums, _ in results)
+        carry = carry + parts[:, i]
+    assert all((total == carry).all() for _, total in results)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scaleformer.ops import FEATURE_MAPS, blocks, relative_kernel_attention
-from scaleformer.ops.kernel_attention import cheaper_algorithm, even_chunk, smaller_algorithm
+from scaleformer.ops.kernel_attention import even_chunk, smaller_algorithm
 from scaleformer.ops.reference import dense_attention
 from tests.ops.inputs import Inputs, gradients, make_inputs
 
@@ -93,11 +93,7 @@ def test_even_chunk(length: int, most: int, chunk: int) -> None:
     assert even_chunk(length, most) == chunk
 
 
-def test_the_choice_of_algorithm() -> None:
-    assert cheaper_algorithm(64, 64, 64, relative=True) == "quadratic"
-    assert cheaper_algorithm(64, 64, 64, relative=False) == "linear"
-    assert cheaper_algorithm(64, 64, 32, relative=True) == "linear"
-    assert cheaper_algorithm(16, 256, 64, relative=True) == "quadratic"
+def test_the_choice_by_memory() -> None:
     # L_Q L_K scores against d^2 max(L_Q, L_K) numbers when masked, d^2 otherwise.
     assert smaller_algorithm(4096, 4096, 64, True) == "quadratic"
     assert smaller_algorithm(4097, 4097, 64, True) == "linear"

@@ -17,7 +17,6 @@ from scaleformer.ops import (
     segment_window_plan,
 )
 from scaleformer.ops.reference import segment_gated_loop
-from scaleformer.ops.segment_gated import cheaper_algorithm
 from scaleformer.ops.segment_linear import Path, cheaper_path, linear_segment_attention
 from tests.ops.inputs import gradients
 from tests.ops.segment_inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
@@ -131,12 +130,6 @@ def test_the_choice_of_path() -> None:
     assert path(100) == path(100, causal=True) == path(100, horizon=0) == path(2048) == "states"
     assert path(100, shift=1) == "windows"  # relative positions between two sequences
     assert path(100, horizon=0, shift=1) == "states"
-
-
-def test_the_choice_of_algorithm() -> None:
-    assert cheaper_algorithm(64, 64, relative=True, causal=True) == "quadratic"
-    assert cheaper_algorithm(200, 200, relative=False, causal=False) == "quadratic"
-    assert cheaper_algorithm(512, 512, relative=True, causal=False) == "linear"
 
 
 @each_direction

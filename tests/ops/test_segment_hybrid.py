@@ -13,7 +13,7 @@ from scaleformer.ops import hybrid_far, hybrid_near
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.segment_gated import segment_gated_attention
-from scaleformer.ops.segment_hybrid import cheaper_hybrid, segment_hybrid_attention
+from scaleformer.ops.segment_hybrid import segment_hybrid_attention
 from tests.ops.inputs import gradients
 from tests.ops.segment_inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
 from tests.ops.test_kernel_attention import LargestTensor
@@ -238,13 +238,6 @@ def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: s
     with LargestTensor() as largest:
         gradients(call(x, causal=causal, algorithm="linear"), x.leaves)
     assert largest.numel <= 10 * d * length
-
-
-def test_the_choice_of_algorithm() -> None:
-    assert cheaper_hybrid(72, 72) == "quadratic"
-    assert cheaper_hybrid(2048, 2048) == "linear"
-    x = make_segment_inputs(300, 300, horizon=3, batch=1)
-    torch.testing.assert_close(call(x), call(x, algorithm="linear"), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

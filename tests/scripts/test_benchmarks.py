@@ -77,6 +77,16 @@ def test_decoding(
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 
 
+def test_decoding_far(decoding: ModuleType, tmp_path: Path) -> None:
+    sizes = ["long=20", "long_windows=3", "source=9", "systems=[scaleformer]"]
+    decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={tmp_path / 'page.md'}"])
+    result = json.loads((tmp_path / "decoding_long.json").read_text())
+    (curve,) = result["curves"]
+    assert (curve["batch"], curve["beams"], len(curve["ends"])) == (1, 1, 3)
+    assert result["comparisons"] == []
+    assert "## Decoding far" in (tmp_path / "page.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "argument", "message"),
     [
@@ -88,6 +98,7 @@ def test_decoding(
         ("decoding", "beams=[]", "beams=[]: give at least one"),
         ("decoding", "systems=[fairseq]", "systems names fairseq: choose of scaleformer"),
         ("decoding", "windows=0", "windows=0: wanted at least 1"),
+        ("decoding", "long=4", "long=4: wanted at least 8"),
         ("decoding", "peer_position=20", "peer_position=20: wanted more than peer_steps=24"),
     ],
     ids=lambda value: value if "=" in value and ":" not in value else "",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from scaleformer.plots_backends import cost_table, quality_table
+from scaleformer.plots_backends import cost_table, quality_table, slope_table
 from scripts import compare_backends
 
 
@@ -22,25 +23,31 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     def stage(name: str, result: dict) -> None:
         def work(backend: str, folder: Path, options: compare_backends.Options) -> dict:
             made.append((name, backend))
-            return result if backend != "alibi" else {"error": "does not work"}
+            return {"error": "does not work"} if (name, backend) == ("train", "alibi") else result
 
         monkeypatch.setattr(compare_backends, name, work)
 
+    learnt = {"steps": 1200, "seconds": 3.0, "accuracy": 0.991, "decoded": 1.0}
+    stage("tasks", {"copy": learnt, "translation": {**learnt, "accuracy": 0.5, "decoded": 0.25}})
     stage("train", {"loss": 1.25})
     stage("evaluate", {"parameters": 1000, "points": points(0.5)})
-    stage("measure", {"points": [{"length": 512, "tokens_per_second": 100.0, "memory": 2**20}]})
+    stage("speed", {"points": [{"length": 512, "tokens_per_second": 100.0, "memory": 2**20}]})
+    stage("slopes", {"points": [{"site": "encoder", "length": n, "seconds": n / 1000} for n in (2048, 8192)]})
     return made
 
 
 def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
     compare_backends.main(["backends=[softmax,alibi]", "steps=3", *places])
-    assert calls == [("train", "softmax"), ("evaluate", "softmax"), ("measure", "softmax"), ("train", "alibi")]
+    stages = ["tasks", "train", "evaluate", "speed", "slopes"]
+    # a training that failed is not evaluated, but its attention can be timed
+    assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("evaluate", "alibi")]
     calls.clear()
     compare_backends.main(["backends=[softmax,shaw horizon=4]", "steps=3", *places])
-    assert [backend for _, backend in calls] == ["shaw horizon=4"] * 3
+    assert [backend for _, backend in calls] == ["shaw horizon=4"] * 5
     page = (tmp_path / "docs" / "page.md").read_text()
     assert "| `softmax` | 1,000 | 1.250 | 1.50 | 2.50 | 4.50 | 8.50 | 10.0 | 20.0 | 40.0 | 80.0 |" in page
+    assert "| `softmax` | 1,200 | 100.0% | 1,200 (50%) | 25.0% |" in page
     assert "steps=3" in page
     assert (tmp_path / "docs" / "page.png").stat().st_size > 1000
     with pytest.raises(SystemExit):
@@ -48,20 +55,53 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: py
     assert "a comparison with other settings" in capsys.readouterr().err
 
 
+def test_some_stages_now_and_the_others_later(
+    tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scaleformer.plots_backends.draw", lambda results, path: None)
+    given = ["backends=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
+    compare_backends.main([*given, "stages=[lengths]"])
+    assert calls == []
+    assert "no training yet" in capsys.readouterr().out
+    compare_backends.main([*given, "stages=[train,lengths]"])
+    assert calls == [("train", "softmax"), ("evaluate", "softmax"), ("train", "shaw"), ("evaluate", "shaw")]
+    assert "| `softmax` | 100 |" not in (tmp_path / "page.md").read_text()
+    calls.clear()
+    compare_backends.main([*given, "stages=[speed]"])
+    assert calls == [("speed", "softmax"), ("speed", "shaw")]
+    page = (tmp_path / "page.md").read_text()
+    assert "| `softmax` | 1,000 | 1.250 |" in page
+    assert "| `softmax` | 100 (1.00) |" in page
+
+
 def test_the_tables_show_errors_ratios_and_slopes() -> None:
     def speed(*rates: float) -> dict:
         pairs = zip((512, 2048), rates, strict=True)
         return {"points": [{"length": n, "tokens_per_second": r, "memory": 2**20 * r} for n, r in pairs]}
 
-    results = {
-        "softmax": {"train": {"loss": 1.0}, "speed": speed(400, 100)},
-        "linear": {"train": {"loss": 2.0}, "lengths": {"error": "too long"}, "speed": speed(200, 200)},
+    def alone(site: str, *seconds: float) -> list[dict]:
+        pairs = zip((2048, 8192, 32768), seconds, strict=False)
+        return [{"site": site, "length": n, "seconds": s} for n, s in pairs]
+
+    results: dict[str, dict[str, Any]] = {
+        "softmax": {"train": {"loss": 1.0}, "speed": speed(400, 100), "slopes": {"points": alone("cross", 0.1, 1.6)}},
+        "linear": {
+            "train": {"loss": 2.0},
+            "lengths": {"error": "too long"},
+            "speed": speed(200, 200),
+            "slopes": {"points": [*alone("encoder", 0.1, 0.45, 1.6), *alone("decoder", 0.002)]},
+        },
         "broken": {"train": {"error": "nothing"}, "speed": {"points": [{"length": 512, "error": "out of memory"}]}},
     }
     cost = cost_table(results, [512, 2048]).splitlines()
-    assert cost[2] == "| `softmax` | 400 (1.00) | 100 (1.00) | 400 (1.00) | 100 (1.00) | 2.00 |"
-    assert cost[3] == "| `linear` | 200 (0.50) | 200 (2.00) | 200 (0.50) | 200 (2.00) | 1.00 |"
-    assert cost[4] == "| `broken` | out of memory |  | out of memory |  |  |"
+    assert cost[2] == "| `softmax` | 400 (1.00) | 100 (1.00) | 400 (1.00) | 100 (1.00) |"
+    assert cost[3] == "| `linear` | 200 (0.50) | 200 (2.00) | 200 (0.50) | 200 (2.00) |"
+    assert cost[4] == "| `broken` | out of memory |  | out of memory |  |"
+    assert slope_table(results, [2048, 8192, 32768]).splitlines()[2:] == [
+        "| `softmax` | cross | 100 | 1,600 |  | 2.00 |",
+        "| `linear` | encoder | 100 | 450 | 1,600 | 1.00 |",
+        "| `linear` | decoder | 2 |  |  |  |",
+    ]
     quality = quality_table(results).splitlines()
     assert quality[3].startswith("| `linear` |  | 2.000 | too long |")
     assert quality[4].startswith("| `broken` |  | nothing |")
@@ -71,6 +111,11 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
 def test_an_unknown_choice_is_named(given: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compare_backends.read_options([f"backends={given}"])
+
+
+def test_an_unknown_stage_is_named() -> None:
+    with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose of tasks, train, lengths, speed, slopes"):
+        compare_backends.read_options(["stages=[train,sleep]"])
 
 
 def test_options_of_a_choice_reach_the_training() -> None:

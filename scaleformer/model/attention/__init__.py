@@ -17,6 +17,7 @@ from .kernelized import KernelizedAttention
 from .linformer import LinformerAttention
 from .longformer import LongformerAttention
 from .performer import PerformerAttention
+from .reformer import ReformerAttention
 from .rotary import RotaryAttention
 from .scaleformer import ScaleformerAttention
 from .segment_gated import SegmentGatedAttention
@@ -46,6 +47,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "bigbird": BigBirdAttention,
     "sparse": SparseAttention,
     "linformer": LinformerAttention,
+    "reformer": ReformerAttention,
     "adaptive_span": AdaptiveSpanAttention,
 }
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .options import at_least, relative_embedding
 from .relative_softmax import RelativeSoftmaxAttention, Terms
 
 
@@ -38,15 +39,13 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
         horizon: int = 16,
     ) -> None:
         super().__init__(site, width, heads)
-        for name, value in (("max_span", max_span), ("ramp", ramp), ("horizon", horizon)):
-            if value < 1:
-                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        at_least(1, max_span=max_span, ramp=ramp, horizon=horizon)
         if not 0 <= initial <= 1 or penalty < 0:
             raise ValueError(
                 f"model.attention.initial is {initial} and penalty {penalty}: they must be in [0, 1] and at least 0"
             )
         self.max_span, self.ramp, self.penalty = max_span, ramp, penalty
-        self.relative_embedding = nn.Parameter(0.1 * torch.randn(heads, 2 * horizon + 1, self.head_width))
+        self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
         self.span = nn.Parameter(torch.full((heads,), float(initial)))  # z / max_span
 
     def terms(self, reach: int, like: Tensor) -> Terms:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...ops.windowed_attention import blockwise_softmax, chunks, joint_softmax, strips
+from .options import at_least
 from .softmax import SoftmaxAttention
 
 
@@ -28,10 +29,8 @@ class BigBirdAttention(SoftmaxAttention):
 
     def __init__(self, site: str, width: int, heads: int, block: int = 32, random_blocks: int = 2) -> None:
         super().__init__(site, width, heads)
-        if block < 1:
-            raise ValueError(f"model.attention.block is {block}: it must be at least 1")
-        if random_blocks < 0:
-            raise ValueError(f"model.attention.random_blocks is {random_blocks}: it must be at least 0")
+        at_least(1, block=block)
+        at_least(0, random_blocks=random_blocks)
         self.block, self.random_blocks = block, random_blocks
 
     def attend(

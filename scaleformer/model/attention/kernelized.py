@@ -17,6 +17,7 @@ from ...ops import (
     relative_kernel_attention,
 )
 from .base import Attention, beams_as_queries, queries_as_beams
+from .options import one_of
 
 
 class KernelizedAttention(Attention):
@@ -33,9 +34,7 @@ class KernelizedAttention(Attention):
 
     def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
         super().__init__(site, width, heads)
-        if feature_map not in FEATURE_MAPS:
-            wanted = ", ".join(FEATURE_MAPS)
-            raise ValueError(f"model.attention.feature_map is {feature_map!r}: choose one of {wanted}")
+        one_of(FEATURE_MAPS, feature_map=feature_map)
         self.feature_map = feature_map
         self.algorithm = algorithm
         self.feature_width = self.head_width  # of what phi is applied to

@@ -7,6 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from .options import at_least
 from .softmax import KeyValueCache, SoftmaxAttention, fused
 
 
@@ -27,9 +28,7 @@ class LinformerAttention(SoftmaxAttention):
 
     def __init__(self, site: str, width: int, heads: int, rank: int = 64, max_length: int = 4096) -> None:
         super().__init__(site, width, heads)
-        for name, value in (("rank", rank), ("max_length", max_length)):
-            if value < 1:
-                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        at_least(1, rank=rank, max_length=max_length)
         self.key_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
         self.value_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
 

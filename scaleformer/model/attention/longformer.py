@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...ops.windowed_attention import windowed_attention
+from .options import at_least
 from .softmax import KeyValueCache, SoftmaxAttention, fused
 
 
@@ -27,10 +28,8 @@ class LongformerAttention(SoftmaxAttention):
 
     def __init__(self, site: str, width: int, heads: int, window: int = 64, global_tokens: int = 1) -> None:
         super().__init__(site, width, heads)
-        if window < 1:
-            raise ValueError(f"model.attention.window is {window}: it must be at least 1")
-        if global_tokens < 0:
-            raise ValueError(f"model.attention.global_tokens is {global_tokens}: it must be at least 0")
+        at_least(1, window=window)
+        at_least(0, global_tokens=global_tokens)
         self.window = window
         self.global_tokens = global_tokens
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ...ops.random_features import orthogonal_projection, positive_features
 from .kernelized import KernelizedAttention
+from .options import at_least
 
 
 class PerformerAttention(KernelizedAttention):
@@ -32,8 +33,7 @@ class PerformerAttention(KernelizedAttention):
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads, algorithm=algorithm)
-        if features < 1:
-            raise ValueError(f"model.attention.features is {features}: it must be at least 1")
+        at_least(1, features=features)
         if redraw_every < 0:
             raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0, never")
         self.feature_map = "mapped"

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ...ops import get_feature_map
 from .kernelized import KernelizedAttention
+from .options import at_least, one_of
 
 RELATIVE = ("mapped", "raw")
 RAW_FLOOR = 1e-4
@@ -40,10 +41,8 @@ class ScaleformerAttention(KernelizedAttention):
         symmetric: bool = False,
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
-        if horizon < 1:
-            raise ValueError(f"model.attention.horizon is {horizon}: it must be at least 1")
-        if relative not in RELATIVE:
-            raise ValueError(f"model.attention.relative is {relative!r}: choose one of {', '.join(RELATIVE)}")
+        at_least(1, horizon=horizon)
+        one_of(RELATIVE, relative=relative)
         self.horizon = horizon
         self.raw = relative == "raw"
         self.symmetric = symmetric

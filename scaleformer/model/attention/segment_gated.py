@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...ops import (
     segment_causal_init,
@@ -15,6 +14,7 @@ from ...ops import (
     segment_gated_attention,
 )
 from .base import beams_as_queries, queries_as_beams
+from .options import at_least, log_gate
 from .scaleformer import ScaleformerAttention
 
 
@@ -46,14 +46,11 @@ class SegmentGatedAttention(ScaleformerAttention):
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads, horizon, feature_map, algorithm)
-        if reach < 1:
-            raise ValueError(f"model.attention.reach is {reach}: it must be at least 1 segment")
+        at_least(1, reach=reach)
         if site == "cross":
             del self.relative_embedding
         self.far_tokens = far_tokens
-        distance = torch.arange(-reach, reach + 1).abs().float()  # (2G+1,)
-        slopes = slope * 0.5 * 2.0 ** (torch.arange(heads) % 4)  # (H,)
-        self.log_gate = nn.Parameter(-slopes[:, None] * distance)  # (H, 2G+1)
+        self.log_gate = log_gate(heads, reach, slope)
 
     def relative(self) -> Tensor | None:  # type: ignore[override]
         return None if self.site == "cross" else self.relative_embedding

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...ops.hybrid_cross import hybrid_cross_state, hybrid_cross_step
 from ...ops.hybrid_stepwise import hybrid_causal_init, hybrid_causal_step
 from ...ops.segment_hybrid import segment_hybrid_attention
 from .base import Attention, beams_as_queries, queries_as_beams
+from .options import at_least, log_gate, relative_embedding
 
 
 class SegmentHybridAttention(Attention):
@@ -42,9 +43,7 @@ class SegmentHybridAttention(Attention):
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads)
-        for name, value in (("horizon", horizon), ("reach", reach)):
-            if value < 1:
-                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        at_least(1, horizon=horizon, reach=reach)
         if not 0 <= near < reach:
             raise ValueError(f"model.attention.near is {near}: it must be at least 0 and below reach, {reach} segments")
         self.near = near
@@ -52,10 +51,8 @@ class SegmentHybridAttention(Attention):
         self.feature_map = feature_map
         self.algorithm = algorithm
         if site != "cross":
-            self.relative_embedding = nn.Parameter(0.1 * torch.randn(heads, 2 * horizon + 1, self.head_width))
-        distance = torch.arange(-reach, reach + 1).abs().float()  # (2G+1,)
-        slopes = slope * 0.5 * 2.0 ** (torch.arange(heads) % 4)  # (H,)
-        self.log_gate = nn.Parameter(-slopes[:, None] * distance)  # (H, 2G+1)
+            self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
+        self.log_gate = log_gate(heads, reach, slope)
 
     def relative(self) -> Tensor | None:
         return None if self.site == "cross" else self.relative_embedding

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from .options import at_least, relative_embedding
 from .relative_softmax import RelativeSoftmaxAttention, Terms
 
 
@@ -20,9 +20,8 @@ class ShawAttention(RelativeSoftmaxAttention):
 
     def __init__(self, site: str, width: int, heads: int, horizon: int = 16) -> None:
         super().__init__(site, width, heads)
-        if horizon < 1:
-            raise ValueError(f"model.attention.horizon is {horizon}: it must be at least 1")
-        self.relative_embedding = nn.Parameter(0.1 * torch.randn(heads, 2 * horizon + 1, self.head_width))
+        at_least(1, horizon=horizon)
+        self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
 
     def terms(self, reach: int, like: Tensor) -> Terms:
         return Terms(rel=self.relative_embedding)

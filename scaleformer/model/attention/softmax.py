@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from .base import Attention, beams_as_queries, grow, queries_as_beams
+from .options import at_least, one_of
 
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512
@@ -64,10 +65,8 @@ class SoftmaxAttention(Attention):
         self, site: str, width: int, heads: int, positions: str = "sinusoidal", max_positions: int = 1024
     ) -> None:
         super().__init__(site, width, heads)
-        if positions not in POSITIONS:
-            raise ValueError(f"model.attention.positions is {positions!r}: choose one of {', '.join(POSITIONS)}")
-        if max_positions < 1:
-            raise ValueError(f"model.attention.max_positions is {max_positions}: it must be at least 1")
+        one_of(POSITIONS, positions=positions)
+        at_least(1, max_positions=max_positions)
         self.positions = positions
         self.max_positions = max_positions
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...ops.relative_position import relative_scores
 from ...ops.segment_weights import pair_weights
 from .base import Attention, beams_as_queries, grow, queries_as_beams
+from .options import at_least, log_gate, relative_embedding
 
 
 @dataclass
@@ -50,15 +51,11 @@ class SoftmaxGatedAttention(Attention):
         far_tokens: float = 20,
     ) -> None:
         super().__init__(site, width, heads)
-        for name, value in (("horizon", horizon), ("reach", reach)):
-            if value < 1:
-                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        at_least(1, horizon=horizon, reach=reach)
         self.far_tokens = far_tokens
         if site != "cross":
-            self.relative_embedding = nn.Parameter(0.1 * torch.randn(heads, 2 * horizon + 1, self.head_width))
-        distance = torch.arange(-reach, reach + 1).abs().float()  # (2G+1,)
-        slopes = slope * 0.5 * 2.0 ** (torch.arange(heads) % 4)  # (H,)
-        self.log_gate = nn.Parameter(-slopes[:, None] * distance)  # (H, 2G+1)
+            self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
+        self.log_gate = log_gate(heads, reach, slope)
 
     def attend(
         self,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ...ops.windowed_attention import blockwise_softmax, chunks, joint_softmax, windowed_attention
+from .options import one_of
 from .softmax import KeyValueCache, SoftmaxAttention, fused, write
 
 PATTERNS = ("strided", "fixed")
@@ -35,8 +36,7 @@ class SparseAttention(SoftmaxAttention):
         self, site: str, width: int, heads: int, pattern: str = "strided", stride: int = 64, summaries: int = 8
     ) -> None:
         super().__init__(site, width, heads)
-        if pattern not in PATTERNS:
-            raise ValueError(f"model.attention.pattern is {pattern!r}: choose one of {', '.join(PATTERNS)}")
+        one_of(PATTERNS, pattern=pattern)
         if not 1 <= summaries <= stride:
             raise ValueError(f"model.attention.summaries is {summaries}: it must be from 1 to the stride, {stride}")
         self.pattern, self.stride, self.summaries = pattern, stride, summaries

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .kernelized import KernelizedAttention
+from .options import at_least
 
 BLOCK_NUMBERS = 1 << 20
 
@@ -48,9 +49,7 @@ class StochasticPositionsAttention(KernelizedAttention):
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
-        for name, value in (("realizations", realizations), ("sines", sines)):
-            if value < 1:
-                raise ValueError(f"model.attention.{name} is {value}: it must be at least 1")
+        at_least(1, realizations=realizations, sines=sines)
         self.feature_width = realizations
         shape = heads, self.head_width, sines
         self.raw_frequencies = nn.Parameter(torch.randn(shape) - 2)  # periods of about 5 to 50 tokens
@@ -80,12 +79,13 @@ class StochasticPositionsAttention(KernelizedAttention):
         weights = torch.cat([gains, gains, (1 - gate).sqrt()], dim=-1)[..., None] * noise  # (H, d, 2K+1, R)
         weights = weights.reshape(H, d * size, R) * (d * R) ** -0.25
         exact = torch.promote_types(x.dtype, torch.float32)  # positions are too great for bf16
-        frequencies = self.raw_frequencies.to(exact).sigmoid() * math.pi  # 2 pi f, f up to 1/2: (H, d, K)
+        frequencies = self.raw_frequencies.to(exact).sigmoid() / 2  # f, at most a wave in two tokens: (H, d, K)
         positions = torch.arange(first, first + x.shape[-2], device=x.device, dtype=exact)  # (L,)
         block = max(1, BLOCK_NUMBERS // (x[..., 0, :].numel() * size))
         outputs = []
         for part, places in zip(x.split(block, -2), positions.split(block), strict=True):
-            angles = places[:, None, None] * frequencies[:, None]  # (H, block, d, K)
+            # sine and cosine of angles far from zero are slow: whole waves are left out
+            angles = 2 * math.pi * (places[:, None, None] * frequencies[:, None]).frac()  # (H, block, d, K)
             if asks:
                 angles = angles + self.phases.to(exact)[:, None]  # (H, block, d, K)
             waves = functional.pad(torch.cat([angles.cos(), angles.sin()], dim=-1), (0, 1), value=1.0)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from ...ops.windowed_attention import BLOCK_SCORES, chunks, strips
 from .base import sinusoids
+from .options import at_least
 from .softmax import KeyValueCache, SoftmaxAttention
 
 
@@ -21,23 +22,38 @@ class TransformerXLAttention(SoftmaxAttention):
     Layer upon layer, what a piece knows reaches M tokens further back. All pieces of a text are computed together: a
     layer needs of the piece before it only what the layer below gave there, and stops the gradient at it, so that the
     numbers are those of one piece after the other, at one set of weights. The piece is not the segment of the corpus.
-    Cost O(L (C + M) d) time, O(L (C + M)) memory; decoding keeps C + M keys and values.
-    Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory from one document to the next, and compressed memory.
+    With K compressed memories, what leaves the memory is not forgotten: the means of `rate` tokens each, the last K of
+    them, are seen as if they were tokens before the memory ([Rae 2020], section 3.1, mean pooling).
+    Cost O(L W d) time, O(L W) memory with W = C + M + K; decoding keeps W keys and values.
+    Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory from one document to the next, and compression that is
+    learned, with its loss.
 
-    piece   C, in tokens
-    memory  M, in tokens
+    piece       C, in tokens
+    memory      M, in tokens
+    compressed  K, 0 for none; piece and memory are then multiples of the rate
+    rate        how many tokens one compressed memory stands for
     """
 
     sites: ClassVar[tuple[str, ...]] = ("decoder",)
     absolute_positions: ClassVar[bool] = False
 
-    def __init__(self, site: str, width: int, heads: int, piece: int = 64, memory: int = 64) -> None:
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        piece: int = 64,
+        memory: int = 64,
+        compressed: int = 0,
+        rate: int = 4,
+    ) -> None:
         super().__init__(site, width, heads)
-        if piece < 1:
-            raise ValueError(f"model.attention.piece is {piece}: it must be at least 1")
-        if memory < 0:
-            raise ValueError(f"model.attention.memory is {memory}: it must be at least 0")
+        at_least(1, piece=piece)
+        at_least(0, memory=memory, compressed=compressed)
+        if rate < 1 or (compressed and (piece % rate or memory % rate)):
+            raise ValueError(f"model.attention.rate is {rate}: it must divide piece, {piece}, and memory, {memory}")
         self.piece, self.memory = piece, memory
+        self.compressed, self.rate = compressed, rate
         self.position = nn.Linear(width, width, bias=False)  # W_r
         nn.init.xavier_uniform_(self.position.weight)
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
@@ -51,32 +67,36 @@ class TransformerXLAttention(SoftmaxAttention):
         query_segments: Tensor,
         key_segments: Tensor,
     ) -> Tensor:
-        C, M = self.piece, self.memory
+        C, M, K, W = self.piece, self.memory, self.compressed, self.piece + self.memory + self.compressed
         query = chunks(self._split(self.query(x)), C)  # (B, H, N, C, d)
-        keys, values = (self._with_memory(f(x), f(x.detach())) for f in (self.key, self.value))  # (B, H, N, M + C, d)
-        index = torch.arange(M + C, device=x.device)  # (M + C,), in the strip of a piece
-        past = index <= torch.arange(M, M + C, device=x.device)[:, None]  # (C, M + C)
-        exists = index >= M - C * torch.arange(query.shape[2], device=x.device)[:, None, None]  # (N, 1, M + C)
-        table = self._table(query)  # (H, 1, d, M + C)
-        size = max(1, BLOCK_SCORES // (query[:, :, 0, :, 0].numel() * (M + C)))
+        keys, values = (self._with_memory(f(x), f(x.detach())) for f in (self.key, self.value))  # (B, H, N, W, d)
+        index = torch.arange(W, device=x.device)  # (W,), in the strip of a piece
+        past = index <= torch.arange(K + M, W, device=x.device)[:, None]  # (C, W)
+        before = C * torch.arange(query.shape[2], device=x.device)[:, None, None]  # (N, 1, 1), tokens
+        exists = index >= torch.where(before <= M, K + M - before, K - (before - M) // self.rate)  # (N, 1, W)
+        table = self._table(query)  # (H, 1, d, W)
+        size = max(1, BLOCK_SCORES // (query[:, :, 0, :, 0].numel() * W))
         parts = (x.split(size, -3) for x in (query, keys, values, past & exists))
         blocks = [self._meet(q, k, v, seen, table) for q, k, v, seen in zip(*parts, strict=True)]
         out = torch.cat(blocks, dim=2)  # (B, H, N, C, d)
         return self.output(self._merge(out.flatten(2, 3)[:, :, : x.shape[1]]))  # (B, L, D)
 
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
-        empty = like.new_zeros(
-            rows, self.heads, self.memory + self.piece, self.head_width
-        )  # (B*K, H, M + C, d), a ring
+        size = self.compressed + self.memory + self.piece
+        empty = like.new_zeros(rows, self.heads, size, self.head_width)  # (B*K, H, W, d), a ring after the first K
         return KeyValueCache(empty, torch.zeros_like(empty), 0)
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
     ) -> tuple[Tensor, KeyValueCache]:
-        size = state.key.shape[2]
-        state.key[:, :, position % size], state.value[:, :, position % size] = key, value
-        first = max(0, position - position % self.piece - self.memory)
-        slots = torch.arange(first, position + 1, device=query.device) % size  # (T,)
+        K, start = self.compressed, position - position % self.piece
+        if K and position == start:
+            self._compress(state, start)
+        slot = K + position % (self.memory + self.piece)
+        state.key[:, :, slot], state.value[:, :, slot] = key, value
+        known = min(K, max(0, start - self.memory) // self.rate)
+        old = torch.arange(K - known, K, device=query.device)
+        slots = torch.cat([old, self._slots(start - self.memory, position + 1, query)])  # (T,)
         keys, values = (x.index_select(2, slots) for x in (state.key, state.value))  # (B*K, H, T, d)
         seen = torch.ones(1, len(slots), dtype=torch.bool, device=query.device)
         table = self._table(query)[..., -len(slots) :]  # (H, 1, d, T)
@@ -85,15 +105,35 @@ class TransformerXLAttention(SoftmaxAttention):
         )  # (B*K, H, 1, 1, d)
         return out[:, :, 0, 0], KeyValueCache(state.key, state.value, position + 1)
 
+    def _slots(self, first: int, end: int, like: Tensor) -> Tensor:
+        """Where the positions first .. end - 1 stand in the ring of the state, those before 0 left out."""
+        positions = torch.arange(max(0, first), max(0, end), device=like.device)
+        return self.compressed + positions % (self.memory + self.piece)
+
+    def _compress(self, state: KeyValueCache, start: int) -> None:
+        """Before the piece that begins at `start` is written: the means of what then leaves the memory."""
+        slots = self._slots(start - self.memory - self.piece, start - self.memory, state.key)
+        for buffer in (state.key, state.value):
+            means = buffer[:, :, slots].unflatten(2, (-1, self.rate)).mean(3)  # (B*K, H, C / rate or less, d)
+            kept = torch.cat([buffer[:, :, : self.compressed], means], dim=2)[:, :, -self.compressed :]
+            buffer[:, :, : self.compressed] = kept
+
     def _with_memory(self, own: Tensor, past: Tensor) -> Tensor:
-        """Projections (B, L, D) of the states, with and without gradient -> those of each piece (B, H, N, M + C, d)."""
-        before = strips(self._split(past), self.piece, self.memory, 0)[..., : self.memory, :]  # (B, H, N, M, d)
-        return torch.cat([before, chunks(self._split(own), self.piece)], dim=-2)
+        """Projections (B, L, D) of the states, with and without gradient -> those of each piece (B, H, N, W, d)."""
+        past = self._split(past)  # (B, H, L, d)
+        before = strips(past, self.piece, self.memory, 0)[..., : self.memory, :]  # (B, H, N, M, d)
+        parts = [before, chunks(self._split(own), self.piece)]
+        if self.compressed:  # projections have no bias: the mean of them is that of the states
+            means = chunks(past, self.rate).mean(-2)  # (B, H, L / rate, d)
+            ahead = self.compressed + self.memory // self.rate
+            parts.insert(0, strips(means, self.piece // self.rate, ahead, 0)[..., : self.compressed, :])
+        return torch.cat(parts, dim=-2)
 
     def _table(self, like: Tensor) -> Tensor:
-        """W_r r of the distances M + C - 1 to 0: (H, 1, d, M + C)."""
-        distance = torch.arange(self.memory + self.piece - 1, -1, -1, device=like.device)  # (M + C,)
-        table = self.position(sinusoids(distance, self.heads * self.head_width).to(like.dtype))  # (M + C, D)
+        """W_r r of the distances W - 1 to 0: (H, 1, d, W)."""
+        size = self.compressed + self.memory + self.piece
+        distance = torch.arange(size - 1, -1, -1, device=like.device)  # (W,)
+        table = self.position(sinusoids(distance, self.heads * self.head_width).to(like.dtype))  # (W, D)
         return table.view(len(distance), self.heads, 1, self.head_width).permute(1, 2, 3, 0)
 
     def _meet(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:

@@ -1,0 +1,262 @@
+"""Times and memory of the attention operators beside softmax attention, all scores and the paper's own algorithms."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import linear_regression
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from scaleformer.ops import (
+    get_feature_map,
+    relative_kernel_attention,
+    segment_gated_attention,
+    segment_hybrid_attention,
+)
+from scaleformer.ops._benchmark import alternate, peak_memory, saved_bytes
+from scaleformer.ops.reference import algorithm_1, algorithm_2, paper_attention
+from scaleformer.ops.relative_position import relative_scores
+
+SOFTMAX = "softmax (torch, fused)"
+KERNEL = "scaleformer"
+GATED = "segment-gated"
+HYBRID = "segment-hybrid"
+MECHANISMS = (KERNEL, GATED, HYBRID)
+PAPER = "the paper's algorithms"
+ALL = "all scores"
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+PASSES = ("forward", "forward+backward")
+SLOPE_FROM = 2048  # tokens from which on growth is measured
+#: what is compared: attention of a sequence to itself, to a source of the same length, and the terms of [Scaleformer]
+#: Figures 4 and 5
+CASES = ("causal", "bidirectional", "cross", "relative term", "kernel term", "kernel term, causal")
+
+
+@dataclass
+class Options:
+    """The settings, each `key=value` on the command line. None: what `DEFAULTS` has for the part."""
+
+    part: str = "compare"  # or terms, long, auto
+    cases: list[str] | None = None
+    lengths: list[int] | None = None
+    batch: int = 1
+    heads: int = 8
+    width: int = 64  # of a head
+    horizon: int = 16
+    reach: int = 4  # of the gate, in segments
+    segments: list[int] | None = None  # tokens in each
+    hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid
+    mechanisms: list[str] = field(default_factory=lambda: list(MECHANISMS))  # of part=auto
+    softmax_limit: int = 16384  # the longest length for softmax
+    cross_limit: int = 2048  # the longest length for cross-attention
+    quadratic_limit: int = 2048  # the longest length for the algorithm that makes all scores
+    paper_limit: int = 2048  # and for the paper's own algorithms
+    repeats: int = 5
+    seconds: float = 0.4  # the least time to spend on one comparison
+    clock: str = "wall"  # or cpu: the time of this process alone, summed over threads, for a machine with other work
+    threads: int | None = None  # of a CPU; None for as many as torch takes
+    device: str = "cpu"
+    dtype: str = "float32"
+    memory: bool = True
+    seed: int = 0
+    output: str = "runs/benchmarks"
+    page: str | None = None
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "compare": {
+        "cases": ["causal", "bidirectional", "cross"],
+        "lengths": [256, 512, 1024, 2048, 4096, 8192],
+        "segments": [8, 25, 100],
+    },
+    "terms": {
+        "cases": ["relative term", "kernel term", "kernel term, causal"],
+        "lengths": [256, 512, 1024, 2048, 4096],
+        "segments": [],
+    },
+    "long": {
+        "cases": ["causal", "bidirectional"],
+        "lengths": [2048, 4096, 8192, 16384, 32768, 65536, 131072],
+        "segments": [25],
+    },
+    "auto": {
+        "cases": ["causal", "bidirectional", "cross"],
+        "lengths": [16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096, 16384],
+        "segments": [25],
+    },
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measurement; times in seconds, memory in bytes on top of the arguments.
+
+    ratio         softmax time / this time, None where softmax was not measured
+    kernel_ratio  this time / the time of `scaleformer`
+    memory        the most that was held at one time; None if not asked for
+    saved         bytes kept for the backward pass for each token and head, the arguments among them; None forward
+    """
+
+    case: str
+    passes: str
+    length: int
+    system: str
+    seconds: float
+    ratio: float | None
+    kernel_ratio: float
+    memory: int | None
+    saved: float | None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The tensors of one length; rel is None in cross-attention, where no distance counts."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    rel: Tensor
+    log_gate: Tensor
+    leaves: list[Tensor] = field(default_factory=list)
+
+
+def make_arguments(options: Options, length: int) -> Arguments:
+    generator = torch.Generator().manual_seed(options.seed)
+    dtype, device = getattr(torch, options.dtype), torch.device(options.device)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_()
+
+    shape = options.batch, options.heads, length, options.width
+    x = Arguments(
+        normal(*shape), normal(*shape), normal(*shape),
+        normal(2 * options.horizon + 1, options.width), normal(options.heads, 2 * options.reach + 1),
+    )  # fmt: skip
+    x.leaves.extend([x.q, x.k, x.v, x.rel, x.log_gate])
+    return x
+
+
+def segment_numbers(options: Options, length: int, tokens: int) -> Tensor:
+    """(B, L) segments of `tokens` tokens."""
+    return (torch.arange(length, device=options.device) // tokens).repeat(options.batch, 1)
+
+
+Systems = Mapping[str, Callable[[], Tensor]]
+
+
+def make_systems(options: Options, length: int, case: str) -> tuple[Systems, list[Tensor]]:
+    """The systems to compare at one length, and the tensors that have gradients."""
+    x = make_arguments(options, length)
+    if "term" in case:
+        return _make_terms(options, length, case, x), x.leaves
+    causal, rel = case == "causal", None if case == "cross" else x.rel
+    kernel = partial(relative_kernel_attention, x.q, x.k, x.v, rel, causal=causal)
+    systems: dict[str, Callable[[], Tensor]] = {}
+    if length <= options.softmax_limit:
+        systems[SOFTMAX] = partial(scaled_dot_product_attention, x.q, x.k, x.v, is_causal=causal)
+    systems[KERNEL] = kernel
+    if options.part == "compare" and length <= options.quadratic_limit:
+        systems[ALL] = partial(kernel, algorithm="quadratic")
+    if options.part == "compare" and length <= options.paper_limit and rel is not None:
+        systems[PAPER] = partial(paper_attention, x.q, x.k, x.v, rel, causal=causal)
+    for tokens in options.segments or ():
+        numbers = segment_numbers(options, length, tokens)
+        gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+        systems[f"{GATED}, {tokens} tokens each"] = gated
+    for tokens in options.hybrid_segments:
+        numbers = segment_numbers(options, length, tokens)
+        hybrid = partial(segment_hybrid_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+        systems[f"{HYBRID}, {tokens} tokens each"] = hybrid
+    return systems, x.leaves
+
+
+def _make_terms(options: Options, length: int, case: str, x: Arguments) -> Systems:
+    """S^rel V with keys that are zeros for ours, which does all its work as ever; and phi(Q) phi(K)^T V."""
+    phi = get_feature_map("elu1")
+    causal = case.endswith("causal")
+
+    def relative_of_all() -> Tensor:
+        return relative_scores(phi(x.q) @ phi(x.rel).transpose(-1, -2), length) @ x.v  # (B, H, L, e)
+
+    def kernel_of_all() -> Tensor:
+        scores = phi(x.q) @ phi(x.k).transpose(-1, -2)  # (B, H, L, L)
+        return (scores.tril() if causal else scores) @ x.v  # (B, H, L, e)
+
+    def relative_of_ours() -> Tensor:
+        zeros = torch.zeros_like(x.k)
+        return relative_kernel_attention(phi(x.q), zeros, x.v, phi(x.rel), feature_map="mapped", algorithm="linear")
+
+    def kernel_of_paper() -> Tensor:
+        fq, fk = phi(x.q), phi(x.k)
+        return algorithm_1(fq, fk, x.v) if causal else fq @ (fk.transpose(-1, -2) @ x.v)  # (B, H, L, e)
+
+    relative = case == "relative term"
+    systems: dict[str, Callable[[], Tensor]] = {
+        KERNEL: relative_of_ours
+        if relative
+        else partial(relative_kernel_attention, x.q, x.k, x.v, causal=causal, algorithm="linear")
+    }
+    if length <= options.quadratic_limit:
+        systems[ALL] = relative_of_all if relative else kernel_of_all
+    if length <= options.paper_limit:
+        systems[PAPER] = (lambda: algorithm_2(phi(x.q), phi(x.rel), x.v)) if relative else kernel_of_paper
+    return systems
+
+
+Runner = Callable[[Callable[[], Tensor]], object]
+
+
+def forward(system: Callable[[], Tensor]) -> Tensor:
+    with torch.no_grad():
+        return system()
+
+
+def forward_backward(system: Callable[[], Tensor], leaves: list[Tensor]) -> tuple[Tensor, ...]:
+    out = system()
+    return torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)
+
+
+def measure(options: Options, length: int, case: str) -> list[Row]:
+    """All systems at one length in one case, forward, and forward and backward."""
+    systems, leaves = make_systems(options, length, case)
+    device = torch.device(options.device)
+    rows = []
+    runs: tuple[Runner, Runner] = (forward, partial(forward_backward, leaves=leaves))
+    for passes, run in zip(PASSES, runs, strict=True):
+        functions: dict[str, Callable[[], object]] = {name: partial(run, system) for name, system in systems.items()}
+        times = alternate(functions, device, options.repeats, options.seconds, CLOCKS[options.clock])
+        for system, seconds in times.items():
+            memory = peak_memory(functions[system], device) if options.memory else None
+            saved = None
+            if options.memory and passes != "forward":
+                saved = saved_bytes(systems[system]) / (options.batch * options.heads * length)
+            ratio = times[SOFTMAX] / seconds if SOFTMAX in times else None
+            rows.append(Row(case, passes, length, system, seconds, ratio, seconds / times[KERNEL], memory, saved))
+    gc.collect()  # profiles of long documents hold gigabytes
+    return rows
+
+
+def key_of(row: Row) -> str:
+    return ", ".join((row.case, row.passes, row.system))
+
+
+def slopes(rows: Iterable[Row], quantity: str = "seconds") -> dict[str, float]:
+    """The growth of each system: the slope, by least squares, of the logarithm of a quantity, `seconds` or `memory`,
+    against that of the length, from `SLOPE_FROM` on; of at least three lengths."""
+    points: dict[str, list[tuple[int, float]]] = {}
+    for row in rows:
+        if row.length >= SLOPE_FROM and getattr(row, quantity):
+            points.setdefault(key_of(row), []).append((row.length, getattr(row, quantity)))
+    return {
+        key: linear_regression(*(list(map(math.log, x)) for x in zip(*found, strict=True))).slope
+        for key, found in points.items()
+        if len(found) > 2
+    }

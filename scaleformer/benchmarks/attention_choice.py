@@ -1,0 +1,116 @@
+"""What `algorithm=auto` takes at each length, beside the time of every algorithm that it could have taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from scaleformer.benchmarks.attention import (
+    ALL,
+    CLOCKS,
+    GATED,
+    HYBRID,
+    KERNEL,
+    PASSES,
+    Arguments,
+    Options,
+    Runner,
+    forward,
+    forward_backward,
+    make_arguments,
+    segment_numbers,
+)
+from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
+from scaleformer.ops._benchmark import alternate
+from scaleformer.ops.feature_maps import get_feature_map
+from scaleformer.ops.segment_hybrid import segment_hybrid_attention
+from scaleformer.ops.segment_linear import Path, cheaper_path, linear_segment_attention, path_costs
+
+TOO_SLOW = 4.0  # where all scores took so many times as long as the best they are measured at no greater length
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One length: seconds of each algorithm, the one that `auto` takes, and why.
+
+    excess  the time of the chosen one over that of the best, less 1
+    """
+
+    mechanism: str
+    case: str
+    passes: str
+    length: int
+    seconds: dict[str, float]
+    choice: str
+    reason: str
+    excess: float
+
+
+Run = Callable[[], Tensor]
+
+
+def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> tuple[dict[str, Run], str]:
+    """Every algorithm of a mechanism, and the name of the one that `linear` stands for."""
+    causal, rel = case == "causal", None if case == "cross" else x.rel
+    if mechanism == KERNEL:
+        call = partial(relative_kernel_attention, x.q, x.k, x.v, rel, causal=causal)
+        return {ALL: partial(call, algorithm="quadratic"), "linear": partial(call, algorithm="linear")}, "linear"
+    assert options.segments
+    length = x.q.shape[2]
+    numbers = segment_numbers(options, length, options.segments[0])
+    function = segment_gated_attention if mechanism == GATED else segment_hybrid_attention
+    gated = partial(function, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+    found: dict[str, Run] = {ALL: partial(gated, algorithm="quadratic")}
+    if mechanism == HYBRID:
+        return found | {"linear": partial(gated, algorithm="linear")}, "linear"
+    phi, dtype = get_feature_map("elu1"), torch.promote_types(x.q.dtype, torch.float32)
+    sizes = options.reach, 0 if rel is None else options.horizon, causal, options.width
+    for path in path_costs(numbers, numbers, *sizes):
+
+        def by_path(path: Path = path) -> Tensor:
+            frel = None if rel is None else phi(rel.to(dtype)).unsqueeze(0)  # (1, 2R+1, d)
+            return linear_segment_attention(
+                x.q, x.k, x.v, frel, x.log_gate.to(dtype), numbers, numbers, causal, None, 20, phi, dtype, path
+            )
+
+        found[path.name] = by_path
+    return found, cheaper_path(numbers, numbers, *sizes).name
+
+
+def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measured]:
+    """All mechanisms and cases over all lengths; `say` is told what is being done."""
+    device = torch.device(options.device)
+    rows = []
+    for mechanism in options.mechanisms:
+        for case in options.cases or ():
+            slow: set[str] = set()
+            for length in sorted(options.lengths or ()):
+                say(f"{mechanism}, {case}, {length} tokens")
+                x = make_arguments(options, length)
+                found, linear = algorithms(options, mechanism, x, case)
+                runs: tuple[Runner, Runner] = (forward, partial(forward_backward, leaves=x.leaves))
+                for passes, run in zip(PASSES, runs, strict=True):
+                    choice = choose_algorithm(
+                        mechanism.replace("-", "_"), length, length, options.width,
+                        rows=options.batch * options.heads, relative=case != "cross", causal=case == "causal",
+                        backward=passes != "forward",
+                    )  # fmt: skip
+                    name = linear if choice.algorithm == "linear" else ALL
+                    wanted = {n: f for n, f in found.items() if n == name or n != ALL or passes not in slow}
+                    functions: dict[str, Callable[[], object]] = {n: partial(run, f) for n, f in wanted.items()}
+                    times = alternate(functions, device, options.repeats, options.seconds, CLOCKS[options.clock])
+                    best = min(times.values())
+                    if times.get(ALL, 0.0) > TOO_SLOW * best:
+                        slow.add(passes)
+                    excess = times[name] / best - 1
+                    rows.append(Measured(mechanism, case, passes, length, dict(times), name, choice.reason, excess))
+    return rows
+
+
+def worst(rows: list[Measured]) -> Mapping[str, float]:
+    """The greatest excess of each mechanism."""
+    return {m: max(row.excess for row in rows if row.mechanism == m) for m in dict.fromkeys(r.mechanism for r in rows)}

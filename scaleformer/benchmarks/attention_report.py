@@ -1,0 +1,160 @@
+"""The results of the attention benchmark as tables and figures; reads saved JSON alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+
+from scaleformer.benchmarks.tables import markdown
+
+Result = Mapping[str, Any]
+Rows = Sequence[Result]
+
+
+def attention_tables(result: Result) -> list[str]:
+    """Milliseconds of the operators and the softmax time over theirs; then their time over that of plain kernelized
+    attention, and their memory."""
+    tables, rows = [], result["rows"]
+    for case, passes in _distinct(rows, "case", "passes"):
+        chosen = [row for row in rows if (row["case"], row["passes"]) == (case, passes)]
+        softmax = any(row["ratio"] is not None for row in chosen)
+        tables.append(_by_length(f"{case}, {passes}: ms" + " (softmax / this)" * softmax, chosen, ("system",), _time))
+    beside = [row for row in rows if row["system"].startswith("segment-gated")]
+    if beside:
+        keys = ("case", "passes", "system")
+        tables.append(_by_length("time / time of scaleformer", beside, keys, lambda row: f"{row['kernel_ratio']:.2f}"))
+    if any(row["memory"] for row in rows):
+        keys = ("case", "passes", "system")
+        tables.append(_by_length("MiB at most", rows, keys, lambda row: f"{row['memory'] / 2**20:.3g}"))
+    return tables
+
+
+def long_tables(result: Result) -> list[str]:
+    """As `attention_tables`, and the growth of time and memory and what is kept for the backward pass."""
+    growth, memory = result["slopes"], result["memory_slopes"]
+    saved = {
+        _key(row): f"{row['saved'] / 1024:.2f}" for row in sorted(result["rows"], key=_length) if row["saved"]
+    }  # of the greatest length
+    lines = [
+        [key, f"{slope:.3f}", f"{memory[key]:.3f}" if key in memory else "", saved.get(key, "")]
+        for key, slope in growth.items()
+    ]
+    first = f"growth from {result['slope_from']:,} tokens on"
+    header = [first, "slope of log time", "slope of log memory", "KiB kept for backward, a token and head"]
+    return [*attention_tables(result), markdown(header, lines)]
+
+
+def choice_tables(result: Result) -> list[str]:
+    """Of each mechanism the milliseconds of every algorithm, what `auto` takes and how much longer than the best."""
+    tables, rows = [], result["rows"]
+    for (mechanism,) in _distinct(rows, "mechanism"):
+        chosen = [row for row in rows if row["mechanism"] == mechanism]
+        lengths = sorted({row["length"] for row in chosen})
+        lines = []
+        for case, passes in _distinct(chosen, "case", "passes"):
+            found = {row["length"]: row for row in chosen if (row["case"], row["passes"]) == (case, passes)}
+            names = dict.fromkeys(name for row in found.values() for name in row["seconds"])
+            for name in names:
+                times = {n: row["seconds"][name] for n, row in found.items() if name in row["seconds"]}
+                cells = (f"{times[n] * 1e3:.3g}" if n in times else "" for n in lengths)
+                lines.append([f"{case}, {passes}: {name}", *cells])
+            picked = (f"{found[n]['choice']} +{found[n]['excess']:.0%}" if n in found else "" for n in lengths)
+            lines.append([f"{case}, {passes}: auto", *picked])
+        tables.append(markdown([f"{mechanism}: ms", *(f"{n:,}" for n in lengths)], lines))
+    worst = ", ".join(f"{name} {excess:.0%}" for name, excess in result["worst"].items())
+    return [*tables, f"At worst `auto` takes longer than the best by: {worst}."]
+
+
+def _by_length(title: str, rows: Rows, keys: tuple[str, ...], cell: Callable[[Result], str]) -> str:
+    lengths = sorted({row["length"] for row in rows})
+    lines = []
+    for key in _distinct(rows, *keys):
+        cells = {row["length"]: cell(row) for row in rows if tuple(row[k] for k in keys) == key}
+        lines.append([", ".join(key), *(cells.get(length, "") for length in lengths)])
+    return markdown([title, *(f"{length:,}" for length in lengths)], lines)
+
+
+def _time(row: Result) -> str:
+    ratio = "" if row["ratio"] is None else f" ({row['ratio']:.2f})"
+    return f"{row['seconds'] * 1e3:.3g}{ratio}"
+
+
+def _distinct(rows: Iterable[Result], *names: str) -> list[tuple[str, ...]]:
+    return list(dict.fromkeys(tuple(row[name] for name in names) for row in rows))
+
+
+def _key(row: Result) -> str:
+    return ", ".join((row["case"], row["passes"], row["system"]))
+
+
+def _length(row: Result) -> int:
+    length: int = row["length"]
+    return length
+
+
+def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> None:
+    """Time, or memory, against length on logarithmic scales: a slope of one is linear growth, two is quadratic.
+
+    One line of panes for each case, forward and forward+backward ([Scaleformer] Figures 4 to 6).
+    """
+    unit, words = (1e3, "milliseconds") if quantity == "seconds" else (2**-20, "MiB")
+    cases = [case for (case,) in _distinct(rows, "case")]
+    passes = [name for (name,) in _distinct(rows, "passes")]
+    colours = {system: f"C{n}" for n, (system,) in enumerate(_distinct(rows, "system"))}
+    size = (6 * len(passes) + 2.5, 3.6 * len(cases))
+    figure, axes = pyplot.subplots(len(cases), len(passes), figsize=size, squeeze=False)
+    for case, line in zip(cases, axes, strict=True):
+        for name, axis in zip(passes, line, strict=True):
+            chosen = [row for row in rows if (row["case"], row["passes"]) == (case, name) and row[quantity]]
+            for (system,) in _distinct(chosen, "system"):
+                points = sorted((row["length"], row[quantity] * unit) for row in chosen if row["system"] == system)
+                axis.plot(*zip(*points, strict=True), color=colours[system], marker="o", markersize=3, label=system)
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log", base=2)
+            axis.set_title(f"{case}, {name}", fontsize=10)
+            axis.set_xlabel("tokens")
+            axis.set_ylabel(words)
+            axis.grid(alpha=0.3)
+    found = {label: line for pane in axes.flat for line, label in zip(*pane.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found.keys(), fontsize=8, loc="center right")
+    figure.suptitle(conditions, fontsize=9)
+    figure.tight_layout(rect=(0.0, 0.0, 1.0 - 2.3 / size[0], 1.0))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
+    """Of each algorithm the time over that of the best one, against length; rings stand where `auto` is."""
+    mechanisms = [name for (name,) in _distinct(rows, "mechanism")]
+    kinds = _distinct(rows, "case", "passes")
+    size = (3.2 * len(kinds), 3.0 * len(mechanisms))
+    figure, axes = pyplot.subplots(len(mechanisms), len(kinds), figsize=size, squeeze=False)
+    for mechanism, line in zip(mechanisms, axes, strict=True):
+        for kind, axis in zip(kinds, line, strict=True):
+            wanted = (mechanism, *kind)
+            chosen = sorted((r for r in rows if (r["mechanism"], r["case"], r["passes"]) == wanted), key=_length)
+            for number, name in enumerate(dict.fromkeys(n for row in chosen for n in row["seconds"])):
+                points = [(r["length"], r["seconds"][name] / min(r["seconds"].values())) for r in chosen
+                          if name in r["seconds"]]  # fmt: skip
+                axis.plot(*zip(*points, strict=True), color=f"C{number}", label=name)
+            taken = [(row["length"], 1 + row["excess"]) for row in chosen]
+            axis.plot(*zip(*taken, strict=True), "ko", fillstyle="none", label="auto")
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log", base=2)
+            axis.set_title(f"{mechanism}, {kind[0]},\n{kind[1]}", fontsize=8)
+            axis.grid(alpha=0.3)
+        line[0].set_ylabel("time / best time")
+        line[-1].legend(fontsize=7)
+    figure.suptitle(conditions, fontsize=9)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)

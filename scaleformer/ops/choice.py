@@ -1,0 +1,101 @@
+"""Which algorithm `algorithm="auto"` takes: by measured cost, from shapes alone."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor, is_grad_enabled
+
+from scaleformer.ops.checks import check_choice
+
+
+class Choice(NamedTuple):
+    """`linear` or `quadratic`, and the reason in words, with the numbers compared."""
+
+    algorithm: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}: {self.reason}"
+
+
+class _Cost(NamedTuple):
+    """s, w and z of `choose_algorithm`."""
+
+    same: int
+    start: int
+    steps: int
+
+
+# By mechanism, and whether scores are causal and relative: forward, and forward and backward.
+_CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
+    "scaleformer": {
+        "causal": (_Cost(141, 21000, 370), _Cost(100, 7200, 260)),
+        "bidirectional": (_Cost(142, 17000, 700), _Cost(105, 27500, 420)),
+        "without positions": (_Cost(99, 8000, 240), _Cost(53, 6500, 303)),
+    },
+    "segment_gated": {
+        "causal": (_Cost(173, 110000, 1100), _Cost(165, 90000, 850)),
+        "bidirectional": (_Cost(245, 190000, 700), _Cost(165, 160000, 1200)),
+        "without positions": (_Cost(220, 161000, 400), _Cost(165, 110000, 480)),
+    },
+    "segment_hybrid": {
+        "causal": (_Cost(315, 0, 0), _Cost(300, 0, 0)),
+        "bidirectional": (_Cost(420, 0, 0), _Cost(330, 0, 0)),
+        "without positions": (_Cost(440, 0, 0), _Cost(380, 0, 0)),
+    },
+}
+_FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
+MECHANISMS = tuple(_CONSTANTS)
+
+
+def choose_algorithm(
+    mechanism: str,
+    queries: int,
+    keys: int,
+    width: int,
+    *,
+    rows: int = 1,
+    relative: bool = True,
+    causal: bool = False,
+    backward: bool = True,
+) -> Choice:
+    """What `algorithm="auto"` takes for these shapes, and why; print it to see.
+
+        quadratic  if  L_Q L_K <= s L + (w + z L) / rows      L = sqrt(L_Q L_K)      s grows with 16 + d
+
+    Making all scores costs so much a score; the way in linear time so much a position, and more to start and for every
+    step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
+    scores that the start, and the steps for one position, are worth. They are fitted to the times that
+    `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=8 (CPU, float32, d = 64, segments of
+    25 tokens); it also shows how far from the best the choice is. Other devices go by the same numbers.
+
+    mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_hybrid
+    queries, keys  L_Q and L_K
+    width          d, of a head
+    rows           batch times heads; fewer than 4 count as 4, more than 64 as 64
+    relative       whether there are relative positions
+    backward       whether gradients will be asked for: then all scores cost more
+
+    Raises ValueError for an unknown mechanism.
+    """
+    check_choice("mechanism", mechanism, MECHANISMS)
+    case = "without positions" if not relative else "causal" if causal else "bidirectional"
+    cost = _CONSTANTS[mechanism][case][1 if backward else 0]
+    mean = math.sqrt(queries * keys)
+    shared = min(max(rows, _FEWEST), _MOST)
+    slope = cost.same * (16 + width) / 80 + cost.steps / shared
+    bound = (slope + math.sqrt(slope**2 + 4 * cost.start / shared)) / 2  # where L^2 = s L + (w + z L) / rows
+    algorithm, word = ("quadratic", "within") if mean <= bound else ("linear", "beyond")
+    passes = "forward and backward" if backward else "forward"
+    return Choice(
+        algorithm,
+        f"a mean length of {mean:,.0f} is {word} the {bound:,.0f} up to which all scores take less time "
+        f"({mechanism}, {case}, {passes}, {rows} rows of width {width})",
+    )
+
+
+def wants_gradients(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass may follow a call with these arguments."""
+    return is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
