@@ -68,13 +68,16 @@ def run(script: ModuleType, folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(script, tmp_path, *["lengths=[8,40]", "segments=[3]", "paper_limit=8", "cross_limit=8"])
+    result = run(
+        script, tmp_path, *["lengths=[8,40]", "segments=[3]", "hybrid_segments=[3]", "paper_limit=8", "cross_limit=8"]
+    )
     assert result["settings"]["lengths"] == [8, 40]
     systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
-    assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", "segment-gated, 3 tokens each"]
+    ours = ["segment-gated, 3 tokens each", "segment-hybrid, 3 tokens each"]
+    assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", *ours]
     cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
-    assert cross == [SOFTMAX, "scaleformer", "all scores", "segment-gated, 3 tokens each"]
-    assert len(result["rows"]) == 2 * (2 * (5 + 4) + 4)
+    assert cross == [SOFTMAX, "scaleformer", "all scores", *ours]
+    assert len(result["rows"]) == 2 * (2 * (6 + 5) + 5)
     for row in result["rows"]:
         assert row["memory"] > 0
         assert row["system"] != SOFTMAX or row["ratio"] == 1
@@ -91,7 +94,9 @@ def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureF
 
 def test_long_documents(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SLOPE_FROM", 16)
-    result = run(script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "softmax_limit=16"])
+    result = run(
+        script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "hybrid_segments=[]", "softmax_limit=16"]
+    )
     systems = {row["system"] for row in result["rows"] if row["length"] == 64}
     assert systems == {"scaleformer", "segment-gated, 4 tokens each"}
     assert set(result["slopes"]) == {
