@@ -118,7 +118,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The tensors of one length; rel is None in cross-attention, where no distance counts."""
+    """The tensors of one length; cross-attention takes no rel, since no distance counts there."""
 
     q: Tensor
     k: Tensor
