@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from scaleformer.data.formats import Document
 
 TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
-UNITS = ("tokens", "segments")
 
 
 class TooLong(ValueError):

@@ -13,13 +13,6 @@ def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
     return (far_tokens / count.clamp(min=1).to(dtype)).clamp(max=1.0)
 
 
-def scaled_gate(gate: Tensor, scale: Tensor) -> Tensor:
-    """w(x) for x = -G .. G: (B, H, N, 2G+1) from gate (H, 2G+1) and the scale of what is far (B, N)."""
-    outer = scale[:, None, :, None]  # (B, 1, N, 1)
-    inner = torch.ones_like(outer).expand(-1, -1, -1, gate.shape[1] - 2)
-    return gate[:, None] * torch.cat([outer, inner, outer], dim=-1)  # (B, H, N, 2G+1)
-
-
 def pair_weights(
     gate: Tensor,
     query_segments: Tensor,
