@@ -13,17 +13,19 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout, with a mask that is cheaper on a CPU.
+    """torch's dropout, with a mask that is cheaper on a CPU: half the time of two passes (torch 2.13, one thread).
 
-    `bernoulli_`, which torch's own takes there, needs 3.6 times as long as a comparison with uniform numbers and was
-    a fifth of a training step of the preset `tiny` (torch 2.13, one thread).
+    Four random numbers of 16 bits are drawn at once, so that p is rounded to a multiple of 2^-16; and the mask is kept
+    as numbers, since a product with booleans takes ten times as long as one of two numbers.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0 or x.device.type != "cpu":
+        threshold = round(self.p * 2**16)
+        if not self.training or threshold in (0, 2**16) or x.device.type != "cpu":
             return super().forward(x)
-        keep = torch.rand(x.shape) >= self.p
-        return x * keep * (1 / (1 - self.p))
+        bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+        keep = bits[: x.numel()].view(x.shape).float().ge_(threshold - 2**15).mul_(2**16 / (2**16 - threshold))
+        return x * keep.to(x.dtype)
 
 
 class FeedForward(nn.Module):

@@ -9,15 +9,15 @@ from torch import Tensor
 
 
 def linear_cross_entropy(
-    states: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float = 0.0, chunk_size: int = 1024
+    states: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float = 0.0, chunk_size: int = 512
 ) -> Tensor:
     """Mean cross-entropy of softmax(states @ weight^T) against targets, in nats.
 
     loss_i = logsumexp(x_i) - (1 - e) x_i[y_i] - e mean(x_i),   x_i = W h_i,  e = label_smoothing [Szegedy 2016].
 
-    Equal to `torch.nn.functional.cross_entropy` of the logits. `chunk_size` tokens at a time, each with its gradient
-    (softmax minus the smoothed target) at once, so that memory is O(chunk V + T D + V D) where the logits and their
-    gradient took O(T V). Under autocast the products run in its dtype; sums and exponentials in fp32.
+    Equal to `torch.nn.functional.cross_entropy` of the logits. At most `chunk_size` tokens at a time, each with its
+    gradient at once, in memory that all chunks share: O(chunk V + T D + V D) where the logits and their gradient took
+    O(T V). Under autocast the products run in its dtype; sums and exponentials in fp32.
 
     states   (T, D)
     weight   (V, D)
@@ -44,32 +44,41 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         T, V = len(states), len(weight)
         exact = torch.promote_types(states.dtype, torch.float32)
+        chunk = -(-T // -(-T // chunk_size))  # equal chunks: a product of another shape costs a CPU milliseconds more
         with torch.autocast(states.device.type, enabled=False):
-            product_weight = weight.to(dtype)  # (V, D)
-            loss = torch.zeros((), dtype=exact, device=states.device)
+            W = weight.to(dtype)  # (V, D)
+            summed = W.sum(0, dtype=exact)  # (D,): the smoothed part of the target is the same for every word
             wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+            loss = torch.zeros((), dtype=exact, device=states.device)
             grad_states = torch.empty_like(states, dtype=exact) if wanted else None
             grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
-            for h, y, start in zip(
-                states.split(chunk_size), targets.split(chunk_size), range(0, T, chunk_size), strict=True
-            ):
+            logits = W.new_empty(chunk, V)
+            exponentials = logits if dtype == exact else W.new_empty(chunk, V, dtype=exact)
+            for h, y, start in zip(states.split(chunk), targets[:, None].split(chunk), range(0, T, chunk), strict=True):
                 h = h.to(dtype)
-                x = (h @ product_weight.T).to(exact)  # (C, V)
-                total = x.logsumexp(1, keepdim=True)  # (C, 1)
-                at_target = x.gather(1, y[:, None])  # (C, 1)
-                loss += (total - (1 - label_smoothing) * at_target).sum()
+                low, x = logits[: len(h)], exponentials[: len(h)]  # (C, V)
+                torch.mm(h, W.T, out=low)
+                if low.dtype != exact:
+                    x.copy_(low)
+                at_target = x.gather(1, y)  # (C, 1)
+                most = x.amax(1, keepdim=True)  # (C, 1)
+                x.sub_(most).exp_()
+                total = x.sum(1, keepdim=True)  # (C, 1)
+                loss += (total.log() + most - (1 - label_smoothing) * at_target).sum()
                 if label_smoothing:
-                    loss -= label_smoothing / V * x.sum()
+                    loss -= label_smoothing / V * (h.to(exact) @ summed).sum()
                 if grad_states is None or grad_weight is None:
                     continue
-                p = x.sub_(total).exp_()  # (C, V)
-                if label_smoothing:
-                    p -= label_smoothing / V
-                p.scatter_add_(1, y[:, None], p.new_full((len(y), 1), label_smoothing - 1))
-                p = p.to(dtype)
-                grad_states[start : start + chunk_size] = p @ product_weight  # (C, D)
-                grad_weight += p.T @ h  # (V, D)
+                # softmax minus the target, times `total`; what smoothing takes from every word alike comes below
+                x.scatter_add_(1, y, (label_smoothing - 1) * total)
+                if low.dtype != exact:
+                    low.copy_(x)
+                grad_states[start : start + chunk] = (low @ W) / total  # (C, D)
+                grad_weight += low.T @ (h / total).to(dtype)  # (V, D)
             if grad_states is not None and grad_weight is not None:
+                if label_smoothing:
+                    grad_states -= label_smoothing / V * summed
+                    grad_weight -= label_smoothing / V * states.to(dtype).sum(0, dtype=exact)
                 ctx.save_for_backward((grad_states / T).to(states.dtype), (grad_weight / T).to(weight.dtype))
         return loss / T
 

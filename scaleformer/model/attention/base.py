@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -72,9 +73,10 @@ class Attention(nn.Module, ABC):
         key_segments    (B, S) long, never falling along a row
         returns         (B, L, D)
         """
-        query = self._split(self.query(x))  # (B, H, L, d)
-        key = self._split(self.key(memory))  # (B, H, S, d)
-        value = self._split(self.value(memory))  # (B, H, S, d)
+        if memory is x:
+            query, key, value = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
+        else:
+            query, (key, value) = self._split(self.query(x)), self._project(memory, self.key, self.value)
         gathered = self.attend(query, key, value, key_mask, query_segments, key_segments)  # (B, H, L, d)
         return self.output(self._merge(gathered))  # (B, L, D)
 
@@ -84,7 +86,7 @@ class Attention(nn.Module, ABC):
         memory (B, S, D), key_mask (B, S) and key_segments (B, S) are read by cross-attention alone.
         """
         if self.site == "cross":
-            key, value = self._split(self.key(memory)), self._split(self.value(memory))  # (B, H, S, d)
+            key, value = self._project(memory, self.key, self.value)  # (B, H, S, d)
             return self.memory_state(key, value, key_mask, key_segments)
         return self.empty_state(rows, memory)
 
@@ -136,6 +138,11 @@ class Attention(nn.Module, ABC):
     @abstractmethod
     def reorder(self, state: Any, rows: Tensor) -> Any:
         """The state whose row n continues the old row rows[n]: hypotheses, or documents at the cross site."""
+
+    def _project(self, x: Tensor, *projections: nn.Linear) -> list[Tensor]:
+        """Several projections of x (B, L, D) to heads (B, H, L, d), in one product."""
+        joined = linear(x, torch.cat([projection.weight for projection in projections]))  # (B, L, n D)
+        return [self._split(part) for part in joined.chunk(len(projections), dim=-1)]
 
     def _split(self, x: Tensor) -> Tensor:
         B, L, _ = x.shape
