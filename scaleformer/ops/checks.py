@@ -70,3 +70,25 @@ def check_segments(name: str, segments: Tensor, batch: int, length: int) -> None
         raise ValueError(f"{name} has shape {_shape(segments)}: it must be ({batch}, {length})")
     if segments.is_floating_point() or segments.is_complex() or segments.dtype is torch.bool:
         raise ValueError(f"{name} has dtype {segments.dtype}: it must be an integer type, such as torch.long")
+
+
+def check_segment_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rel: Tensor | None,
+    log_gate: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
+    key_mask: Tensor | None,
+    far_tokens: float,
+) -> None:
+    """Raise ValueError unless the arguments of an attention that knows segments fit together."""
+    check_qkv(q, k, v, key_mask)
+    batch, heads, queries, width = q.shape
+    if rel is not None:
+        check_rel(rel, heads, width)
+    check_gate(log_gate, heads)
+    check_segments("query_segments", query_segments, batch, queries)
+    check_segments("key_segments", key_segments, batch, k.shape[2])
+    check_positive("far_tokens", far_tokens)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scaleformer.ops.checks import check_segments
 from scaleformer.ops.feature_maps import get_feature_map
-from scaleformer.ops.hybrid_near import join
+from scaleformer.ops.hybrid_near import BITS, join
 from scaleformer.ops.hybrid_plan import check_near, flat_rows, take_rows
 from scaleformer.ops.segment_cross import SegmentCrossState, segment_cross_state
 from scaleformer.ops.segment_plan import clean_segments
@@ -106,7 +106,7 @@ def hybrid_cross_step(q: Tensor, segments: Tensor, state: HybridCrossState) -> T
         distance = state.segments[document[:, None], at] - segments.flatten()[:, None]  # (B K, W)
         gate = state.log_gate[:, distance.clamp(-state.near, state.near) + reach]  # (H, B K, W)
         scores = (query * d**-0.5) @ keys.transpose(-1, -2) + gate.transpose(0, 1)[:, :, None]  # (B K, H, 1, W)
-        scores = scores.masked_fill(hidden[:, None, None], float("-inf"))
+        scores = (scores * BITS).masked_fill(hidden[:, None, None], float("-inf"))
         seen = (segments - state.far.lowest).clamp(0, state.far.table.shape[1] - 1).flatten()  # (B K,)
         far = get_feature_map(state.feature_map)(query) / d @ state.far.table[document, seen]  # (B K, H, 1, e+1)
         out, _ = join(scores, values, far)

@@ -41,19 +41,21 @@ def dense_hybrid(
     logits = scaled @ k.transpose(-1, -2)  # (B, H, L_Q, L_K)
     if rel is not None:
         logits = logits + relative_scores(scaled @ rel.transpose(-1, -2), keys)  # (B, H, L_Q, L_K)
-    kernel = (phi(q) / width) @ phi(k).transpose(-1, -2)  # (B, H, L_Q, L_K)
 
     reach = log_gate.shape[1] // 2
     distance = key_segments[:, None, :] - query_segments[:, :, None]  # (B, L_Q, L_K)
     visible = torch.ones_like(distance, dtype=torch.bool) if key_mask is None else key_mask[:, None, :]
     visible = visible.expand_as(distance).tril() if causal else visible.expand_as(distance)  # (B, L_Q, L_K)
-    far = visible & (distance.abs() >= reach)  # (B, L_Q, L_K)
-    scale = far_scale(far.sum(-1, keepdim=True), far_tokens, dtype).log()  # (B, L_Q, 1)
-    bias = torch.where(far, scale, 0.0).masked_fill(~visible, HIDDEN)  # (B, L_Q, L_K)
     gate = look_up(log_gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
-
-    is_near = (distance.abs() <= near)[:, None]  # (B, 1, L_Q, L_K)
-    scores = torch.where(is_near, logits, kernel.clamp(min=_LEAST).log()) + gate + bias[:, None]
+    is_near = distance.abs() <= near  # (B, L_Q, L_K)
+    if q.device.type == "cpu" and not (visible & ~is_near).any():  # to ask a GPU would be to wait for it
+        scores = logits + gate.masked_fill(~visible[:, None], HIDDEN)
+    else:
+        far = visible & (distance.abs() >= reach)  # (B, L_Q, L_K)
+        scale = far_scale(far.sum(-1, keepdim=True), far_tokens, dtype).log()  # (B, L_Q, 1)
+        bias = torch.where(far, scale, 0.0).masked_fill(~visible, HIDDEN)  # (B, L_Q, L_K)
+        kernel = (phi(q) / width) @ phi(k).transpose(-1, -2)  # (B, H, L_Q, L_K)
+        scores = torch.where(is_near[:, None], logits, kernel.clamp(min=_LEAST).log()) + gate + bias[:, None]
     out = scores.softmax(-1) @ v.to(dtype)  # (B, H, L_Q, e)
     if key_mask is not None:
         out = out * visible.any(-1)[:, None, :, None]

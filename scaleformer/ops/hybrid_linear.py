@@ -7,7 +7,7 @@ from torch import Tensor
 
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_far import far_sums
-from scaleformer.ops.hybrid_near import NearAttention, plan_near
+from scaleformer.ops.hybrid_near import BITS, NearAttention, plan_near
 from scaleformer.ops.hybrid_plan import number_segments
 
 
@@ -41,6 +41,6 @@ def linear_hybrid(
     if numbers.total > near + 1:
         far = far_sums(q, k, v, log_gate, numbers, key_mask, near, causal, far_tokens, phi)  # (B, H, L_Q, e+1)
     table = None if rel is None else rel.expand(q.shape[1], -1, -1)  # (H, 2R+1, d)
-    plan = plan_near(numbers, key_mask, near, causal, q.shape[1])
-    out: Tensor = NearAttention.apply(q * q.shape[3] ** -0.5, k, v, table, log_gate, far, plan)
+    plan = plan_near(numbers, key_mask, near, causal, q.shape[1], rel is not None)
+    out: Tensor = NearAttention.apply(q * (BITS * q.shape[3] ** -0.5), k, v, table, log_gate, far, plan)
     return out.to(result)

@@ -5,15 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scaleformer.ops.checks import (
-    ALGORITHMS,
-    check_choice,
-    check_gate,
-    check_positive,
-    check_qkv,
-    check_rel,
-    check_segments,
-)
+from scaleformer.ops.checks import ALGORITHMS, check_choice, check_segment_attention
 from scaleformer.ops.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.kernel_attention import smaller_algorithm
@@ -63,15 +55,9 @@ def segment_gated_attention(
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
     fit together.
     """
-    check_qkv(q, k, v, key_mask)
-    batch, heads, queries, width = q.shape
-    if rel is not None:
-        check_rel(rel, heads, width)
-    check_gate(log_gate, heads)
-    check_segments("query_segments", query_segments, batch, queries)
-    check_segments("key_segments", key_segments, batch, k.shape[2])
+    check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, far_tokens)
     check_choice("algorithm", algorithm, ALGORITHMS)
-    check_positive("far_tokens", far_tokens)
+    batch, heads, queries, width = q.shape
     phi = get_feature_map(feature_map)
     if queries == 0 or k.shape[2] == 0:
         return v.new_zeros(*q.shape[:3], v.shape[3])
