@@ -1,4 +1,4 @@
-"""Softmax inside the matching segment and its neighbours, the gated kernel for the rest: our own, also linear."""
+"""Softmax inside the matching segment and those near it, the gated kernel for the rest: our own, also linear."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SegmentHybridAttention(Attention):
         site: str,
         width: int,
         heads: int,
-        near: int = 1,
+        near: int = 3,
         horizon: int = 16,
         reach: int = 4,
         slope: float = 1.0,
