@@ -41,8 +41,8 @@ class Options:
     segment: int = 25  # tokens of a segment, its <sep> included
     precisions: list[str] = field(default_factory=lambda: list(PRECISIONS))  # bfloat16: autocast
     repeats: int = 3
-    seconds: float = 10.0  # timed at one length; slow systems stop at two steps where it is spent
-    step_limit: float = 16.0  # seconds; systems foreseen to need longer are left out
+    seconds: float = 6.0  # timed at one length; slow systems stop at two steps where it is spent
+    step_limit: float = 10.0  # seconds; systems foreseen to need longer are left out
     memory_limit: float | None = None  # GiB of a step; None for four fifths of what is free
     long: int | None = None  # instead of all that: one step on a pair of documents of so many tokens
     long_sizes: Sizes = field(default_factory=lambda: Sizes(width=512, feedforward=2048, heads=8))

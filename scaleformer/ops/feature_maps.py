@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,12 +26,32 @@ class FeatureMap:
         return self.value(x)
 
 
+class _Elu1(torch.autograd.Function):
+    """elu(x) + 1 = exp(min(x, 0)) + max(x, 0): on a CPU faster than torch's elu, which goes by expm1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
+        y = x.clamp(max=0).exp_().add_(x.clamp(min=0))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (y,) = ctx.saved_tensors
+        return grad * y.clamp(max=1)
+
+
+def _elu1(x: Tensor) -> Tensor:
+    out: Tensor = _Elu1.apply(x)
+    return out
+
+
 def _inverse_elu1(y: Tensor) -> Tensor:
     return torch.where(y > 1, y - 1, y.clamp(max=1).log())
 
 
 FEATURE_MAPS: dict[str, FeatureMap] = {
-    "elu1": FeatureMap(lambda x: functional.elu(x) + 1, lambda y: y.clamp(max=1), _inverse_elu1),
+    "elu1": FeatureMap(_elu1, lambda y: y.clamp(max=1), _inverse_elu1),
     "relu": FeatureMap(functional.relu, lambda y: (y > 0).to(y.dtype), torch.clone),
     "exp": FeatureMap(torch.exp, lambda y: y, torch.log),
     "squared_relu": FeatureMap(lambda x: functional.relu(x).square(), lambda y: 2 * y.sqrt(), torch.sqrt),
