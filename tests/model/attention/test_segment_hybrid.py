@@ -21,7 +21,7 @@ def with_algorithm(model: Transformer, algorithm: str) -> Transformer:
 def test_a_document_is_the_same_by_either_form_and_step_by_step() -> None:
     """Segment counts and lengths that differ between the sides and between the documents, so that there are pads."""
     batch = make_batch([([5, 3, 1, 4, 6, 2], [4, 2, 5, 1, 3]), ([1, 2], [12]), ([3] * 6, [2] * 7)])
-    model = make_model(attention={"name": "segment_hybrid", "horizon": 4, "reach": 3})
+    model = make_model(attention={"name": "segment_hybrid", "near": 1, "horizon": 4, "reach": 3})
     linear = model.logits(with_algorithm(model, "linear")(batch))
     quadratic = model.logits(with_algorithm(model, "quadratic")(batch))
     real = batch.target_mask
