@@ -26,9 +26,8 @@ _MOST_QUERIES = 64
 _ALIKE = 0.75  # how much narrower than the widest a window may be that is worked on with it
 # How many scores are worked on together: on a CPU they share the cache, on a GPU they only bound memory.
 SCORE_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 25}
-_LOWEST = (
-    -115.0
-)  # of a logarithm whose negative is raised: what is less is nothing beside it, and its inverse overflows
+# Of a logarithm to the base of 2 whose negative is raised: what is less is nothing beside it, its inverse overflows.
+_LOWEST = -115.0
 # Scores are logarithms to the base of 2: torch's exp2 is as fast where the result is nothing, its exp takes 40 times as
 # long there on a CPU (torch 2.13).
 BITS = math.log2(math.e)
@@ -54,8 +53,8 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class NearPlan:
-    """M tiles of T queries, P blocks of keys, all rows one after the other. A code is a segment's number, unlike in
-    every row.
+    """M tiles of T queries, P blocks of keys, all rows one after the other. A code is a segment's number, shifted so
+    that no two rows share one.
 
     query_codes  (M, T); rows of queries are filled up to whole tiles
     key_codes    (P + 1, 16), far below all others where there is no key, as in the whole last block
