@@ -13,10 +13,10 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout, with a mask that is cheaper on a CPU: half the time of two passes (torch 2.13, one thread).
+    """torch's dropout, with a mask that is cheaper on a CPU.
 
     Four random numbers of 16 bits are drawn at once, so that p is rounded to a multiple of 2^-16; and the mask is kept
-    as numbers, since a product with booleans takes ten times as long as one of two numbers.
+    as numbers, since a product with booleans is slow there (torch 2.13).
     """
 
     def forward(self, x: Tensor) -> Tensor:

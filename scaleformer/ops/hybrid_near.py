@@ -28,8 +28,8 @@ _ALIKE = 0.75  # how much narrower than the widest a window may be that is worke
 SCORE_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 25}
 # Of a logarithm to the base of 2 whose negative is raised: what is less is nothing beside it, its inverse overflows.
 _LOWEST = -115.0
-# Scores are logarithms to the base of 2: torch's exp2 is as fast where the result is nothing, its exp takes 40 times as
-# long there on a CPU (torch 2.13).
+# Scores are logarithms to the base of 2: torch's exp2 is as fast where the result is nothing, its exp many times as
+# slow there on a CPU (torch 2.13, Intel).
 BITS = math.log2(math.e)
 _NO_KEY = -(1 << 62)
 
@@ -93,7 +93,7 @@ def plan_near(numbers: Numbers, real: Tensor | None, near: int, causal: bool, he
     first = torch.minimum(first, end)
     aligned = causal or relative
     if aligned:  # a window is what stands before, in and after the tile
-        before, after = (_up((start - first).clamp(min=0)), _up((end - start - size).clamp(min=0)))
+        before, after = _up((start - first).clamp(min=0)), _up((end - start - size).clamp(min=0))
     else:
         before, after = first.new_zeros(len(first)), _up(end - first // _BLOCK * _BLOCK) - size
         start = first // _BLOCK * _BLOCK
@@ -168,6 +168,7 @@ def to_blocks(x: Tensor) -> Tensor:
 
 
 def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
+    """(B H blocks + 1, 16 n) -> (B, H, L, n), the shape of `like`: the way back."""
     batch, heads, length, n = like.shape
     return blocks[:-1].view(batch, heads, -1, n)[:, :, :length]
 
@@ -220,9 +221,8 @@ class NearAttention(torch.autograd.Function):
         out, log_total = v.new_empty(count, heads, size, v.shape[3]), v.new_empty(count, heads, size, 1)
         for step in plan.steps:
             p = work.scores(step)
-            means, log_totals = join(
-                p.scores, p.values, None if far_tiles is None else far_tiles.index_select(0, step.tiles)
-            )
+            sums = None if far_tiles is None else far_tiles.index_select(0, step.tiles)  # (m, H, T, e+1)
+            means, log_totals = join(p.scores, p.values, sums)
             out.index_copy_(0, step.tiles, means)
             log_total.index_copy_(0, step.tiles, log_totals)
         ctx.save_for_backward(q, k, v, rel, log_gate, out, log_total)
