@@ -21,6 +21,7 @@ from scaleformer.ops.blocks import (
     blocks_of,
     clear_pads,
     diagonals,
+    rows_at,
     rows_of,
     spread,
     store_rows,
@@ -135,9 +136,9 @@ class BidirectionalAttention(torch.autograd.Function):
             sums = queries.fq @ state  # (X, T, e+1)
             if queries.scores is not None and queries.window is not None:
                 sums.view(-1, chunk, e + 1).baddbmm_(queries.scores, queries.window)
-            block_inverse = inverse_denominator(sums)
-            store_rows(inverse, block_inverse, block.start)
-            store_rows(out, sums[..., :e] * block_inverse, block.start)
+            sums = sums[:, : length - block.start]  # (X, at most T, e+1)
+            block_inverse = rows_at(inverse, block.start, sums.shape[1]).copy_(inverse_denominator(sums))
+            torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
         ctx.alone = len(query_blocks) == 1, len(key_blocks) == 1
         kept = (*(queries if ctx.alone[0] else ()), *(keys if ctx.alone[1] else ()))  # little enough to keep
         ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 # How many numbers an operand of a block has: on a CPU some of them share the cache, on a GPU they only bound memory.
-BLOCK_NUMBERS = {"cpu": 1 << 17, "cuda": 1 << 26}
+BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}
 
 
 class Block(NamedTuple):
@@ -63,6 +63,11 @@ def store_rows(x: Tensor, part: Tensor, start: int) -> None:
     count = min(part.shape[1], x.shape[2] - start)
     if count > 0:
         x[:, :, start : start + count] = part[:, :count].unflatten(0, x.shape[:2])
+
+
+def rows_at(x: Tensor, start: int, count: int) -> Tensor:
+    """View of positions start .. start + count of x (B, H, L, n), as far as it has them, as (X, at most count, n)."""
+    return x.view(-1, *x.shape[2:])[:, start : start + count]
 
 
 def store_chunks(x: Tensor, part: Tensor, block: Block) -> None:
@@ -173,16 +178,17 @@ def accumulate(states: Tensor, reverse: bool = False) -> Tensor:
 def running(parts: Tensor, carry: Tensor, reverse: bool = False) -> tuple[Tensor, Tensor]:
     """The carry and the sum of parts (X, M, ...) before each of them, (X, M, ...), and after the last, (X, ...).
 
-    `reverse` from the last on: the carry and the sum of those after each, and of all. The parts may be overwritten:
-    fresh memory costs a CPU more than the sums.
+    `reverse` from the last on: the carry and the sum of those after each, and of all.
     """
     if parts.device.type != "cpu":  # as for `accumulate`
         return scan_with_carry(parts, carry, reverse)
-    for i in range(parts.shape[1] - 1, -1, -1) if reverse else range(parts.shape[1]):
-        total = carry + parts[:, i]
-        parts[:, i] = carry
-        carry = total
-    return parts, carry
+    sums = torch.empty_like(parts)
+    order = slice(None, None, -1 if reverse else 1)
+    each, before = parts.unbind(1)[order], sums.unbind(1)[order]
+    before[0].copy_(carry)
+    for part, last, after in zip(each, before, before[1:], strict=False):
+        torch.add(last, part, out=after)
+    return sums, before[-1] + each[-1]
 
 
 def scan_with_carry(parts: Tensor, carry: Tensor, reverse: bool = False) -> tuple[Tensor, Tensor]:

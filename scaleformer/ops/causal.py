@@ -20,6 +20,7 @@ from scaleformer.ops.blocks import (
     blocks_of,
     clear_pads,
     diagonals,
+    rows_at,
     rows_of,
     running,
     spread,
@@ -143,10 +144,9 @@ class CausalAttention(torch.autograd.Function):
             sums.baddbmm_(parts.scores, parts.u.view(-1, chunk, e + 1))
             if parts.corner is not None and parts.tails is not None:
                 sums[:, :head] += parts.corner @ parts.tails.flatten(0, 1)
-            sums = sums.view(rows, -1, e + 1)  # (X, T, e+1)
-            block_inverse = inverse_denominator(sums)
-            store_rows(inverse, block_inverse, block.start)
-            store_rows(out, sums[..., :e] * block_inverse, block.start)
+            sums = sums.view(rows, -1, e + 1)[:, : length - block.start]  # (X, at most T, e+1)
+            block_inverse = rows_at(inverse, block.start, sums.shape[1]).copy_(inverse_denominator(sums))
+            torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
         kept_parts = parts if len(blocks) == 1 else ()  # little enough to keep
         ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *carries, *kept_parts)
         ctx.options = phi, chunk, blocks

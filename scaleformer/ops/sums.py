@@ -8,8 +8,8 @@ from torch import Tensor
 
 def inverse_denominator(sums: Tensor) -> Tensor:
     """One over the last column of sums (..., e+1): (..., 1); one where there is no key, and so nothing to divide."""
-    denominator = sums[..., -1:]
-    return denominator.masked_fill(denominator == 0, 1.0).reciprocal_()
+    denominator = sums[..., -1:].contiguous()  # a column is slow to read: once
+    return denominator.masked_fill_(denominator == 0, 1.0).reciprocal_()
 
 
 def normalise(sums: Tensor) -> Tensor:
