@@ -9,8 +9,8 @@ from torch import Tensor
 
 from scaleformer.ops.checks import check_segments
 from scaleformer.ops.feature_maps import get_feature_map
-from scaleformer.ops.hybrid_near import BITS, join
-from scaleformer.ops.hybrid_plan import check_near, flat_rows, take_rows
+from scaleformer.ops.hybrid_join import BITS, join
+from scaleformer.ops.hybrid_plan import check_near
 from scaleformer.ops.segment_cross import SegmentCrossState, segment_cross_state
 from scaleformer.ops.segment_plan import clean_segments
 
@@ -100,8 +100,12 @@ def hybrid_cross_step(q: Tensor, segments: Tensor, state: HybridCrossState) -> T
         if state.mask is not None:
             hidden |= ~state.mask[document[:, None], at]
         dtype, reach = state.log_gate.dtype, state.log_gate.shape[1] // 2
-        rows = flat_rows(document, at, heads, length)  # (B K, H, W)
-        keys, values = (take_rows(x.flatten(0, 2), rows).to(dtype) for x in (state.key, state.value))
+        head = document[:, None] * heads + torch.arange(heads, device=q.device)  # (B K, H)
+        rows = (head[:, :, None] * length + at[:, None]).flatten()  # (B K H W,)
+        keys, values = (
+            x.flatten(0, 2).index_select(0, rows).view(len(at), heads, width, -1).to(dtype)
+            for x in (state.key, state.value)
+        )  # (B K, H, W, d | e)
         query = q.transpose(1, 2).reshape(batch * beams, heads, 1, d).to(dtype)  # (B K, H, 1, d)
         distance = state.segments[document[:, None], at] - segments.flatten()[:, None]  # (B K, W)
         gate = state.log_gate[:, distance.clamp(-state.near, state.near) + reach]  # (H, B K, W)
@@ -109,5 +113,5 @@ def hybrid_cross_step(q: Tensor, segments: Tensor, state: HybridCrossState) -> T
         scores = (scores * BITS).masked_fill(hidden[:, None, None], float("-inf"))
         seen = (segments - state.far.lowest).clamp(0, state.far.table.shape[1] - 1).flatten()  # (B K,)
         far = get_feature_map(state.feature_map)(query) / d @ state.far.table[document, seen]  # (B K, H, 1, e+1)
-        out, _ = join(scores, values, far)
+        out = join(scores, values, far)
     return out.view(batch, beams, heads, -1).transpose(1, 2).to(q.dtype)  # (B, H, K, e)

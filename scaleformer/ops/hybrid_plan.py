@@ -1,13 +1,23 @@
-"""Where segments lie, for hybrid attention: numbers without gaps, blocks of one segment each, and rows by index."""
+"""Where segments lie, for hybrid attention: numbers without gaps, and for each tile of queries a window of keys."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from scaleformer.ops.segment_plan import clean_segments
+from scaleformer.ops.segment_weights import far_scale
+
+BLOCK = 32  # keys are read in blocks of so many
+_MOST_QUERIES = 64
+_ALIKE = 0.75  # how much narrower than the widest a window may be that is worked on with it
+# How many scores are worked on together: on a CPU they share the cache, on a GPU they only bound memory.
+SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 25}
+_NO_KEY = -(1 << 62)
 
 
 def check_near(near: int, log_gate: Tensor) -> None:
@@ -40,51 +50,203 @@ def number_segments(
     return Numbers(numbers[:, :length].contiguous(), numbers[:, length:].contiguous(), int(numbers.max()) + 1)
 
 
-class Blocks(NamedTuple):
-    """M blocks of consecutive positions of one row and of one number; each field is (M,) long."""
+class Step(NamedTuple):
+    """m tiles worked on together.
+
+    tiles     (m,) their numbers
+    blocks    (m, W / 32) the blocks of keys of each window, among the P + 2 of all rows one after the other; the first
+              of a row where a window goes beyond what is there
+    slot      (m, S, W) 1 where a key is in a slot: a segment of the window; the last slot is that of hidden keys
+    distance  (m, T, S) from a query to a slot in segments, G added; 2G + 1 for the last slot
+    width     W, keys of a window
+    ahead     how many of these stand before the first query of the tile; only where positions count
+    edges     the ranges of blocks of the windows, from and up to, with all keys that are far from any of the queries
+    """
+
+    tiles: Tensor
+    blocks: Tensor
+    slot: Tensor
+    distance: Tensor
+    width: int
+    ahead: int
+    edges: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """M tiles of T queries; each row of keys has P blocks, and an empty one on either side.
+
+    before, after  (M,) what stands before the window of a tile: all blocks of its row up to this one, itself not among
+                   them; what stands after it: all blocks after this one
+    scale          (M, T, 1) what the keys at |x| >= G weigh; None where there is nothing but near segments
+    outside        whether any key lies outside of the window of any tile
+    """
+
+    steps: list[Step]
+    queries: int
+    before: Tensor
+    after: Tensor
+    scale: Tensor | None
+    outside: bool
+    near: int
+    causal: bool
+
+
+def plan_windows(
+    numbers: Numbers,
+    real: Tensor | None,
+    near: int,
+    reach: int,
+    causal: bool,
+    relative: bool,
+    far_tokens: float,
+    heads: int,
+    dtype: torch.dtype,
+) -> Plan:
+    """The plan for keys of which `real` (B, L_K) bool, or None, tells pads; `relative` if positions count.
+
+    The window of a tile holds the segments less than G from any of its queries, or, where nothing is far, those near.
+    """
+    keys, device = numbers.keys, numbers.keys.device
+    batch, length = keys.shape
+    far = numbers.total > near + 1
+    reaching = reach - 1 if far else near
+    size = min(_MOST_QUERIES, -(-numbers.queries.shape[1] // BLOCK) * BLOCK)
+    shift = (numbers.total + 2 * reach) * torch.arange(batch, device=device)[:, None]  # no two rows share a code
+    query_codes = _fill(numbers.queries + shift, size)  # (B, tiles, T)
+    tiles = query_codes.shape[1]
+    query_codes = query_codes.flatten(0, 1)  # (M, T)
+    base, top = query_codes[:, 0] - reaching, query_codes[:, -1] + reaching  # (M,)
+    codes = keys + shift  # (B, L_K), never falling from row to row
+    tile = torch.arange(len(query_codes), device=device)
+    row, start = tile // tiles, tile % tiles * size
+
+    def place(code: Tensor, right: bool = False) -> Tensor:
+        return torch.searchsorted(codes.flatten(), code, right=right) - row * length  # (M,), in the row
+
+    first, end = place(base), place(top, right=True)  # (M,)
+    inner = place(query_codes[:, -1] - near), place(query_codes[:, 0] + near, right=True)  # near to a whole tile
+    if causal:
+        end = torch.minimum(end, start + size)
+    if real is not None:  # pads at the end of a row are no keys worth reading
+        last = (real * torch.arange(1, length + 1, device=device)).amax(1)  # (B,)
+        end = torch.minimum(end, last[row])
+    low = torch.minimum(first, end) // BLOCK  # (M,), the window: the blocks from this one
+    high = torch.maximum((end + BLOCK - 1) // BLOCK, low)  # up to this one, itself not among them
+    if causal or relative:  # a window is what stands before, in and after the tile
+        begin, own = start // BLOCK, size // BLOCK
+        before, behind = (begin - low).clamp(min=0), (high - begin - own).clamp(min=0)
+    else:
+        begin, own, before, behind = low, 0, torch.zeros_like(low), (high - low).clamp(min=1)
+    order = (before + behind).argsort(descending=True)
+    most = SCORE_NUMBERS.get(device.type, SCORE_NUMBERS["cuda"]) // (heads * size * BLOCK)
+    count = -(-length // BLOCK)
+    outside = (low > 0).any() if causal else (low > 0).any() | (high < count).any()
+    edges = [x - begin * BLOCK for x in inner]  # counted from the first query
+    asked = torch.stack([before, behind, top - base + 1, *edges, outside.expand_as(low)])[:, order]
+    *sides, lefts, rights, outside = asked.tolist()
+    key_codes = _fill(codes if real is None else codes.masked_fill(~real, _NO_KEY), BLOCK, _NO_KEY)  # (B, P, 32)
+    key_codes = functional.pad(key_codes, (0, 0, 1, 1), value=_NO_KEY).flatten(0, 1)  # (B (P + 2), 32)
+    found = _Tiles(row * (count + 2), query_codes, base, begin, low, high, key_codes)
+    steps = []
+    for chosen, ahead, width, slots in _together(sides, own, most):
+        after = width * BLOCK if causal else min(rights[chosen])  # nothing later is visible in causal attention
+        parts = _edges(ahead, width, max(lefts[chosen]), after) if far else []
+        steps.append(found.step(order[chosen], ahead, width, slots, parts, reach, dtype))
+    scale = None
+    if far:
+        seen = _far_counts(numbers, real, reach, causal)  # (B, L_Q)
+        scale = far_scale(_fill(seen, size).flatten(0, 1), far_tokens, dtype).unsqueeze(-1)  # (M, T, 1)
+    left_out = far and bool(outside[0])
+    return Plan(steps, size, found.row + low + 1, found.row + high, scale, left_out, near, causal)
+
+
+class _Tiles(NamedTuple):
+    """Tiles and their windows; a code is a segment's number, shifted so that no two rows share one.
+
+    row            (M,) the first block of the row of each
+    query_codes    (M, T)
+    base           (M,) the code of the first segment of the window
+    begin          (M,) the block that windows are counted from
+    low, high      (M,) the blocks of the window, from and up to
+    key_codes      (B (P + 2), 32), far below all others where there is no key
+    """
 
     row: Tensor
-    start: Tensor
-    size: Tensor
-    number: Tensor
+    query_codes: Tensor
+    base: Tensor
+    begin: Tensor
+    low: Tensor
+    high: Tensor
+    key_codes: Tensor
 
-    def select(self, index: Tensor | slice) -> Blocks:
-        return Blocks(*(field[index] for field in self))
-
-    def positions(self, steps: int, length: int) -> tuple[Tensor, Tensor]:
-        """The first `steps` positions of each block (M, steps), at most the row's last; and which are its own."""
-        step = torch.arange(steps, device=self.start.device)
-        return (self.start[:, None] + step).clamp(max=length - 1), step < self.size[:, None]
-
-
-def cut_blocks(numbers: Tensor, most: int) -> Blocks:
-    """Cut rows of numbers (B, L) that never fall into blocks of one number, at most `most` positions long."""
-    length = numbers.shape[1]
-    position = torch.arange(length, device=numbers.device).expand_as(numbers)  # (B, L)
-    begins = torch.ones_like(numbers, dtype=torch.bool)
-    begins[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
-    offset = position - position.masked_fill(~begins, 0).cummax(1).values  # (B, L)
-    start = (offset % most == 0).flatten().nonzero().flatten()  # (M,), rows one after the other
-    size = torch.cat([start[1:], start.new_tensor([numbers.numel()])]) - start
-    return Blocks(start // length, start % length, size, numbers.flatten()[start])
-
-
-def usual_size(numbers: Tensor, least: int, most: int) -> int:
-    """A power of two that holds a segment of mean length, for rows of numbers (B, L)."""
-    segments = numbers.shape[0] + int((numbers[:, 1:] != numbers[:, :-1]).sum())
-    mean = numbers.numel() / segments
-    size = least
-    while size < min(mean, most):
-        size *= 2
-    return size
+    def step(
+        self,
+        at: Tensor,
+        ahead: int,
+        width: int,
+        slots: int,
+        edges: list[tuple[int, int]],
+        reach: int,
+        dtype: torch.dtype,
+    ) -> Step:
+        """The step of the tiles `at` (m,); ahead and width in blocks, slots the segments of a window, at most."""
+        base = self.base[at, None]  # (m, 1)
+        block = self.begin[at, None] - ahead + torch.arange(width, device=at.device)  # (m, W / 32), in the row
+        block = torch.where((block >= self.low[at, None]) & (block < self.high[at, None]), block + 1, 0)
+        block = block + self.row[at, None]
+        code = self.key_codes[block].flatten(1)  # (m, W)
+        # A slot before the segments of the window, and one after them, are for what its blocks hold beyond.
+        place = (code - base + 1).clamp(0, slots + 1).masked_fill_(code == _NO_KEY, slots + 2)
+        numbered = torch.arange(slots + 3, device=at.device)
+        slot = (place[:, None] == numbered[:, None]).to(dtype)  # (m, S, W)
+        distance = base[:, None] - 1 + numbered - self.query_codes[at][:, :, None]  # (m, T, S)
+        distance = distance.clamp(-reach, reach) + reach
+        distance[..., -1] = 2 * reach + 1
+        return Step(at, block, slot, distance, width * BLOCK, ahead * BLOCK, edges)
 
 
-def flat_rows(row: Tensor, positions: Tensor, heads: int, length: int) -> Tensor:
-    """Where positions (M, n) of rows (M,) of a tensor (B, H, L, ...) stand in its first three dimensions: (M, H, n)."""
-    head = row[:, None] * heads + torch.arange(heads, device=row.device)  # (M, H)
-    return head[:, :, None] * length + positions[:, None]
+def _edges(ahead: int, width: int, left: int, right: int) -> list[tuple[int, int]]:
+    """The blocks of a window of `width` blocks up to the position `left`, and those from `right` on; both counted from
+    the first query, `ahead` blocks after the window begins."""
+    before = min(max(ahead - -left // BLOCK, 0), width)
+    after = min(max(ahead + right // BLOCK, 0), width)
+    if after <= before:
+        return [(0, width)]
+    return [(first, last) for first, last in ((0, before), (after, width)) if first < last]
 
 
-def take_rows(x: Tensor, index: Tensor) -> Tensor:
-    """Rows of x (N, n) by number: index (...) -> (..., n)."""
-    return x.index_select(0, index.flatten()).view(*index.shape, x.shape[1])
+def _far_counts(numbers: Numbers, real: Tensor | None, reach: int, causal: bool) -> Tensor:
+    """How many keys each query may see at |x| >= G: (B, L_Q)."""
+    keys, queries = numbers.keys, numbers.queries
+    counts = keys.new_zeros(len(keys), numbers.total + 2 * reach)
+    counts.scatter_add_(1, keys + reach, torch.ones_like(keys) if real is None else real.to(keys.dtype))
+    summed = counts.cumsum(1)  # column n + G: the keys up to number n
+    far = summed.gather(1, queries)
+    if not causal:
+        far = far + summed[:, -1:] - summed.gather(1, queries + 2 * reach - 1)
+    return far
+
+
+def _together(sides: list[list[int]], own: int, most: int) -> list[tuple[slice, int, int, int]]:
+    """Runs of tiles, by falling width: at most `most` blocks in all, none much narrower than the widest; and of each
+    run the largest part ahead, the width, and the largest number of slots."""
+    befores, afters, spans = sides
+    runs: list[tuple[slice, int, int, int]] = []
+    begin = ahead = behind = slots = 0
+    for tile, (before, after, span) in enumerate(zip(befores, afters, spans, strict=True)):
+        wider = max(ahead, before) + own + max(behind, after)
+        if tile > begin and (
+            (tile + 1 - begin) * wider > most or before + own + after < _ALIKE * (ahead + own + behind)
+        ):
+            runs.append((slice(begin, tile), ahead, ahead + own + behind, slots))
+            begin, ahead, behind, slots = tile, before, after, span
+        ahead, behind, slots = max(ahead, before), max(behind, after), max(slots, span)
+    return [*runs, (slice(begin, len(spans)), ahead, ahead + own + behind, slots)]
+
+
+def _fill(codes: Tensor, size: int, value: int | None = None) -> Tensor:
+    """Rows (B, L) cut into (B, n, size), filled up with a value or else with their last one."""
+    missing = -codes.shape[1] % size
+    last = codes[:, -1:] if value is None else codes.new_full((1, 1), value)
+    return torch.cat([codes, last.expand(len(codes), missing)], dim=1).unflatten(1, (-1, size))

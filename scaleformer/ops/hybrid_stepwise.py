@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from scaleformer.ops.checks import check_gate, check_segments
 from scaleformer.ops.feature_maps import get_feature_map
-from scaleformer.ops.hybrid_near import BITS, join
+from scaleformer.ops.hybrid_join import BITS, join
 from scaleformer.ops.hybrid_plan import check_near
 from scaleformer.ops.segment_weights import far_scale
 
@@ -123,7 +123,7 @@ def hybrid_causal_step(
         gate = state.log_gate[:, distance + reach].transpose(0, 1)[:, :, None]  # (B, H, 1, T)
         scores = ((scores + gate) * BITS).masked_fill((offset > 0)[:, None, None], float("-inf"))
         far = get_feature_map(state.feature_map)(query) / d @ state.past  # (B, H, 1, e+1)
-        out, _ = join(scores, values, far)
+        out = join(scores, values, far)
     return out[:, :, 0].to(v.dtype), state
 
 

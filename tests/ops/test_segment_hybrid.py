@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import hybrid_far, hybrid_near
+from scaleformer.ops import hybrid_plan
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.segment_gated import segment_gated_attention
@@ -93,7 +93,7 @@ def test_equals_the_double_loop(
 @each_direction
 @pytest.mark.parametrize("relative", [{}, {"horizon": 3, "per_head": True}], ids=["no-rel", "per-head-R3"])
 @pytest.mark.parametrize("kind", SEGMENTS)
-@pytest.mark.parametrize(("near", "reach"), [(0, 1), (1, 4)])
+@pytest.mark.parametrize(("near", "reach"), [(0, 1), (1, 4), (3, 4)])
 @pytest.mark.parametrize("lengths", [(1, 1), (100, 100), (30, 110), (110, 30)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
 def test_linear_equals_quadratic(
     causal: bool, relative: dict[str, Any], kind: str, near: int, reach: int, lengths: tuple[int, int]
@@ -107,13 +107,9 @@ def test_linear_equals_quadratic(
 @each_direction
 @pytest.mark.parametrize("kind", SEGMENTS)
 @pytest.mark.parametrize("lengths", [(90, 90), (30, 90), (90, 30)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-def test_several_groups_and_steps(
-    monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str, lengths: tuple[int, int]
-) -> None:
-    """What goes from one group of segments to the next, and blocks worked on few at a time."""
-    monkeypatch.setitem(hybrid_far.STATE_NUMBERS, "cpu", 1)
-    monkeypatch.setitem(hybrid_near.SCORE_NUMBERS, "cpu", 1 << 9)
-    monkeypatch.setattr(hybrid_far, "_TOTAL_PIECE", 16)
+def test_several_steps(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str, lengths: tuple[int, int]) -> None:
+    """Tiles worked on few at a time, with much outside of their windows."""
+    monkeypatch.setitem(hybrid_plan.SCORE_NUMBERS, "cpu", 1 << 9)
     x = make_segment_inputs(*lengths, kind, reach=4, causal=causal, masked=True, horizon=3)
     linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
     assert_same(x, linear, quadratic)
@@ -232,7 +228,7 @@ def test_sums_stay_in_float32(causal: bool) -> None:
 @pytest.mark.parametrize("kind", ["one-token", "single"])
 def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str) -> None:
     """Neither (L, L) nor (L, d, d) nor segments squared, forward or backward."""
-    monkeypatch.setitem(hybrid_near.SCORE_NUMBERS, "cpu", 1 << 16)
+    monkeypatch.setitem(hybrid_plan.SCORE_NUMBERS, "cpu", 1 << 16)
     length, d = 1024, 16
     x = make_segment_inputs(length, length, kind, horizon=3, batch=1, heads=1, d=d, e=d, reach=4, causal=causal)
     with LargestTensor() as largest:
@@ -277,3 +273,46 @@ def test_large_logits_are_no_trouble(algorithm: str) -> None:
         out = segment_hybrid_attention(q, k, *x.arguments[2:], algorithm=algorithm)  # type: ignore[arg-type]
         assert out.isfinite().all()
         assert torch.autograd.grad(out.sum(), k)[0].isfinite().all()
+
+
+@each_direction
+def test_what_a_plan_says_of_each_pair(causal: bool) -> None:
+    """Every visible key is reached once, in a slot of a window or in one of the states outside; and every far one of a
+    window lies in an edge. Segments of 20 to 70 tokens, two rows, pads in one."""
+    length, near, reach = 400, 1, 2
+    sizes = torch.randint(20, 71, (2, 20), generator=torch.Generator().manual_seed(5))
+    segments = torch.stack([torch.arange(20).repeat_interleave(row)[:length] for row in sizes])  # (B, L)
+    real = torch.ones(2, length, dtype=torch.bool)
+    real[1, 350:] = real[1, 40] = False
+    found = hybrid_plan.number_segments(segments, segments, real, causal, reach)
+    plan = hybrid_plan.plan_windows(found, real, near, reach, causal, True, 20, 2, torch.float64)
+    numbers, block = found.keys.tolist(), hybrid_plan.BLOCK
+    tiles, padded = -(-length // plan.queries), -(-length // block) + 2
+    assert plan.outside
+    assert sorted(torch.cat([step.tiles for step in plan.steps]).tolist()) == list(range(2 * tiles))
+    narrow = 0
+    for step in plan.steps:
+        far_columns = {c for first, last in step.edges for c in range(first * block, last * block)}
+        narrow += len(far_columns) < step.width
+        slots, distances = step.slot.max(1), step.distance.tolist()
+        assert (slots.values == 1).all()
+        for index, tile in enumerate(step.tiles.tolist()):
+            row = tile // tiles
+            places = [int(b) % padded - 1 for b in step.blocks[index]]  # blocks of keys of this row, -1 for nothing
+            held = {places[c // block] * block + c % block: c for c in range(step.width) if places[c // block] >= 0}
+            before, after = (int(x[tile]) % padded * block for x in (plan.before, plan.after))
+            first = tile % tiles * plan.queries
+            for query in range(first, min(first + plan.queries, length)):
+                for key in range(query + 1 if causal else length):
+                    distance, visible = numbers[row][key] - numbers[row][query], bool(real[row, key])
+                    if key not in held:
+                        assert not visible or (key < before - block) != (key >= after and not causal)
+                        assert not visible or abs(distance) >= reach
+                        continue
+                    column = held[key]
+                    slot = int(slots.indices[index, column])
+                    wanted = min(max(distance, -reach), reach) + reach if visible else 2 * reach + 1
+                    assert distances[index][query - first][slot] == wanted
+                    assert before - block <= key < after
+                    assert column in far_columns or not visible or abs(distance) <= near
+    assert narrow, "some windows have a middle without far keys"
