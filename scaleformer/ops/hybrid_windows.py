@@ -126,13 +126,12 @@ class WindowAttention(torch.autograd.Function):
             p = work.scores(step, share)
             near = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W), the near weights
             d_scores = _product(d_sum, p.u.transpose(-1, -2))  # (m, H, T, W), of what a weight is multiplied by
-            d_edges = []
-            for edge in p.edges:
-                weights = edge.kernel * edge.weights  # (m, H, T, w)
-                d_edges.append(edge.weights.mul_(d_scores[..., edge.columns]))
-                _add_keys(d_u, edge.blocks, weights, d_sum)
-            _add_keys(d_u, p.blocks, near, d_sum)
+            far = [edge.kernel * edge.weights for edge in p.edges]  # (m, H, T, w) each
+            d_edges = [edge.weights.mul_(d_scores[..., edge.columns]) for edge in p.edges]
             d_near = d_scores.mul_(near)  # (m, H, T, W)
+            for edge, weights in zip(p.edges, far, strict=True):
+                near[..., edge.columns] += weights
+            _add_keys(d_u, p.blocks, near, d_sum)
             d_query = _product(d_near, p.keys)  # (m, H, T, d)
             _add_keys(d_k, p.blocks, d_near, p.query)
             if rel is not None and d_rel is not None:
