@@ -98,14 +98,15 @@ def plan_windows(
     near: int,
     reach: int,
     causal: bool,
-    relative: bool,
+    horizon: int | None,
     far_tokens: float,
     heads: int,
     dtype: torch.dtype,
 ) -> Plan:
-    """The plan for keys of which `real` (B, L_K) bool, or None, tells pads; `relative` if positions count.
+    """The plan for keys of which `real` (B, L_K) bool, or None, tells pads; `horizon` R is None if no positions count.
 
-    The window of a tile holds the segments less than G from any of its queries, or, where nothing is far, those near.
+    The window of a tile holds the segments less than G from any of its queries, or, where nothing is far, those near;
+    and, where positions count, at least the R - 1 places before its first query and after its last one.
     """
     keys, device = numbers.keys, numbers.keys.device
     batch, length = keys.shape
@@ -133,9 +134,10 @@ def plan_windows(
         end = torch.minimum(end, last[row])
     low = torch.minimum(first, end) // BLOCK  # (M,), the window: the blocks from this one
     high = torch.maximum((end + BLOCK - 1) // BLOCK, low)  # up to this one, itself not among them
-    if causal or relative:  # a window is what stands before, in and after the tile
-        begin, own = start // BLOCK, size // BLOCK
-        before, behind = (begin - low).clamp(min=0), (high - begin - own).clamp(min=0)
+    if causal or horizon is not None:  # a window is what stands before, in and after the tile
+        begin, own, margin = start // BLOCK, size // BLOCK, -(-max((horizon or 1) - 1, 0) // BLOCK)
+        before = (begin - low).clamp(min=margin)
+        behind = (high - begin - own).clamp(min=0 if causal else margin)
     else:
         begin, own, before, behind = low, 0, torch.zeros_like(low), (high - low).clamp(min=1)
     order = (before + behind).argsort(descending=True)

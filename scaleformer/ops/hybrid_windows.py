@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.blocks import running
+from scaleformer.ops.blocks import diagonals, running
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS, inverse_power
 from scaleformer.ops.hybrid_plan import BLOCK, Plan, Step
-from scaleformer.ops.relative_position import relative_scores, relative_sums
 
 
 def to_tiles(x: Tensor, size: int) -> Tensor:
@@ -64,15 +63,18 @@ class WindowAttention(torch.autograd.Function):
         q: Tensor,
         k: Tensor,
         u: Tensor,
-        rel: Tensor | None,
+        table: Tensor | None,
         log_gate: Tensor,
         plan: Plan,
         phi: FeatureMap,
     ) -> Tensor:
-        """q (B, H, L_Q, d); k (B, H, L_K, d), u (B, H, L_K, e+1), [v, 1], zeros at pads; rel (H, 2R+1, d);
-        log_gate (H, 2G+1). All of one dtype. -> (B, H, L_Q, e)
+        """q (B, H, L_Q, d); k (B, H, L_K, d), u (B, H, L_K, e+1), [v, 1], zeros at pads; log_gate (H, 2G+1). All of one
+        dtype. -> (B, H, L_Q, e)
+
+        table (H, n, d): that of `bidirectional_table`, n = 2R+1; causal, the near and the far one of `causal_tables`,
+        n = R+1
         """
-        work = _Work(q, k, u, rel, log_gate, plan, phi)
+        work = _Work(q, k, u, table, log_gate, plan, phi)
         count, heads, size, _ = work.q.shape
         e = u.shape[3] - 1
         out, log_total = u.new_empty(count, heads, size, e), u.new_empty(count, heads, size, 1)
@@ -100,22 +102,22 @@ class WindowAttention(torch.autograd.Function):
             totals = sums[..., e:].contiguous()
             out.index_copy_(0, step.tiles, sums[..., :e] / totals.masked_fill(none, 1.0))
             log_total.index_copy_(0, step.tiles, totals.log2_().add_(top).masked_fill_(none, float("inf")))
-        ctx.save_for_backward(q, k, u, rel, log_gate, out, log_total)
+        ctx.save_for_backward(q, k, u, table, log_gate, out, log_total)
         ctx.options = plan, phi
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, u, rel, log_gate, out, log_total = ctx.saved_tensors
+        q, k, u, table, log_gate, out, log_total = ctx.saved_tensors
         plan, phi = ctx.options
-        work = _Work(q, k, u, rel, log_gate, plan, phi)
+        work = _Work(q, k, u, table, log_gate, plan, phi)
         d, e, reach = q.shape[3], u.shape[3] - 1, log_gate.shape[1] // 2
         d_q, d_fq = torch.empty_like(work.q), torch.empty_like(work.q)
         d_k, d_fk = (k.new_zeros(*work.blocks.shape[:3], d) for _ in range(2))
         d_u = u.new_zeros(*work.blocks.shape[:3], e + 1)
         d_gate = log_gate.new_zeros(len(log_gate), 2 * reach + 2)
-        d_rel = None if rel is None else torch.zeros_like(rel)
+        d_table = None if table is None else torch.zeros_like(table)
         states = work.states()
         d_states = None if states is None else [torch.zeros_like(x) for x in states]
         grad = to_tiles(grad, out.shape[2])  # (M, H, T, e)
@@ -134,10 +136,10 @@ class WindowAttention(torch.autograd.Function):
             _add_keys(d_u, p.blocks, near, d_sum)
             d_query = _product(d_near, p.keys)  # (m, H, T, d)
             _add_keys(d_k, p.blocks, d_near, p.query)
-            if rel is not None and d_rel is not None:
-                by_distance = relative_sums(d_near, rel.shape[1] // 2, step.ahead)  # (m, H, T, 2R+1)
-                d_query += by_distance @ rel
-                d_rel += (by_distance.transpose(-1, -2) @ p.query).sum(0)
+            if table is not None and d_table is not None:
+                by_distance = work.sums_by_distance(step, d_near)  # (m, H, T, n)
+                d_query += by_distance @ table
+                d_table += (by_distance.transpose(-1, -2) @ p.query).sum(0)
             d_q.index_copy_(0, step.tiles, d_query)
             if p.scale is not None:
                 d_feature = torch.zeros_like(d_query)
@@ -164,8 +166,8 @@ class WindowAttention(torch.autograd.Function):
             d_q += from_tiles(d_fq.mul_(phi.slope_of_value(work.fq)), *q.shape[::2])
             fk = from_blocks(work.blocks, k)[..., d : 2 * d]  # (B, H, L_K, d)
             d_k += phi.slope_of_value(fk) * from_blocks(d_fk, k)
-        d_rel = None if d_rel is None else d_rel / BITS
-        return d_q, d_k, from_blocks(d_u, u), d_rel, d_gate[:, :-1], None, None
+        d_table = None if d_table is None else d_table / BITS
+        return d_q, d_k, from_blocks(d_u, u), d_table, d_gate[:, :-1], None, None
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -214,14 +216,18 @@ class _Work:
     """The tensors of a call, and the scores of a step made from them: in both passes."""
 
     def __init__(
-        self, q: Tensor, k: Tensor, u: Tensor, rel: Tensor | None, log_gate: Tensor, plan: Plan, phi: FeatureMap
+        self, q: Tensor, k: Tensor, u: Tensor, table: Tensor | None, log_gate: Tensor, plan: Plan, phi: FeatureMap
     ) -> None:
         self.batch, self.heads, self.width = q.shape[0], q.shape[1], q.shape[3]
         self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)
         far = plan.scale is not None
         self.fq = to_tiles(phi(q), plan.queries) if far else self.q
         self.blocks = to_blocks(k, phi(k), u) if far else to_blocks(k, u)
-        self.rel, self.plan = rel, plan
+        self.table, self.plan = table, plan
+        self.band = 0  # how many distances have a score of their own, of 2R - 1 or, causal, R
+        if table is not None:
+            self.band = table.shape[1] - (1 if plan.causal else 2)
+        self.later = q.new_ones(plan.queries, plan.queries).triu_(1)  # (T, T)
         reach = log_gate.shape[1] // 2
         distance = torch.arange(-reach, reach + 1, device=q.device)
         is_near = distance.abs() <= plan.near
@@ -239,17 +245,21 @@ class _Work:
         rows = rows.view(len(row), self.heads, step.width, -1)  # (m, H, W, d + d + e+1)
         keys = rows[..., :d]
         query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
-        scores = self._by_slot(self.near_gate, step)
-        scores = torch.bmm(scores.flatten(1, 2), step.slot).view(*query.shape[:3], step.width)  # (m, H, T, W)
+        gates, by_distance = self._by_slot(self.near_gate, step), None  # (m, H, T, S)
+        if self.table is not None:
+            by_distance = query @ self.table.transpose(-1, -2)  # (m, H, T, n)
+            gates = gates + by_distance[..., self.band, None]  # what keys before the horizon have
+        scores = torch.bmm(gates.flatten(1, 2), step.slot).view(*query.shape[:3], step.width)  # (m, H, T, W)
         scores.flatten(0, 1).baddbmm_(query.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2))
-        if self.rel is not None:
-            by_distance = query @ self.rel.transpose(-1, -2)  # (m, H, T, 2R+1)
-            if plan.causal:
-                by_distance[..., self.rel.shape[1] // 2 + 1 :] = HIDDEN
-            scores += relative_scores(by_distance, step.width, step.ahead)
-        elif plan.causal:
-            later = torch.ones(query.shape[2], step.width, dtype=torch.bool, device=row.device).triu(step.ahead + 1)
-            scores.masked_fill_(later, HIDDEN)
+        own = scores[..., step.ahead : step.ahead + plan.queries]  # (m, H, T, T), only where positions count
+        if plan.causal:
+            own += self.later * HIDDEN
+        if by_distance is not None:
+            if not plan.causal:  # what those after it have, instead
+                change = by_distance[..., -1:] - by_distance[..., -2:-1]  # (m, H, T, 1)
+                own.addcmul_(change, self.later)
+                scores[..., step.ahead + plan.queries :] += change
+            self._band(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
         if plan.scale is None:
             return _Scores(blocks, query, query, keys, rows[..., d:], scores, [], None)
         features, scale = self.fq.index_select(0, step.tiles), plan.scale.index_select(0, step.tiles)  # (m, T, 1)
@@ -266,6 +276,24 @@ class _Work:
             weights = torch.bmm(gates, step.slot[..., columns]).view_as(kernel)
             edges.append(_Edge(columns, blocks[..., first:last], feature_keys, kernel, weights))
         return _Scores(blocks, query, features, keys, rows[..., 2 * d :], scores, edges, scale[:, None])
+
+    def _band(self, step: Step, scores: Tensor) -> Tensor:
+        """View (m H, T, 2R-1 or R) of the scores within the horizon."""
+        before = self.band - 1 if self.plan.causal else self.band // 2
+        return diagonals(scores.flatten(0, 1), self.band, step.ahead - before)
+
+    def sums_by_distance(self, step: Step, d_scores: Tensor) -> Tensor:
+        """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
+        parts = [self._band(step, d_scores).unflatten(0, d_scores.shape[:2])]
+        total = d_scores.sum(-1, keepdim=True)  # (m, H, T, 1)
+        if not self.plan.causal:
+            end = step.ahead + self.plan.queries
+            after = (d_scores[..., step.ahead : end] * self.later).sum(-1, keepdim=True)
+            after += d_scores[..., end:].sum(-1, keepdim=True)
+            parts += [total - after, after]
+        else:
+            parts.append(total)
+        return torch.cat(parts, dim=-1)
 
     def _by_slot(self, gate: Tensor, step: Step) -> Tensor:
         """(m, H, T, S) from gate (H, 2G+2)."""

@@ -44,8 +44,11 @@ def relative_scores(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
     Query i stands at position `first` + i. Quadratic: for the algorithms that make all scores.
     """
     queries = by_distance.shape[-2]
-    total = queries + keys - 1
-    before, start, after = _strip(queries, keys, (by_distance.shape[-1] - 1) // 2, first)
+    horizon = (by_distance.shape[-1] - 1) // 2
+    total, lowest = queries + keys - 1, 1 - queries - first  # so many distances, from this one on
+    before = min(max(-horizon - lowest, 0), total)  # of which so many lie before the horizon
+    after = min(max(lowest + total - 1 - horizon, 0), total)  # and so many beyond it
+    start = max(lowest + horizon, 0)  # the column of the first within
     strip = torch.cat(
         [
             by_distance[..., :1].expand(*by_distance.shape[:-1], before),
@@ -58,32 +61,3 @@ def relative_scores(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
         return strip
     flat = strip.flatten(-2)[..., queries - 1 : queries - 1 + queries * (total - 1)]  # (..., L * (L + S - 2))
     return flat.unflatten(-1, (queries, total - 1))[..., :keys]  # (..., L, S)
-
-
-def relative_sums(scores: Tensor, horizon: int, first: int = 0) -> Tensor:
-    """The transpose of `relative_scores`: sums (..., L, 2R+1) of scores (..., L, S) at each clipped distance."""
-    queries, keys = scores.shape[-2:]
-    total = queries + keys - 1
-    before, start, after = _strip(queries, keys, horizon, first)
-    strip = scores
-    if queries > 1:
-        flat = scores.new_zeros(*scores.shape[:-2], queries * total)
-        rows = flat[..., queries - 1 : queries - 1 + queries * (total - 1)]  # (..., L * (L + S - 2))
-        rows.unflatten(-1, (queries, total - 1))[..., :keys].copy_(scores)
-        strip = flat.unflatten(-1, (queries, total))  # (..., L, L + S - 1)
-    sums = scores.new_zeros(*scores.shape[:-1], 2 * horizon + 1)
-    inner = total - before - after
-    sums[..., start : start + inner] = strip[..., before : before + inner]
-    sums[..., 0] += strip[..., :before].sum(-1)
-    sums[..., -1] += strip[..., before + inner :].sum(-1)
-    return sums
-
-
-def _strip(queries: int, keys: int, horizon: int, first: int) -> tuple[int, int, int]:
-    """Of the distances from 1 - L - first on, L + S - 1 of them: how many lie before the horizon, the column of the
-    first that does not, and how many lie beyond."""
-    total = queries + keys - 1
-    lowest = 1 - queries - first
-    before = min(max(-horizon - lowest, 0), total)
-    after = min(max(lowest + total - 1 - horizon, 0), total)
-    return before, max(lowest + horizon, 0), after

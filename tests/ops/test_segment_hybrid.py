@@ -21,6 +21,7 @@ from tests.ops.test_kernel_attention import LargestTensor
 FAR_TOKENS = 3
 RELATIVE: dict[str, dict[str, Any]] = {
     "no-rel": {},
+    "shared-R1": {"horizon": 1},
     "shared-R3": {"horizon": 3},
     "per-head-R3": {"horizon": 3, "per_head": True},
 }
@@ -91,7 +92,7 @@ def test_equals_the_double_loop(
 
 
 @each_direction
-@pytest.mark.parametrize("relative", [{}, {"horizon": 3, "per_head": True}], ids=["no-rel", "per-head-R3"])
+@pytest.mark.parametrize("relative", [{}, {"horizon": 40, "per_head": True}], ids=["no-rel", "per-head-R40"])
 @pytest.mark.parametrize("kind", SEGMENTS)
 @pytest.mark.parametrize(("near", "reach"), [(0, 1), (1, 4), (3, 4)])
 @pytest.mark.parametrize("lengths", [(1, 1), (100, 100), (30, 110), (110, 30)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
@@ -278,14 +279,14 @@ def test_large_logits_are_no_trouble(algorithm: str) -> None:
 @each_direction
 def test_what_a_plan_says_of_each_pair(causal: bool) -> None:
     """Every visible key is reached once, in a slot of a window or in one of the states outside; and every far one of a
-    window lies in an edge. Segments of 20 to 70 tokens, two rows, pads in one."""
-    length, near, reach = 400, 1, 2
-    sizes = torch.randint(20, 71, (2, 20), generator=torch.Generator().manual_seed(5))
+    window lies in an edge. Segments of 30 to 60 tokens, two rows, pads in one."""
+    length, near, reach = 500, 2, 3
+    sizes = torch.randint(30, 61, (2, 20), generator=torch.Generator().manual_seed(5))
     segments = torch.stack([torch.arange(20).repeat_interleave(row)[:length] for row in sizes])  # (B, L)
     real = torch.ones(2, length, dtype=torch.bool)
-    real[1, 350:] = real[1, 40] = False
+    real[1, 450:] = real[1, 40] = False
     found = hybrid_plan.number_segments(segments, segments, real, causal, reach)
-    plan = hybrid_plan.plan_windows(found, real, near, reach, causal, True, 20, 2, torch.float64)
+    plan = hybrid_plan.plan_windows(found, real, near, reach, causal, 3, 20, 2, torch.float64)
     numbers, block = found.keys.tolist(), hybrid_plan.BLOCK
     tiles, padded = -(-length // plan.queries), -(-length // block) + 2
     assert plan.outside
