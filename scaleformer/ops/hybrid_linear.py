@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.feature_maps import FeatureMap
-from scaleformer.ops.hybrid_plan import number_segments, plan_windows
+from scaleformer.ops.hybrid_plan import Plan, number_segments, plan_windows, shared_plan
 from scaleformer.ops.hybrid_windows import WindowAttention
 from scaleformer.ops.relative_position import bidirectional_table, causal_tables, horizon_of
 
@@ -37,11 +37,16 @@ def linear_hybrid(
     ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
     u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
     reach, heads = log_gate.shape[1] // 2, q.shape[1]
-    numbers = number_segments(query_segments, key_segments, key_mask, causal, reach)
     horizon = table = None
     if rel is not None:
         horizon, rel = horizon_of(rel), rel.expand(heads, -1, -1)  # (H, 2R+1, d)
         table = torch.cat(causal_tables(rel)[::-1], dim=1) if causal else bidirectional_table(rel)
-    plan = plan_windows(numbers, key_mask, near, reach, causal, horizon, far_tokens, heads, dtype)
+    options = near, reach, causal, horizon, far_tokens, heads, dtype
+
+    def make() -> Plan:
+        numbers = number_segments(query_segments, key_segments, key_mask, causal, reach)
+        return plan_windows(numbers, key_mask, *options)
+
+    plan = shared_plan((query_segments, key_segments, key_mask), options, make)
     out: Tensor = WindowAttention.apply(q.to(dtype), k.to(dtype), u, table, log_gate, plan, phi)
     return out.to(v.dtype)

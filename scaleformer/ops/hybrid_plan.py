@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 import torch
 from torch import Tensor
@@ -161,6 +164,33 @@ def plan_windows(
         scale = far_scale(_fill(seen, size).flatten(0, 1), far_tokens, dtype).unsqueeze(-1)  # (M, T, 1)
     left_out = far and bool(outside[0])
     return Plan(steps, size, found.row + low + 1, found.row + high, scale, left_out, near, causal)
+
+
+class _Kept(NamedTuple):
+    tensors: list[ReferenceType[Tensor] | None]
+    versions: list[int]
+    options: tuple[Any, ...]
+    plan: Plan
+
+
+_LAST: deque[_Kept] = deque(maxlen=4)
+
+
+def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make: Callable[[], Plan]) -> Plan:
+    """The plan that was made last for the very same tensors, unchanged, and options, else `make()`.
+
+    All layers of a model ask for the same one; and to make one is to wait for a GPU.
+    """
+    if torch.is_inference_mode_enabled() or any(x is not None and x.is_inference() for x in tensors):
+        return make()  # such tensors tell nothing of changes, and may not come near a gradient
+    versions = [0 if x is None else x._version for x in tensors]
+    for kept in _LAST:
+        same = all(x is (None if r is None else r()) for x, r in zip(tensors, kept.tensors, strict=True))
+        if same and kept.versions == versions and kept.options == options:
+            return kept.plan
+    plan = make()
+    _LAST.append(_Kept([None if x is None else ref(x) for x in tensors], versions, options, plan))
+    return plan
 
 
 class _Tiles(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import hybrid_plan
+from scaleformer.ops import hybrid_linear, hybrid_plan
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.segment_gated import segment_gated_attention
@@ -317,3 +317,24 @@ def test_what_a_plan_says_of_each_pair(causal: bool) -> None:
                     assert before - block <= key < after
                     assert column in far_columns or not visible or abs(distance) <= near
     assert narrow, "some windows have a middle without far keys"
+
+
+def test_layers_share_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for all calls with the same tensors of segments, a new one when these or the options change."""
+    made = []
+    monkeypatch.setattr(hybrid_plan, "_LAST", hybrid_plan.deque(maxlen=4))
+    monkeypatch.setattr(hybrid_linear, "plan_windows", lambda *a: made.append(a) or hybrid_plan.plan_windows(*a))
+    x = make_segment_inputs(40, 40, masked=True)
+    for _ in range(3):
+        first = call(x, algorithm="linear")
+    assert len(made) == 1
+    call(x, algorithm="linear", near=0)
+    call(SegmentInputs(x.tokens, x.log_gate, x.query_segments.clone(), x.key_segments), algorithm="linear")
+    with torch.inference_mode():
+        call(x, algorithm="linear")
+    assert len(made) == 4
+    assert (call(x, algorithm="linear") == first).all()
+    x.key_segments.add_(1)
+    changed = call(x, algorithm="linear")
+    assert len(made) == 5
+    torch.testing.assert_close(changed, call(x, algorithm="quadratic"))
