@@ -52,6 +52,7 @@ class Options:
     width: int = 64  # of a head
     horizon: int = 16
     reach: int = 4  # of the gate, in segments
+    near: int = 3  # of segment-hybrid; the plan of its windows is made once for all calls, as by the layers of a model
     segments: list[int] | None = None  # tokens in each
     hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid
     mechanisms: list[str] = field(default_factory=lambda: list(MECHANISMS))  # of part=auto
@@ -173,7 +174,9 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         systems[f"{GATED}, {tokens} tokens each"] = gated
     for tokens in options.hybrid_segments:
         numbers = segment_numbers(options, length, tokens)
-        hybrid = partial(segment_hybrid_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+        hybrid = partial(
+            segment_hybrid_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, near=options.near, causal=causal
+        )
         systems[f"{HYBRID}, {tokens} tokens each"] = hybrid
     return systems, x.leaves
 

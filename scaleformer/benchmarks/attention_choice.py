@@ -62,7 +62,7 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> tup
     assert options.segments
     length = x.q.shape[2]
     numbers = segment_numbers(options, length, options.segments[0])
-    function = segment_gated_attention if mechanism == GATED else segment_hybrid_attention
+    function = segment_gated_attention if mechanism == GATED else partial(segment_hybrid_attention, near=options.near)
     gated = partial(function, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
     found: dict[str, Run] = {ALL: partial(gated, algorithm="quadratic")}
     if mechanism == HYBRID:

@@ -53,9 +53,9 @@ def segment_hybrid_attention(
     key_mask        (B, L_K) bool, True for a real token
     far_tokens      how many tokens the part at |x| >= G may weigh
     feature_map     phi, a name of `FEATURE_MAPS`
-    algorithm       `linear` in document length: a token costs the length of the segments near to it, so that a document
-                    of one segment is plain softmax; `quadratic`, all scores; `auto`, the one measured to be faster
-                    (`choose_algorithm` tells which)
+    algorithm       `linear` in document length: a token costs the length of the segments less than G away, so that a
+                    document of one segment is plain softmax; `quadratic`, all scores; `auto`, the one measured to be
+                    faster (`choose_algorithm` tells which)
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
     fit together.
