@@ -218,7 +218,7 @@ class _Work:
     def __init__(
         self, q: Tensor, k: Tensor, u: Tensor, table: Tensor | None, log_gate: Tensor, plan: Plan, phi: FeatureMap
     ) -> None:
-        self.batch, self.heads, self.width = q.shape[0], q.shape[1], q.shape[3]
+        self.heads, self.width = q.shape[1], q.shape[3]
         self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)
         far = plan.scale is not None
         self.fq = to_tiles(phi(q), plan.queries) if far else self.q
@@ -304,14 +304,10 @@ class _Work:
         window leaves anything out."""
         if not self.plan.outside:
             return None
-        own = self._own_states()
+        d, rows = self.width, self.blocks.flatten(0, 1)  # (B H (P + 2), 32, n)
+        own = torch.bmm(rows[..., d : 2 * d].transpose(1, 2), rows[..., 2 * d :]).unflatten(0, self.blocks.shape[:2])
         empty = torch.zeros_like(own[:, 0])
         return [running(own, empty, reverse)[0] for reverse in ((False,) if self.plan.causal else (False, True))]
-
-    def _own_states(self) -> Tensor:
-        d = self.width
-        rows = self.blocks.flatten(0, 1)  # (B H (P + 2), 32, n)
-        return torch.bmm(rows[..., d : 2 * d].transpose(1, 2), rows[..., 2 * d :]).unflatten(0, self.blocks.shape[:2])
 
     def state_of(self, step: Step, states: list[Tensor]) -> tuple[Tensor, list[tuple[int, Tensor, Tensor, Tensor]]]:
         """The state outside of the window of each tile (m, H, d, e+1), and its parts: the column of their gate, the
