@@ -31,9 +31,9 @@ class _Cost(NamedTuple):
 # By mechanism, and whether scores are causal and relative: forward, and forward and backward.
 _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
-        "causal": (_Cost(141, 21000, 370), _Cost(100, 7200, 260)),
-        "bidirectional": (_Cost(142, 17000, 700), _Cost(105, 27500, 420)),
-        "without positions": (_Cost(99, 8000, 240), _Cost(53, 6500, 303)),
+        "causal": (_Cost(196, 0, 260), _Cost(192, 0, 0)),
+        "bidirectional": (_Cost(244, 0, 500), _Cost(208, 0, 50)),
+        "without positions": (_Cost(198, 0, 260), _Cost(182, 0, 0)),
     },
     "segment_gated": {
         "causal": (_Cost(173, 110000, 1100), _Cost(165, 90000, 850)),
@@ -41,9 +41,9 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(220, 161000, 400), _Cost(165, 110000, 480)),
     },
     "segment_hybrid": {
-        "causal": (_Cost(315, 0, 0), _Cost(300, 0, 0)),
-        "bidirectional": (_Cost(420, 0, 0), _Cost(330, 0, 0)),
-        "without positions": (_Cost(440, 0, 0), _Cost(380, 0, 0)),
+        "causal": (_Cost(229, 0, 850), _Cost(238, 0, 1040)),
+        "bidirectional": (_Cost(257, 0, 2100), _Cost(305, 0, 500)),
+        "without positions": (_Cost(270, 0, 1700), _Cost(325, 0, 1350)),
     },
 }
 _FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
@@ -76,7 +76,7 @@ def choose_algorithm(
     width          d, of a head
     rows           batch times heads; fewer than 4 count as 4, more than 64 as 64
     relative       whether there are relative positions
-    backward       whether gradients will be asked for: then all scores cost more
+    backward       whether gradients will be asked for
 
     Raises ValueError for an unknown mechanism.
     """
