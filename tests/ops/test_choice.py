@@ -38,7 +38,7 @@ def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[st
 
 @each_mechanism
 @each_case
-def test_all_scores_serve_longer_without_gradients_and_less_far_with_more_rows(
+def test_all_scores_serve_longer_without_gradients_and_less_with_more_rows(
     mechanism: str, case: dict[str, bool]
 ) -> None:
     def border(width: int = 64, rows: int = 8, backward: bool = True) -> int:
