@@ -8,7 +8,7 @@ from torch import Tensor
 
 def inverse_denominator(sums: Tensor) -> Tensor:
     """One over the last column of sums (..., e+1): (..., 1); one where there is no key, and so nothing to divide."""
-    denominator = sums[..., -1:].contiguous()  # a column is slow to read: once
+    denominator = sums[..., -1:].clone(memory_format=torch.contiguous_format)  # a column is slow to read: once
     return denominator.masked_fill_(denominator == 0, 1.0).reciprocal_()
 
 
