@@ -18,7 +18,7 @@ from scaleformer.ops.segment_weights import far_scale
 BLOCK = 32  # keys are read in blocks of so many
 _MOST_QUERIES = 64
 _ALIKE = 0.75  # how much narrower than the widest a window may be that is worked on with it
-# How many scores are worked on together: on a CPU they share the cache, on a GPU they only bound memory.
+# How many scores are worked on together: enough that calls of operators cost little beside them; they bound memory.
 SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _NO_KEY = -(1 << 62)
 
@@ -79,6 +79,7 @@ class Step(NamedTuple):
 class Plan:
     """M tiles of T queries; each row of keys has P blocks, and an empty one on either side.
 
+    queries        T
     before, after  (M,) what stands before the window of a tile: all blocks of its row up to this one, itself not among
                    them; what stands after it: all blocks after this one
     scale          (M, T, 1) what the keys at |x| >= G weigh; None where there is nothing but near segments

@@ -45,7 +45,7 @@ def test_all_scores_serve_longer_without_gradients_and_less_with_more_rows(
         options = {"width": width, "rows": rows, "backward": backward, **case}
         return sum(choose_algorithm(mechanism, n, n, **options).algorithm == "quadratic" for n in range(1, 1024))  # type: ignore[arg-type]
 
-    if mechanism != "segment_hybrid":  # whose own passes cost more beside all scores without gradients
+    if mechanism != "segment_hybrid":  # where the times of one case are the other way round
         assert border(backward=False) > border()
     assert border(rows=512) <= border(rows=64) <= border()
     assert border(width=16) < border()
