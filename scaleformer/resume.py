@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -191,7 +192,7 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
                 if name not in FREE and saved[key] != value:
                     raise ValueError(
                         f"resume: {name}={value}, but the run has {key}={saved[key]}, which its weights are made for: "
-                        "leave it, or start a new run"
+                        f"give {key}={json.dumps(saved[key])} (a default may have changed since), or start a new run"
                     )
     changed = []
     for group, now in config.items():

@@ -139,6 +139,14 @@ def test_settings_that_the_weights_are_made_for_stay(run: Path, group, key, valu
         check_settings(package, config)
 
 
+def test_a_default_that_has_changed_is_spelled_out_as_it_was(run: Path) -> None:
+    package = open_checkpoint(run)[1]
+    package["config"]["model"]["attention"]["near"] = None
+    config = {**CONFIG, "model": {**CONFIG["model"], "attention": {**CONFIG["model"]["attention"], "near": 3}}}
+    with pytest.raises(ValueError, match=r"give model\.attention\.near=null \(a default may have changed"):
+        check_settings(package, config)
+
+
 def test_another_format_is_named(run: Path) -> None:
     path = last_checkpoint(run)
     content = torch.load(path, weights_only=True)

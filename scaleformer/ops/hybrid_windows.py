@@ -223,6 +223,9 @@ class _Work:
         far = plan.scale is not None
         self.fq = to_tiles(phi(q), plan.queries) if far else self.q
         self.blocks = to_blocks(k, phi(k), u) if far else to_blocks(k, u)
+        # One place for the windows of all steps: pages of memory that are new cost more than what is copied to them.
+        most = max(len(step.tiles) * step.width for step in plan.steps)
+        self.windows = self.blocks.new_empty(most * self.heads * self.blocks.shape[3])
         self.table, self.plan = table, plan
         self.band = 0  # how many distances have a score of their own, of 2R - 1 or, causal, R
         if table is not None:
@@ -241,8 +244,10 @@ class _Work:
         row, block = step.blocks // self.blocks.shape[1], step.blocks % self.blocks.shape[1]  # (m, W/32)
         head = torch.arange(self.heads, device=row.device)[:, None]
         blocks = (row[:, None] * self.heads + head) * self.blocks.shape[1] + block[:, None]  # (m, H, W/32)
-        rows = self.blocks.flatten(0, 1).flatten(1).index_select(0, blocks.flatten())
-        rows = rows.view(len(row), self.heads, step.width, -1)  # (m, H, W, d + d + e+1)
+        count = len(row) * self.heads * step.width * self.blocks.shape[3]
+        rows = self.windows[:count].view(blocks.numel(), -1)
+        torch.index_select(self.blocks.flatten(0, 1).flatten(1), 0, blocks.flatten(), out=rows)
+        rows = rows.view(len(row), self.heads, step.width, -1)  # (m, H, W, d + d + e+1), of this step only
         keys = rows[..., :d]
         query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
         gates, by_distance = self._by_slot(self.near_gate, step), None  # (m, H, T, S)
