@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, under 10 minutes)
+train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, some 10 minutes)
 	$(BIN)/python train.py
 
 test: install  ## Run the tests

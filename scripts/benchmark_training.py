@@ -42,7 +42,7 @@ class Options:
     precisions: list[str] = field(default_factory=lambda: list(PRECISIONS))  # bfloat16: autocast
     repeats: int = 3
     seconds: float = 6.0  # timed at one length; slow systems stop at two steps where it is spent
-    step_limit: float = 10.0  # seconds; systems foreseen to need longer are left out
+    step_limit: float = 8.0  # seconds; systems foreseen to need longer are left out
     memory_limit: float | None = None  # GiB of a step; None for four fifths of what is free
     long: int | None = None  # instead of all that: one step on a pair of documents of so many tokens
     long_sizes: Sizes = field(default_factory=lambda: Sizes(width=512, feedforward=2048, heads=8))
