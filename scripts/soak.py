@@ -58,8 +58,7 @@ def resident(process: subprocess.Popen[bytes]) -> float:
 
 def growth(memory: list[tuple[float, float]]) -> float | None:
     """By which share memory (seconds, MiB) is larger in the last fifth of the time than in the fifth after the
-    warm-up, at its least: what the heap holds free comes and goes, and is given back once a minute, in which a busy
-    machine does many steps or few. None where there is no such time."""
+    warm-up, at its least: what the heap holds free comes and goes. None where there is no such time."""
     late = [(second, size) for second, size in memory if second > WARM_UP and size]
     if len(late) < 10:
         return None

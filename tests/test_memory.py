@@ -1,22 +1,58 @@
-"""Free memory goes back to the system, now and then."""
+"""Free memory goes back to the system when much of it has gathered."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from scaleformer import memory
-from scaleformer.memory import TrimMemory
+from scaleformer.memory import TrimMemory, resident_memory
 
 
-def test_once_a_minute(monkeypatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(memory.time, "monotonic", lambda: now[0])
-    callback, calls = TrimMemory(), []
-    callback.trim = calls.append
-    for second in range(0, 200, 10):
-        now[0] = float(second)
-        callback.on_train_batch_end(None, None, None, None, 0)  # type: ignore[arg-type]
-    assert calls == [0, 0, 0]
+def end_batch(callback: TrimMemory) -> None:
+    callback.on_train_batch_end(None, None, None, None, 0)  # type: ignore[arg-type]
+
+
+def test_resident_memory_counts_what_is_written() -> None:
+    before = resident_memory()
+    x = torch.ones(64 << 20, dtype=torch.uint8)
+    assert resident_memory() - before >= 0.9 * x.numel()
+
+
+def test_given_back_once_far_more_is_held_than_ten_batches_need(monkeypatch) -> None:
+    held = [0.0]
+    monkeypatch.setattr(memory, "resident_memory", lambda: held[0])
+    callback, given_back = TrimMemory(), []
+
+    def trim(_: int) -> None:
+        given_back.append(batch)
+        held[0] = 100.0
+
+    callback.trim = trim
+    for batch in range(1, 61):
+        held[0] += 5.0 if batch > 1 else 100.0  # 145 after ten batches, the bound is 188.5
+        end_batch(callback)
+    # 190 after batch 19; from then on 105 to 150 in the ten batches after it, and more than 195 after twenty
+    assert given_back == [19, 39, 59]
+
+
+def test_nothing_is_given_back_while_no_more_is_held(monkeypatch) -> None:
+    monkeypatch.setattr(memory, "resident_memory", lambda: 100.0)
+    callback, given_back = TrimMemory(), []
+    callback.trim = given_back.append
+    for _ in range(100):
+        end_batch(callback)
+    assert not given_back
+
+
+def test_a_batch_larger_than_all_before_is_not_growth_for_ever(monkeypatch) -> None:
+    held = iter([100.0] * 15 + [200.0] * 100)
+    monkeypatch.setattr(memory, "resident_memory", lambda: next(held))
+    callback, given_back = TrimMemory(), []
+    callback.trim = given_back.append
+    for _ in range(115):
+        end_batch(callback)
+    assert given_back == [0]  # once; 200 is what is needed then
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError])
@@ -26,6 +62,6 @@ def test_nothing_where_there_is_no_such_function(monkeypatch, error: type[Except
 
     monkeypatch.setattr(memory.ctypes, "CDLL", none)
     callback = TrimMemory()
-    callback.last -= 100
-    callback.on_train_batch_end(None, None, None, None, 0)  # type: ignore[arg-type]
     assert callback.trim is None
+    for _ in range(2 * TrimMemory.BATCHES):
+        end_batch(callback)

@@ -113,8 +113,10 @@ class WindowAttention(torch.autograd.Function):
         plan, phi = ctx.options
         work = _Work(q, k, u, table, log_gate, plan, phi)
         d, e, reach = q.shape[3], u.shape[3] - 1, log_gate.shape[1] // 2
-        d_q, d_fq = torch.empty_like(work.q), torch.empty_like(work.q)
-        d_k, d_fk = (k.new_zeros(*work.blocks.shape[:3], d) for _ in range(2))
+        d_q, d_k = torch.empty_like(work.q), k.new_zeros(*work.blocks.shape[:3], d)
+        d_fq, d_fk = d_q, d_k  # where nothing is far they are not used
+        if plan.scale is not None:
+            d_fq, d_fk = torch.empty_like(d_q), torch.zeros_like(d_k)
         d_u = u.new_zeros(*work.blocks.shape[:3], e + 1)
         d_gate = log_gate.new_zeros(len(log_gate), 2 * reach + 2)
         d_table = None if table is None else torch.zeros_like(table)
