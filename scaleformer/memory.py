@@ -1,32 +1,23 @@
-"""Resident memory that stays flat."""
+"""Resident memory in bounds."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-
-def resident_memory() -> int:
-    """Bytes of this process that stand in memory; 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0
+from .evaluation.measure import memory_status
 
 
 class TrimMemory(Callback):
     """Gives free memory back to the system when the process holds `GROWTH` times what a few batches need.
 
     Batches of ever different lengths leave holes in the heap of the C library that the next batch does not fit into:
-    without this a training on a CPU holds several times what it uses, and ever more. What is needed is what is held
-    `BATCHES` batches after memory was given back last; to give it back after every batch would cost more than it
-    saves, since the next one has to fetch it again, page by page. Does nothing where the C library has no malloc_trim
-    (it is glibc's).
+    without this a training on a CPU holds several times what it uses. What is needed is the most that is held in the
+    first `BATCHES` batches after memory was given back; that is not done after every batch, since the next one has to
+    fetch it again, page by page. Does nothing where the C library has no malloc_trim (it is glibc's).
     """
 
     BATCHES = 10
@@ -45,7 +36,7 @@ class TrimMemory(Callback):
     ) -> None:
         if self.trim is None:
             return
-        held = resident_memory()
+        held = memory_status("VmRSS")
         self.batches += 1
         if self.batches <= self.BATCHES:
             self.needed = max(self.needed, held)

@@ -58,7 +58,7 @@ def measured(device: str | torch.device = "cpu") -> Iterator[Cost]:
         cost.memory_growth_bytes = cost.peak_memory_bytes - start_bytes
         return
     _give_back()
-    start_bytes = _status("VmRSS")
+    start_bytes = memory_status("VmRSS")
     with _peak() as peak:
         start = time.perf_counter()
         yield cost
@@ -72,8 +72,9 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)  # glibc only
 
 
-def _status(key: str) -> int:
-    """A line of /proc/self/status in bytes; 0 where there is none."""
+def memory_status(key: str) -> int:
+    """A size of this process in bytes, as /proc/self/status has it (VmRSS: resident, VmHWM: at its highest); 0 where
+    there is none."""
     with suppress(OSError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith(f"{key}:"):
@@ -98,7 +99,7 @@ def _peak() -> Iterator[_Peak]:
         return
     peak = _Peak("VmHWM")
     yield peak
-    peak.value = _status("VmHWM")
+    peak.value = memory_status("VmHWM")
 
 
 @contextmanager
@@ -107,7 +108,7 @@ def _sampling(peak: _Peak) -> Iterator[None]:
 
     def look() -> None:
         while True:
-            peak.value = max(peak.value, _status("VmRSS"))
+            peak.value = max(peak.value, memory_status("VmRSS"))
             if done.wait(_INTERVAL):
                 return
 
@@ -118,4 +119,4 @@ def _sampling(peak: _Peak) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-        peak.value = max(peak.value, _status("VmRSS"))
+        peak.value = max(peak.value, memory_status("VmRSS"))
