@@ -20,6 +20,7 @@ from scaleformer.ops import (
     relative_kernel_attention,
     segment_gated_attention,
     segment_hybrid_attention,
+    segment_recall_attention,
 )
 from scaleformer.ops._benchmark import alternate, peak_memory, saved_bytes
 from scaleformer.ops.reference import algorithm_1, algorithm_2, paper_attention
@@ -29,7 +30,8 @@ SOFTMAX = "softmax (torch, fused)"
 KERNEL = "scaleformer"
 GATED = "segment-gated"
 HYBRID = "segment-hybrid"
-MECHANISMS = (KERNEL, GATED, HYBRID)
+RECALL = "segment-recall"
+MECHANISMS = (KERNEL, GATED, HYBRID, RECALL)
 PAPER = "the paper's algorithms"
 ALL = "all scores"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -52,9 +54,12 @@ class Options:
     width: int = 64  # of a head
     horizon: int = 16
     reach: int = 4  # of the gate, in segments
-    near: int = 3  # of segment-hybrid; the plan of its windows is made once for all calls, as by the layers of a model
+    near: int = (
+        3  # of segment-hybrid and -recall; the plan of windows is made once for all calls, as by a model's layers
+    )
+    kept: int = 64  # of segment-recall
     segments: list[int] | None = None  # tokens in each
-    hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid
+    hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid and segment-recall
     mechanisms: list[str] = field(default_factory=lambda: list(MECHANISMS))  # of part=auto
     softmax_limit: int = 16384  # the longest length for softmax
     cross_limit: int = 2048  # the longest length for cross-attention
@@ -126,6 +131,7 @@ class Arguments:
     v: Tensor
     rel: Tensor
     log_gate: Tensor
+    salience: Tensor
     leaves: list[Tensor] = field(default_factory=list)
 
 
@@ -140,8 +146,9 @@ def make_arguments(options: Options, length: int) -> Arguments:
     x = Arguments(
         normal(*shape), normal(*shape), normal(*shape),
         normal(2 * options.horizon + 1, options.width), normal(options.heads, 2 * options.reach + 1),
+        normal(*shape[:3]),
     )  # fmt: skip
-    x.leaves.extend([x.q, x.k, x.v, x.rel, x.log_gate])
+    x.leaves.extend([x.q, x.k, x.v, x.rel, x.log_gate, x.salience])
     return x
 
 
@@ -178,7 +185,17 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
             segment_hybrid_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, near=options.near, causal=causal
         )
         systems[f"{HYBRID}, {tokens} tokens each"] = hybrid
+        systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
     return systems, x.leaves
+
+
+def recall(options: Options, x: Arguments, rel: Tensor | None, numbers: Tensor, causal: bool) -> partial[Tensor]:
+    """A call of `segment_recall_attention`; numbers (B, L) the segments."""
+    recency = torch.linspace(0, 1, options.heads, device=x.q.device)
+    gates = x.log_gate[:, : 2 * options.near + 3], x.salience, recency
+    return partial(
+        segment_recall_attention, x.q, x.k, x.v, rel, *gates, numbers, numbers, kept=options.kept, causal=causal
+    )
 
 
 def _make_terms(options: Options, length: int, case: str, x: Arguments) -> Systems:

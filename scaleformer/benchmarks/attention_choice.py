@@ -16,12 +16,14 @@ from scaleformer.benchmarks.attention import (
     HYBRID,
     KERNEL,
     PASSES,
+    RECALL,
     Arguments,
     Options,
     Runner,
     forward,
     forward_backward,
     make_arguments,
+    recall,
     segment_numbers,
 )
 from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
@@ -62,6 +64,9 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> tup
     assert options.segments
     length = x.q.shape[2]
     numbers = segment_numbers(options, length, options.segments[0])
+    if mechanism == RECALL:
+        kept = recall(options, x, rel, numbers, causal)
+        return {ALL: partial(kept, algorithm="quadratic"), "linear": partial(kept, algorithm="linear")}, "linear"
     function = segment_gated_attention if mechanism == GATED else partial(segment_hybrid_attention, near=options.near)
     gated = partial(function, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
     found: dict[str, Run] = {ALL: partial(gated, algorithm="quadratic")}

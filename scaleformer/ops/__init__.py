@@ -6,6 +6,7 @@ from scaleformer.ops.kernel_attention import relative_kernel_attention
 from scaleformer.ops.segment_cross import SegmentCrossState, segment_cross_state, segment_cross_step
 from scaleformer.ops.segment_gated import segment_gated_attention
 from scaleformer.ops.segment_hybrid import segment_hybrid_attention
+from scaleformer.ops.segment_recall import segment_recall_attention
 from scaleformer.ops.segment_stepwise import (
     SegmentCausalState,
     segment_causal_init,
@@ -44,4 +45,5 @@ __all__ = [
     "segment_cross_step",
     "segment_gated_attention",
     "segment_hybrid_attention",
+    "segment_recall_attention",
 ]

@@ -45,6 +45,11 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "bidirectional": (_Cost(257, 0, 2100), _Cost(305, 0, 500)),
         "without positions": (_Cost(270, 0, 1700), _Cost(325, 0, 1350)),
     },
+    "segment_recall": {
+        "causal": (_Cost(205, 0, 640), _Cost(244, 0, 565)),
+        "bidirectional": (_Cost(247, 0, 907), _Cost(315, 0, 640)),
+        "without positions": (_Cost(255, 0, 960), _Cost(341, 0, 1310)),
+    },
 }
 _FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
 MECHANISMS = tuple(_CONSTANTS)
@@ -71,7 +76,8 @@ def choose_algorithm(
     `python scripts/benchmark_attention.py part=auto` prints, for batch=1 to batch=8 (CPU, float32, d = 64, segments of
     25 tokens); it also shows how far from the best the choice is. Other devices go by the same numbers.
 
-    mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_hybrid
+    mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or
+                   segment_recall
     queries, keys  L_Q and L_K
     width          d, of a head
     rows           batch times heads; fewer than 4 count as 4, more than 64 as 64

@@ -8,7 +8,8 @@ from torch import Tensor
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_plan import Plan, number_segments, plan_windows, shared_plan
 from scaleformer.ops.hybrid_windows import WindowAttention
-from scaleformer.ops.relative_position import bidirectional_table, causal_tables, horizon_of
+from scaleformer.ops.relative_position import horizon_of
+from scaleformer.ops.windows import table_of, with_counts
 
 
 def linear_hybrid(
@@ -31,16 +32,9 @@ def linear_hybrid(
     Time for each query: the keys of 2G - 1 segments (a document of one segment is plain softmax) and d (e+1); memory
     linear in length.
     """
-    if key_mask is not None:  # not only the scores: a pad may hold what is no number
-        pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
-        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
-    ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
-    u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
+    q, k, u = with_counts(q, k, v, key_mask, dtype)
     reach, heads = log_gate.shape[1] // 2, q.shape[1]
-    horizon = table = None
-    if rel is not None:
-        horizon, rel = horizon_of(rel), rel.expand(heads, -1, -1)  # (H, 2R+1, d)
-        table = torch.cat(causal_tables(rel)[::-1], dim=1) if causal else bidirectional_table(rel)
+    horizon, table = None if rel is None else horizon_of(rel), table_of(rel, heads, causal)
     options = near, reach, causal, horizon, far_tokens, heads, dtype
 
     def make() -> Plan:
@@ -48,5 +42,5 @@ def linear_hybrid(
         return plan_windows(numbers, key_mask, *options)
 
     plan = shared_plan((query_segments, key_segments, key_mask), options, make)
-    out: Tensor = WindowAttention.apply(q.to(dtype), k.to(dtype), u, table, log_gate, plan, phi)
+    out: Tensor = WindowAttention.apply(q, k, u, table, log_gate, plan, phi)
     return out.to(v.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import ReferenceType, ref
 
 import torch
@@ -21,6 +21,8 @@ _ALIKE = 0.75  # how much narrower than the widest a window may be that is worke
 # How many scores are worked on together: enough that calls of operators cost little beside them; they bound memory.
 SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _NO_KEY = -(1 << 62)
+
+P = TypeVar("P")
 
 
 def check_near(near: int, log_gate: Tensor) -> None:
@@ -80,6 +82,7 @@ class Plan:
     """M tiles of T queries; each row of keys has P blocks, and an empty one on either side.
 
     queries        T
+    blocks         P + 2
     before, after  (M,) what stands before the window of a tile: all blocks of its row up to this one, itself not among
                    them; what stands after it: all blocks after this one
     scale          (M, T, 1) what the keys at |x| >= G weigh; None where there is nothing but near segments
@@ -88,6 +91,7 @@ class Plan:
 
     steps: list[Step]
     queries: int
+    blocks: int
     before: Tensor
     after: Tensor
     scale: Tensor | None
@@ -106,11 +110,13 @@ def plan_windows(
     far_tokens: float,
     heads: int,
     dtype: torch.dtype,
+    hold_horizon: bool = False,
 ) -> Plan:
     """The plan for keys of which `real` (B, L_K) bool, or None, tells pads; `horizon` R is None if no positions count.
 
     The window of a tile holds the segments less than G from any of its queries, or, where nothing is far, those near;
-    and, where positions count, at least the R - 1 places before its first query and after its last one.
+    and, where positions count, there is room for at least the R - 1 places before its first query and after its last
+    one; with `hold_horizon` it holds the keys in these places, too, whatever their segment.
     """
     keys, device = numbers.keys, numbers.keys.device
     batch, length = keys.shape
@@ -140,6 +146,10 @@ def plan_windows(
     high = torch.maximum((end + BLOCK - 1) // BLOCK, low)  # up to this one, itself not among them
     if causal or horizon is not None:  # a window is what stands before, in and after the tile
         begin, own, margin = start // BLOCK, size // BLOCK, -(-max((horizon or 1) - 1, 0) // BLOCK)
+        if hold_horizon:
+            low = torch.minimum(low, begin - margin).clamp(min=0)
+            if not causal:
+                high = torch.maximum(high, (begin + own + margin).clamp(max=-(-length // BLOCK)))
         before = (begin - low).clamp(min=margin)
         behind = (high - begin - own).clamp(min=0 if causal else margin)
     else:
@@ -164,20 +174,20 @@ def plan_windows(
         seen = _far_counts(numbers, real, reach, causal)  # (B, L_Q)
         scale = far_scale(_fill(seen, size).flatten(0, 1), far_tokens, dtype).unsqueeze(-1)  # (M, T, 1)
     left_out = far and bool(outside[0])
-    return Plan(steps, size, found.row + low + 1, found.row + high, scale, left_out, near, causal)
+    return Plan(steps, size, count + 2, found.row + low + 1, found.row + high, scale, left_out, near, causal)
 
 
 class _Kept(NamedTuple):
     tensors: list[ReferenceType[Tensor] | None]
     versions: list[int]
     options: tuple[Any, ...]
-    plan: Plan
+    plan: Any
 
 
 _LAST: deque[_Kept] = deque(maxlen=4)
 
 
-def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make: Callable[[], Plan]) -> Plan:
+def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make: Callable[[], P]) -> P:
     """The plan that was made last for the very same tensors, unchanged, and options, else `make()`.
 
     All layers of a model ask for the same one; and to make one is to wait for a GPU.
@@ -188,7 +198,7 @@ def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make
     for kept in _LAST:
         same = all(x is (None if r is None else r()) for x, r in zip(tensors, kept.tensors, strict=True))
         if same and kept.versions == versions and kept.options == options:
-            return kept.plan
+            return kept.plan  # type: ignore[no-any-return]
     plan = make()
     _LAST.append(_Kept([None if x is None else ref(x) for x in tensors], versions, options, plan))
     return plan

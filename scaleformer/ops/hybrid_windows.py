@@ -17,41 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.blocks import diagonals, running
+from scaleformer.ops.blocks import running
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS, inverse_power
 from scaleformer.ops.hybrid_plan import BLOCK, Plan, Step
-
-
-def to_tiles(x: Tensor, size: int) -> Tensor:
-    """(B, H, L, n) -> (M, H, T, n), zeros where rows are filled up."""
-    x = functional.pad(x, (0, 0, 0, -x.shape[2] % size)).unflatten(2, (-1, size))  # (B, H, tiles, T, n)
-    return x.transpose(1, 2).flatten(0, 1).contiguous()
-
-
-def from_tiles(x: Tensor, batch: int, length: int) -> Tensor:
-    """(M, H, T, n) -> (B, H, L, n), without what filled up rows."""
-    return x.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
-
-
-def to_blocks(*parts: Tensor) -> Tensor:
-    """(B, H, L, n) each -> (B H, P + 2, 32, sum of n): rows side by side in blocks, zeros where these are filled up and
-    in the first and the last."""
-    batch, heads, length, _ = parts[0].shape
-    count = -(-length // BLOCK)
-    blocks = parts[0].new_empty(batch * heads, (count + 2) * BLOCK, sum(x.shape[3] for x in parts))
-    blocks[:, :BLOCK], blocks[:, BLOCK + length :] = 0, 0
-    rows = blocks[:, BLOCK : BLOCK + length].split([x.shape[3] for x in parts], dim=2)
-    for target, x in zip(rows, parts, strict=True):
-        target.unflatten(0, (batch, heads)).copy_(x)
-    return blocks.unflatten(1, (-1, BLOCK))
-
-
-def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
-    """(B H, P + 2, 32, n) -> (B, H, L, n), the shape of `like`: the way back."""
-    batch, heads, length, _ = like.shape
-    return blocks.flatten(1, 2)[:, BLOCK : BLOCK + length].unflatten(0, (batch, heads))
+from scaleformer.ops.windows import Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
 
 
 class WindowAttention(torch.autograd.Function):
@@ -87,7 +58,7 @@ class WindowAttention(torch.autograd.Function):
                 for edge in p.edges:
                     total += edge.kernel.mul_(edge.weights).sum(-1, keepdim=True)
                 if states is not None:
-                    outer = _product(p.features, work.state_of(step, states)[0]).mul_(p.scale)  # (m, H, T, e+1)
+                    outer = product(p.features, work.state_of(step, states)[0]).mul_(p.scale)  # (m, H, T, e+1)
                     total += outer[..., e:]
                 top = torch.maximum(top, total.log2_())
             none = top < HIDDEN / 2
@@ -96,7 +67,7 @@ class WindowAttention(torch.autograd.Function):
             share = inverse_power(top)  # (m, H, T, 1)
             for edge in p.edges:
                 weights[..., edge.columns].addcmul_(edge.kernel, share)
-            sums = _product(weights, p.u)  # (m, H, T, e+1)
+            sums = product(weights, p.u)  # (m, H, T, e+1)
             if outer is not None:
                 sums.addcmul_(outer, share)
             totals = sums[..., e:].contiguous()
@@ -113,11 +84,11 @@ class WindowAttention(torch.autograd.Function):
         plan, phi = ctx.options
         work = _Work(q, k, u, table, log_gate, plan, phi)
         d, e, reach = q.shape[3], u.shape[3] - 1, log_gate.shape[1] // 2
-        d_q, d_k = torch.empty_like(work.q), k.new_zeros(*work.blocks.shape[:3], d)
+        d_q, d_k = torch.empty_like(work.q), k.new_zeros(*work.blocks.shape[:2], d)
         d_fq, d_fk = d_q, d_k  # where nothing is far they are not used
         if plan.scale is not None:
             d_fq, d_fk = torch.empty_like(d_q), torch.zeros_like(d_k)
-        d_u = u.new_zeros(*work.blocks.shape[:3], e + 1)
+        d_u = u.new_zeros(*work.blocks.shape[:2], e + 1)
         d_gate = log_gate.new_zeros(len(log_gate), 2 * reach + 2)
         d_table = None if table is None else torch.zeros_like(table)
         states = work.states()
@@ -129,15 +100,15 @@ class WindowAttention(torch.autograd.Function):
             share = inverse_power(log_totals)  # (m, H, T, 1)
             p = work.scores(step, share)
             near = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W), the near weights
-            d_scores = _product(d_sum, p.u.transpose(-1, -2))  # (m, H, T, W), of what a weight is multiplied by
+            d_scores = product(d_sum, p.u.transpose(-1, -2))  # (m, H, T, W), of what a weight is multiplied by
             far = [edge.kernel * edge.weights for edge in p.edges]  # (m, H, T, w) each
             d_edges = [edge.weights.mul_(d_scores[..., edge.columns]) for edge in p.edges]
             d_near = d_scores.mul_(near)  # (m, H, T, W)
             for edge, weights in zip(p.edges, far, strict=True):
                 near[..., edge.columns] += weights
-            _add_keys(d_u, p.blocks, near, d_sum)
-            d_query = _product(d_near, p.keys)  # (m, H, T, d)
-            _add_keys(d_k, p.blocks, d_near, p.query)
+            add_keys(d_u, p.blocks, near, d_sum)
+            d_query = product(d_near, p.keys)  # (m, H, T, d)
+            add_keys(d_k, p.blocks, d_near, p.query)
             if table is not None and d_table is not None:
                 by_distance = work.sums_by_distance(step, d_near)  # (m, H, T, n)
                 d_query += by_distance @ table
@@ -146,14 +117,14 @@ class WindowAttention(torch.autograd.Function):
             if p.scale is not None:
                 d_feature = torch.zeros_like(d_query)
                 for edge, d_edge in zip(p.edges, d_edges, strict=True):
-                    d_feature += _product(d_edge, edge.keys)
-                    _add_keys(d_fk, edge.blocks, d_edge, p.features)
+                    d_feature += product(d_edge, edge.keys)
+                    add_keys(d_fk, edge.blocks, d_edge, p.features)
                     d_near[..., edge.columns].addcmul_(d_edge, edge.kernel)  # of the gates, near and far
                 if states is not None and d_states is not None:
                     outer = d_sum.mul_(share * p.scale)  # (m, H, T, e+1)
                     state, parts = work.state_of(step, states)
-                    d_feature += _product(outer, state.transpose(-1, -2))
-                    d_state = _product(p.features.transpose(-1, -2), outer)  # (m, H, d, e+1)
+                    d_feature += product(outer, state.transpose(-1, -2))
+                    d_state = product(p.features.transpose(-1, -2), outer)  # (m, H, d, e+1)
                     for (side, gate, chosen, where), d_side in zip(parts, d_states, strict=True):
                         d_side.flatten(0, 1).index_add_(0, where, (d_state * gate).flatten(0, 1))
                         d_gate[:, side] += (d_state * chosen).sum((0, 2, 3)) * gate[:, 0, 0]
@@ -170,17 +141,6 @@ class WindowAttention(torch.autograd.Function):
             d_k += phi.slope_of_value(fk) * from_blocks(d_fk, k)
         d_table = None if d_table is None else d_table / BITS
         return d_q, d_k, from_blocks(d_u, u), d_table, d_gate[:, :-1], None, None
-
-
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b of (m, H, ...), without copies of parts of rows."""
-    return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
-
-
-def _add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> None:
-    """Add the gradient of the keys' side of a product to blocks (m, H, w/32) of total (B H, P + 2, 32, n)."""
-    parts = _product(weights.transpose(-1, -2), rows).view(blocks.numel(), -1)  # (m H w/32, 32 n)
-    total.flatten(0, 1).flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
 class _Edge(NamedTuple):
@@ -214,64 +174,38 @@ class _Scores(NamedTuple):
     scale: Tensor | None
 
 
-class _Work:
+class _Work(Windows):
     """The tensors of a call, and the scores of a step made from them: in both passes."""
 
     def __init__(
         self, q: Tensor, k: Tensor, u: Tensor, table: Tensor | None, log_gate: Tensor, plan: Plan, phi: FeatureMap
     ) -> None:
-        self.heads, self.width = q.shape[1], q.shape[3]
-        self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)
         far = plan.scale is not None
-        self.fq = to_tiles(phi(q), plan.queries) if far else self.q
-        self.blocks = to_blocks(k, phi(k), u) if far else to_blocks(k, u)
-        # One place for the windows of all steps: pages of memory that are new cost more than what is copied to them.
-        most = max(len(step.tiles) * step.width for step in plan.steps)
-        self.windows = self.blocks.new_empty(most * self.heads * self.blocks.shape[3])
-        self.table, self.plan = table, plan
-        self.band = 0  # how many distances have a score of their own, of 2R - 1 or, causal, R
-        if table is not None:
-            self.band = table.shape[1] - (1 if plan.causal else 2)
-        self.later = q.new_ones(plan.queries, plan.queries).triu_(1)  # (T, T)
         reach = log_gate.shape[1] // 2
         distance = torch.arange(-reach, reach + 1, device=q.device)
         is_near = distance.abs() <= plan.near
         hidden = is_near | (distance > 0) if plan.causal else is_near
-        self.near_gate = functional.pad(torch.where(is_near, log_gate * BITS, HIDDEN), (0, 1), value=HIDDEN)
+        super().__init__(
+            q,
+            to_blocks(k, phi(k), u) if far else to_blocks(k, u),
+            table,
+            torch.where(is_near, log_gate * BITS, HIDDEN),
+            plan,
+        )
+        self.fq = to_tiles(phi(q), plan.queries) if far else self.q
         self.far_gate = functional.pad(log_gate.exp().masked_fill(hidden, 0.0) / self.width, (0, 1))  # (H, 2G+2)
 
     def scores(self, step: Step, share: Tensor | None = None) -> _Scores:
         """Far weights times `share` (m, H, T, 1)."""
         plan, d = self.plan, self.width
-        row, block = step.blocks // self.blocks.shape[1], step.blocks % self.blocks.shape[1]  # (m, W/32)
-        head = torch.arange(self.heads, device=row.device)[:, None]
-        blocks = (row[:, None] * self.heads + head) * self.blocks.shape[1] + block[:, None]  # (m, H, W/32)
-        count = len(row) * self.heads * step.width * self.blocks.shape[3]
-        rows = self.windows[:count].view(blocks.numel(), -1)
-        torch.index_select(self.blocks.flatten(0, 1).flatten(1), 0, blocks.flatten(), out=rows)
-        rows = rows.view(len(row), self.heads, step.width, -1)  # (m, H, W, d + d + e+1), of this step only
+        blocks, rows = self.gather(step, self.block_numbers(step))  # rows (m, H, W, d + d + e+1)
         keys = rows[..., :d]
-        query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
-        gates, by_distance = self._by_slot(self.near_gate, step), None  # (m, H, T, S)
-        if self.table is not None:
-            by_distance = query @ self.table.transpose(-1, -2)  # (m, H, T, n)
-            gates = gates + by_distance[..., self.band, None]  # what keys before the horizon have
-        scores = torch.bmm(gates.flatten(1, 2), step.slot).view(*query.shape[:3], step.width)  # (m, H, T, W)
-        scores.flatten(0, 1).baddbmm_(query.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2))
-        own = scores[..., step.ahead : step.ahead + plan.queries]  # (m, H, T, T), only where positions count
-        if plan.causal:
-            own += self.later * HIDDEN
-        if by_distance is not None:
-            if not plan.causal:  # what those after it have, instead
-                change = by_distance[..., -1:] - by_distance[..., -2:-1]  # (m, H, T, 1)
-                own.addcmul_(change, self.later)
-                scores[..., step.ahead + plan.queries :] += change
-            self._band(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
+        query, scores = self.exact(step, keys)
         if plan.scale is None:
             return _Scores(blocks, query, query, keys, rows[..., d:], scores, [], None)
         features, scale = self.fq.index_select(0, step.tiles), plan.scale.index_select(0, step.tiles)  # (m, T, 1)
         beyond = (step.distance == 0) | (step.distance == self.far_gate.shape[1] - 2)  # (m, T, S), |x| >= G
-        gates = self._by_slot(self.far_gate, step) * torch.where(beyond, scale, 1.0)[:, None]
+        gates = self.by_slot(self.far_gate, step) * torch.where(beyond, scale, 1.0)[:, None]
         if share is not None:
             gates = gates * share
         gates = gates.flatten(1, 2)  # (m, H T, S)
@@ -279,40 +213,18 @@ class _Work:
         for first, last in step.edges:
             columns = slice(first * BLOCK, last * BLOCK)
             feature_keys = rows[:, :, columns, d : 2 * d]  # (m, H, w, d)
-            kernel = _product(features, feature_keys.transpose(-1, -2))  # (m, H, T, w)
+            kernel = product(features, feature_keys.transpose(-1, -2))  # (m, H, T, w)
             weights = torch.bmm(gates, step.slot[..., columns]).view_as(kernel)
             edges.append(_Edge(columns, blocks[..., first:last], feature_keys, kernel, weights))
         return _Scores(blocks, query, features, keys, rows[..., 2 * d :], scores, edges, scale[:, None])
-
-    def _band(self, step: Step, scores: Tensor) -> Tensor:
-        """View (m H, T, 2R-1 or R) of the scores within the horizon."""
-        before = self.band - 1 if self.plan.causal else self.band // 2
-        return diagonals(scores.flatten(0, 1), self.band, step.ahead - before)
-
-    def sums_by_distance(self, step: Step, d_scores: Tensor) -> Tensor:
-        """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
-        parts = [self._band(step, d_scores).unflatten(0, d_scores.shape[:2])]
-        total = d_scores.sum(-1, keepdim=True)  # (m, H, T, 1)
-        if not self.plan.causal:
-            end = step.ahead + self.plan.queries
-            after = (d_scores[..., step.ahead : end] * self.later).sum(-1, keepdim=True)
-            after += d_scores[..., end:].sum(-1, keepdim=True)
-            parts += [total - after, after]
-        else:
-            parts.append(total)
-        return torch.cat(parts, dim=-1)
-
-    def _by_slot(self, gate: Tensor, step: Step) -> Tensor:
-        """(m, H, T, S) from gate (H, 2G+2)."""
-        return gate.index_select(1, step.distance.flatten()).view(self.heads, *step.distance.shape).transpose(0, 1)
 
     def states(self) -> list[Tensor] | None:
         """The sums of phi(k) (x) u before each block of keys, and after it: (B H, P + 2, d, e+1) each; None where no
         window leaves anything out."""
         if not self.plan.outside:
             return None
-        d, rows = self.width, self.blocks.flatten(0, 1)  # (B H (P + 2), 32, n)
-        own = torch.bmm(rows[..., d : 2 * d].transpose(1, 2), rows[..., 2 * d :]).unflatten(0, self.blocks.shape[:2])
+        d, rows = self.width, self.blocks  # (B H (P + 2), 32, n)
+        own = torch.bmm(rows[..., d : 2 * d].transpose(1, 2), rows[..., 2 * d :]).unflatten(0, (-1, self.plan.blocks))
         empty = torch.zeros_like(own[:, 0])
         return [running(own, empty, reverse)[0] for reverse in ((False,) if self.plan.causal else (False, True))]
 
@@ -339,6 +251,6 @@ class _Work:
             part = running(d_state, torch.zeros_like(d_state[:, 0]), reverse)[0]
             d_own = part if d_own is None else d_own.add_(part)
         assert d_own is not None
-        d, rows, d_own = self.width, self.blocks.flatten(0, 1), d_own.flatten(0, 1)
-        d_fk.flatten(0, 1).baddbmm_(rows[..., 2 * d :], d_own.transpose(1, 2))
-        d_u.flatten(0, 1).baddbmm_(rows[..., d : 2 * d], d_own)
+        d, rows, d_own = self.width, self.blocks, d_own.flatten(0, 1)
+        d_fk.baddbmm_(rows[..., 2 * d :], d_own.transpose(1, 2))
+        d_u.baddbmm_(rows[..., d : 2 * d], d_own)

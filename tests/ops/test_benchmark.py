@@ -73,11 +73,11 @@ def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureF
     )
     assert result["settings"]["lengths"] == [8, 40]
     systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
-    ours = ["segment-gated, 3 tokens each", "segment-hybrid, 3 tokens each"]
+    ours = ["segment-gated, 3 tokens each", "segment-hybrid, 3 tokens each", "segment-recall, 3 tokens each"]
     assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", *ours]
     cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
     assert cross == [SOFTMAX, "scaleformer", "all scores", *ours]
-    assert len(result["rows"]) == 2 * (2 * (6 + 5) + 5)
+    assert len(result["rows"]) == 2 * (2 * (7 + 6) + 6)
     for row in result["rows"]:
         assert row["memory"] > 0
         assert row["system"] != SOFTMAX or row["ratio"] == 1
@@ -137,7 +137,7 @@ def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
 def test_choices(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
     rows = result["rows"]
-    assert len(rows) == 3 * 3 * 2 * 2
+    assert len(rows) == 4 * 3 * 2 * 2
     assert {name for row in rows for name in row["seconds"] if row["mechanism"] == "segment-gated"} == {
         "all scores",
         "windows",
@@ -148,7 +148,7 @@ def test_choices(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixtu
         if row["choice"] in row["seconds"]:
             best = min(row["seconds"].values())
             assert row["excess"] == pytest.approx(row["seconds"][row["choice"]] / best - 1)
-    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-hybrid"}
+    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-hybrid", "segment-recall"}
     assert "causal, forward: auto" in capsys.readouterr().out
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from scaleformer.ops import Choice, choose_algorithm, relative_kernel_attention, segment_gated_attention
 from scaleformer.ops.choice import MECHANISMS, wants_gradients
 from scaleformer.ops.segment_hybrid import segment_hybrid_attention
+from scaleformer.ops.segment_recall import segment_recall_attention
 
 each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
 each_case = pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_all_scores_serve_longer_without_gradients_and_less_with_more_rows(
         options = {"width": width, "rows": rows, "backward": backward, **case}
         return sum(choose_algorithm(mechanism, n, n, **options).algorithm == "quadratic" for n in range(1, 1024))  # type: ignore[arg-type]
 
-    if mechanism != "segment_hybrid":  # where the times of one case are the other way round
+    if mechanism not in ("segment_hybrid", "segment_recall"):  # where times of some cases are the other way round
         assert border(backward=False) > border()
     assert border(rows=512) <= border(rows=64) <= border()
     assert border(width=16) < border()
@@ -80,10 +81,12 @@ def test_the_operators_take_it(mechanism: str, length: int, gradients: bool) -> 
     rel, log_gate = torch.randn(7, 8, generator=generator), torch.randn(2, 5, generator=generator)
     segments = (torch.arange(length) // 9).unsqueeze(0)
     gated = (q, k, v, rel, log_gate, segments, segments)
+    salience, recency = torch.randn(1, 2, length, generator=generator), torch.ones(2)
     calls: dict[str, Callable[..., Tensor]] = {
         "scaleformer": partial(relative_kernel_attention, q, k, v, rel),
         "segment_gated": partial(segment_gated_attention, *gated),
         "segment_hybrid": partial(segment_hybrid_attention, *gated),
+        "segment_recall": partial(segment_recall_attention, *gated[:5], salience, recency, *gated[5:]),
     }
     choice = choose_algorithm(mechanism, length, length, 8, rows=2, backward=gradients)
     assert choice.algorithm == ("quadratic" if length == 20 else "linear")

@@ -22,6 +22,7 @@ from .rotary import RotaryAttention
 from .scaleformer import ScaleformerAttention
 from .segment_gated import SegmentGatedAttention
 from .segment_hybrid import SegmentHybridAttention
+from .segment_recall import SegmentRecallAttention
 from .shaw import ShawAttention
 from .softmax import SoftmaxAttention
 from .softmax_gated import SoftmaxGatedAttention
@@ -33,6 +34,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
     "segment_gated": SegmentGatedAttention,
     "segment_hybrid": SegmentHybridAttention,
+    "segment_recall": SegmentRecallAttention,
     "kernelized": KernelizedAttention,
     "performer": PerformerAttention,
     "efficient": EfficientAttention,

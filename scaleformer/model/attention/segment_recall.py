@@ -1,0 +1,120 @@
+"""Softmax near the matching segment and over the tokens worth keeping of all others: our own, linear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...ops.recall_cross import recall_cross_state, recall_cross_step
+from ...ops.recall_stepwise import recall_causal_init, recall_causal_step
+from ...ops.segment_recall import segment_recall_attention
+from .base import Attention, beams_as_queries, queries_as_beams
+from .options import at_least, log_gate, relative_embedding
+
+_RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last
+
+
+class SegmentRecallAttention(Attention):
+    """out_i = sum_j s_ij V_j / sum_j s_ij, where x = sigma_j - tau_i is the distance in segments and
+
+        s_ij = exp(log g(x) + Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d))          for |x| <= near,
+        s_ij = exp(log g(x) + b_j + Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d))    for the `kept` far tokens,
+
+    and nothing for all others. The salience b_j = w . K_j, w learned for each head, says how much a token is worth to
+    whoever asks; kept are the far tokens of highest b_j + r sigma_j before the query (and b_j - r sigma_j after it,
+    half of them on either side, where there is an after). The slope r is 0, 0.1, 0.3 or 1 times `recency`, head by
+    head: some heads keep what mattered most in all the document, others what was last. So it is softmax wherever a
+    token looks, and what a token looks at does not grow with the document: linear, with a state of fixed size. Where a
+    document has no more than `kept` far tokens it is softmax over the whole of it. No P in cross-attention.
+
+    near       within how many segments of the query's own all tokens are seen; 0 is the own segment alone
+    horizon    R
+    slope      of g when training begins: log g(x) = -slope_h |x|, slope_h = slope * (0.5, 1, 2, 4) over the heads
+    kept       far tokens that a query sees
+    recency    of r, above; 0 forgets by salience alone
+    algorithm  as in `segment_recall_attention`
+    """
+
+    recency: Tensor
+
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        near: int = 3,
+        horizon: int = 16,
+        slope: float = 1.0,
+        kept: int = 64,
+        recency: float = 1.0,
+        algorithm: str = "auto",
+    ) -> None:
+        super().__init__(site, width, heads)
+        at_least(0, near=near, recency=recency)
+        at_least(1, horizon=horizon, kept=kept)
+        self.kept = kept
+        self.algorithm = algorithm
+        if site != "cross":
+            self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
+        self.log_gate = log_gate(heads, near + 1, slope)
+        self.salience = nn.Parameter(torch.zeros(heads, self.head_width))
+        slopes = torch.tensor([recency * _RECENCY[head % len(_RECENCY)] for head in range(heads)])
+        self.register_buffer("recency", slopes, persistent=False)
+
+    def relative(self) -> Tensor | None:
+        return None if self.site == "cross" else self.relative_embedding
+
+    def saliences(self, key: Tensor) -> Tensor:
+        """(B, H, L, d) -> (B, H, L)"""
+        with torch.autocast(key.device.type, enabled=False):
+            dtype = torch.promote_types(key.dtype, torch.float32)
+            return (key.to(dtype) @ self.salience.to(dtype)[..., None])[..., 0]
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        return segment_recall_attention(
+            query,
+            key,
+            value,
+            self.relative(),
+            self.log_gate,
+            self.saliences(key),
+            self.recency,
+            query_segments,
+            key_segments,
+            kept=self.kept,
+            causal=self.causal,
+            key_mask=key_mask,  # in causal attention too: pads in the last segment would cost as much as keys
+            algorithm=self.algorithm,
+        )  # (B, H, L, d)
+
+    def empty_state(self, rows: int, like: Tensor) -> Any:
+        d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
+        gate, recency = self.log_gate, self.recency
+        return recall_causal_init(rows, self.heads, d, d, gate, recency, self.kept, like.device, dtype)
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+        arguments = self.log_gate, self.saliences(key), self.recency, key_segments, key_mask
+        return recall_cross_state(key, value, *arguments, self.kept)
+
+    def attend_step(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
+    ) -> tuple[Tensor, Any]:
+        salience = self.saliences(key[:, :, None])[..., 0]  # (B*K, H)
+        return recall_causal_step(query, key, value, self.relative(), salience, segments, state)
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+        beams = beams_as_queries(query, state.documents)  # (B, H, K, d)
+        return queries_as_beams(recall_cross_step(beams, segments.view(state.documents, -1), state))
+
+    def reorder(self, state: Any, rows: Tensor) -> Any:
+        return state.select(rows) if self.site == "cross" else state.reorder(rows)

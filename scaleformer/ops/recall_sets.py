@@ -1,0 +1,116 @@
+"""Which tokens are kept in mind of all that has gone by: those of highest priority, for every place at once.
+
+The priority of a token is its own, whoever asks. So a token that has given way to others never comes back, and what is
+kept can be had for all places of a row from one pass over its blocks, or step by step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scaleformer.ops.hybrid_plan import BLOCK
+
+NONE = -1.0  # the rank of what is no key
+
+
+class Ranked(NamedTuple):
+    """The keys of rows (B, H, L) by priority.
+
+    rank   (B, H, L) whole numbers as floats, no two alike in a row; `NONE` where there is no key
+    order  (B, H, L) long, the position of each rank
+    """
+
+    rank: Tensor
+    order: Tensor
+
+
+def rank_keys(priority: Tensor, real: Tensor | None) -> Ranked:
+    """Ranks of priorities (B, H, L); of two alike the later one is higher. real (B, L) bool, or None for all."""
+    if real is not None:
+        priority = priority.masked_fill(~real[:, None], float("-inf"))
+    order = priority.argsort(dim=-1, stable=True)  # (B, H, L)
+    steps = torch.arange(order.shape[-1], device=order.device, dtype=priority.dtype)
+    rank = torch.empty_like(priority).scatter_(-1, order, steps.expand_as(priority))
+    return Ranked(rank if real is None else rank.masked_fill(~real[:, None], NONE), order)
+
+
+class Kept:
+    """The ranks of the `count` highest among the first n keys of each row, for any n."""
+
+    def __init__(self, rank: Tensor, count: int) -> None:
+        """rank (B, H, L)"""
+        self.count = count
+        blocks = functional.pad(rank, (0, -rank.shape[-1] % BLOCK), value=NONE).unflatten(-1, (-1, BLOCK))
+        top = rank.new_full((*rank.shape[:2], count), NONE)
+        tops = [top]
+        for block in blocks.unbind(2):  # (B, H, 32)
+            top = torch.cat([top, block], dim=-1).topk(count, sorted=False).values
+            tops.append(top)
+        self.blocks = blocks  # (B, H, P, 32)
+        self.tops = torch.stack(tops, dim=2)  # (B, H, P + 1, N), of the blocks before
+
+    def among(self, ends: Tensor) -> Tensor:
+        """Of the first ends (B, E) keys: (B, H, E, N), the highest first; `NONE` where there are fewer keys."""
+        whole, rest = ends // BLOCK, ends % BLOCK
+        own = _take(self.blocks, whole.clamp(max=self.blocks.shape[2] - 1))  # (B, H, E, 32)
+        steps = torch.arange(BLOCK, device=ends.device)
+        own = own.masked_fill((steps >= rest[..., None])[:, None], NONE)
+        return torch.cat([_take(self.tops, whole), own], dim=-1).topk(self.count).values
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    """Rows of x (B, H, P, n) at index (B, E): (B, H, E, n)."""
+    where = index[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3])
+    return x.gather(2, where)
+
+
+class Side(NamedTuple):
+    """Where the keys lie that are far from a query on one side of it, before or after: counted from the end of the row
+    that they begin at.
+
+    after    whether it is the side of later segments, counted from the last key on
+    ends     (B, numbers) how many keys are far from the queries of each segment number
+    windows  (B, tiles) how many lie outside of each tile's window
+    """
+
+    after: bool
+    ends: Tensor
+    windows: Tensor
+
+
+class Recalled(NamedTuple):
+    """What is kept on one side, of `count` keys at most.
+
+    rank       (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
+    threshold  (B, H, L_Q) the least rank that a query sees
+    position   (B, H, tiles, count) where those stand that are kept outside of each tile's window
+    kept       (B, H, tiles, count) their ranks, `NONE` where there are fewer
+    """
+
+    rank: Tensor
+    threshold: Tensor
+    position: Tensor
+    kept: Tensor
+
+
+@torch.no_grad()
+def recall(priority: Tensor, real: Tensor | None, queries: Tensor, side: Side, count: int) -> Recalled:
+    """What is kept for queries (B, L_Q), segment numbers: the columns of `side.ends`.
+
+    priority (B, H, L_K), real (B, L_K) bool or None
+    """
+    if side.after:
+        priority, real = priority.flip(-1), None if real is None else real.flip(-1)
+    ranked = rank_keys(priority, real)
+    tops = Kept(ranked.rank, count)
+    least = tops.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
+    threshold = least.gather(2, queries[:, None].expand(-1, least.shape[1], -1))
+    kept = tops.among(side.windows)  # (B, H, tiles, count)
+    position = ranked.order.gather(2, kept.clamp(min=0).long().flatten(2)).view(kept.shape)
+    if side.after:
+        return Recalled(ranked.rank.flip(-1), threshold, priority.shape[-1] - 1 - position, kept)
+    return Recalled(ranked.rank, threshold, position, kept)

@@ -1,0 +1,113 @@
+"""Softmax where segments are near, and over a fixed number of far tokens that are worth keeping in mind: linear."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.checks import check_choice, check_segment_attention
+from scaleformer.ops.choice import choose_algorithm, wants_gradients
+from scaleformer.ops.hybrid_plan import shared_plan
+from scaleformer.ops.recall_dense import dense_recall
+from scaleformer.ops.recall_plan import RecallPlan, plan_recall
+from scaleformer.ops.recall_sets import recall
+from scaleformer.ops.recall_windows import RecallAttention
+from scaleformer.ops.relative_position import horizon_of
+from scaleformer.ops.windows import table_of, with_counts
+
+RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
+
+
+def segment_recall_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rel: Tensor | None,
+    log_gate: Tensor,
+    salience: Tensor,
+    recency: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
+    *,
+    kept: int = 64,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    algorithm: str = "auto",
+) -> Tensor:
+    """Exact softmax within N segments of the query's own and over `kept` keys of the rest of the document.
+
+        |x| <= N   s_ij = exp(log_gate_x + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d))
+        |x| >  N   s_ij = exp(log_gate_(-N-1 or N+1) + b_j + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d)) if j is
+                   kept for i, else 0                                     x = key segment - query segment
+
+    and out_i = sum_j s_ij v_j / sum_j s_ij. b is the salience. Kept for i are, of the keys that i may see more than N
+    segments before its own, those of the highest priority b_j + recency x key segment, and of the keys more than N
+    segments after it those of the highest b_j - recency x key segment: `kept` of them before in causal attention, else
+    half as many on either side (rounded up). Of keys of the same priority those nearer to the query are kept. So what a
+    query sees does not grow with the document, and a key once dropped is never seen again by what comes later.
+
+    q               (B, H, L_Q, d) queries
+    k, v            (B, H, L_K, d) keys and (B, H, L_K, e) values
+    rel             (2R+1, d) or (H, 2R+1, d), or None
+    log_gate        (H, 2N+3), column N + 1 + x for the distance x; the first and the last for all that is farther
+    salience        (B, H, L_K), b
+    recency         (H,), at least 0, a segment
+    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
+    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention the
+                    segment of query i and that of key i are one: key_segments is read as far as it goes
+    kept            M, at least 1
+    causal          drop the keys j > i
+    key_mask        (B, L_K) bool, True for a real token
+    algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
+
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
+    fit together.
+    """
+    check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, 1)
+    check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
+    check_recall(recency, kept, q.shape[1])
+    batch, heads, queries, width = q.shape
+    keys = k.shape[2]
+    if salience.shape != (batch, heads, keys):
+        raise ValueError(f"salience has the shape {tuple(salience.shape)}: wanted one of {(batch, heads, keys)}")
+    if queries == 0 or keys == 0:
+        return v.new_zeros(*q.shape[:3], v.shape[3])
+    if algorithm == "auto":
+        algorithm = choose_algorithm(
+            "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
+            backward=wants_gradients(q, k, v, rel, log_gate, salience),
+        ).algorithm  # fmt: skip
+    with torch.autocast(q.device.type, enabled=False):
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
+        q, k, u = with_counts(q, k, v, key_mask, dtype)
+        salience = salience.to(dtype)
+        if key_mask is not None:
+            salience = salience.masked_fill(~key_mask[:, None], 0.0)
+        near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
+        each = kept if causal else -(-kept // 2)
+        options = near, causal, horizon, each, heads, dtype
+
+        def make() -> RecallPlan:
+            return plan_recall(query_segments, key_segments, key_mask, *options)
+
+        plan = shared_plan((query_segments, key_segments, key_mask), options, make)
+        toward = (recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)).expand_as(salience)  # (B, H, L_K)
+        recalled = [
+            recall(salience.detach() + (-toward if side.after else toward), key_mask, plan.queries, side, each)
+            for side in plan.sides
+        ]
+        arguments = q, k, u, salience, log_gate.to(dtype), plan, recalled
+        if algorithm == "quadratic":
+            out = dense_recall(*arguments, table)
+        else:
+            out = RecallAttention.apply(*arguments, table_of(table, heads, causal))
+    return out.to(v.dtype)
+
+
+def check_recall(recency: Tensor, kept: int, heads: int) -> None:
+    """Raise ValueError unless there is a recency (H,) for each head and something is kept."""
+    if recency.shape != (heads,):
+        raise ValueError(f"recency has the shape {tuple(recency.shape)}: wanted ({heads},), one a head")
+    if kept < 1:
+        raise ValueError(f"kept is {kept}: at least one token must be kept")

@@ -1,0 +1,154 @@
+"""Windows of keys around tiles of queries: how both are laid out, and the exact scores in them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scaleformer.ops.blocks import diagonals
+from scaleformer.ops.hybrid_dense import HIDDEN
+from scaleformer.ops.hybrid_join import BITS
+from scaleformer.ops.hybrid_plan import BLOCK, Plan, Step
+from scaleformer.ops.relative_position import bidirectional_table, causal_tables
+
+
+def to_tiles(x: Tensor, size: int) -> Tensor:
+    """(B, H, L, n) -> (M, H, T, n), zeros where rows are filled up."""
+    x = functional.pad(x, (0, 0, 0, -x.shape[2] % size)).unflatten(2, (-1, size))  # (B, H, tiles, T, n)
+    return x.transpose(1, 2).flatten(0, 1).contiguous()
+
+
+def from_tiles(x: Tensor, batch: int, length: int) -> Tensor:
+    """(M, H, T, n) -> (B, H, L, n), without what filled up rows."""
+    return x.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
+
+
+def to_blocks(*parts: Tensor, more: int = 0) -> Tensor:
+    """(B, H, L, n) each -> (B H (P + 2), 32, sum of n): rows side by side in blocks, P for each head, zeros where these
+    are filled up and in one before and one after them; and at the end `more` blocks of anything."""
+    batch, heads, length, _ = parts[0].shape
+    count = -(-length // BLOCK) + 2
+    blocks = parts[0].new_empty(batch * heads * count + more, BLOCK, sum(x.shape[3] for x in parts))
+    rows = blocks[: len(blocks) - more].view(batch, heads, count * BLOCK, -1)
+    rows[:, :, :BLOCK], rows[:, :, BLOCK + length :] = 0, 0
+    targets = rows[:, :, BLOCK : BLOCK + length].split([x.shape[3] for x in parts], dim=3)
+    for target, x in zip(targets, parts, strict=True):
+        target.copy_(x)
+    return blocks
+
+
+def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
+    """(B H (P + 2) or more, 32, n) -> (B, H, L, n), the shape of `like`: the way back."""
+    batch, heads, length = like.shape[:3]
+    count = -(-length // BLOCK) + 2
+    rows = blocks[: batch * heads * count].view(batch, heads, count * BLOCK, -1)
+    return rows[:, :, BLOCK : BLOCK + length]
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b of (m, H, ...), without copies of parts of rows."""
+    return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
+
+
+def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> None:
+    """Add the gradient of the keys' side of a product to blocks (m, H, w/32) of total (N, 32, n)."""
+    parts = product(weights.transpose(-1, -2), rows).view(blocks.numel(), -1)  # (m H w/32, 32 n)
+    total.flatten(1).index_add_(0, blocks.flatten(), parts)
+
+
+def with_counts(
+    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and [v, 1] in `dtype`, zeros at pads."""
+    if key_mask is not None:  # not only the scores: a pad may hold what is no number
+        pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
+        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
+    ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
+    u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
+    return q.to(dtype), k.to(dtype), u
+
+
+def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
+    """The table of `WindowAttention`, for each head, from rel (1 or H, 2R+1, d)."""
+    if rel is None:
+        return None
+    rel = rel.expand(heads, -1, -1)  # (H, 2R+1, d)
+    return torch.cat(causal_tables(rel)[::-1], dim=1) if causal else bidirectional_table(rel)
+
+
+class Windows:
+    """The exact scores of a call, step by step: q.(k + rel) and gates, to the base of 2; in both passes."""
+
+    def __init__(self, q: Tensor, blocks: Tensor, table: Tensor | None, gate: Tensor, plan: Plan) -> None:
+        """q (B, H, L_Q, d); blocks (N, 32, n) of `to_blocks`, of each row the key first; table as in `WindowAttention`;
+        gate (H, 2G+1), to the base of 2, `HIDDEN` where nothing is to be seen."""
+        self.heads, self.width = q.shape[1], q.shape[3]
+        self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)
+        self.blocks = blocks
+        # One place for the windows of all steps: pages of memory that are new cost more than what is copied to them.
+        most = max(len(step.tiles) * step.width for step in plan.steps)
+        self.windows = blocks.new_empty(most * self.heads * blocks.shape[-1])
+        self.table, self.plan = table, plan
+        self.band = 0  # how many distances have a score of their own, of 2R - 1 or, causal, R
+        if table is not None:
+            self.band = table.shape[1] - (1 if plan.causal else 2)
+        self.later = q.new_ones(plan.queries, plan.queries).triu_(1)  # (T, T)
+        self.gate = functional.pad(gate, (0, 1), value=HIDDEN)  # (H, 2G+2)
+
+    def block_numbers(self, step: Step) -> Tensor:
+        """Where the keys of a step stand among all blocks: (m, H, W/32)."""
+        count = self.plan.blocks
+        row, block = step.blocks // count, step.blocks % count  # (m, W/32)
+        head = torch.arange(self.heads, device=row.device)[:, None]
+        return (row[:, None] * self.heads + head) * count + block[:, None]
+
+    def gather(self, step: Step, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers of the blocks (m, H, W/32) and their rows (m, H, W, n), there until the next step."""
+        size = numbers.numel() * BLOCK * self.blocks.shape[-1]
+        rows = self.windows[:size].view(numbers.numel(), -1)
+        torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
+        return numbers, rows.view(*numbers.shape[:2], step.width, -1)
+
+    def exact(self, step: Step, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (m, H, T, d) and their scores (m, H, T, W) with keys (m, H, W, d)."""
+        plan = self.plan
+        query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
+        gates, by_distance = self.by_slot(self.gate, step), None  # (m, H, T, S)
+        if self.table is not None:
+            by_distance = query @ self.table.transpose(-1, -2)  # (m, H, T, n)
+            gates = gates + by_distance[..., self.band, None]  # what keys before the horizon have
+        scores = torch.bmm(gates.flatten(1, 2), step.slot).view(*query.shape[:3], step.width)  # (m, H, T, W)
+        scores.flatten(0, 1).baddbmm_(query.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2))
+        own = scores[..., step.ahead : step.ahead + plan.queries]  # (m, H, T, T), only where positions count
+        if plan.causal:
+            own += self.later * HIDDEN
+        if by_distance is not None:
+            if not plan.causal:  # what those after it have, instead
+                change = by_distance[..., -1:] - by_distance[..., -2:-1]  # (m, H, T, 1)
+                own.addcmul_(change, self.later)
+                scores[..., step.ahead + plan.queries :] += change
+            self._band(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
+        return query, scores
+
+    def _band(self, step: Step, scores: Tensor) -> Tensor:
+        """View (m H, T, 2R-1 or R) of the scores within the horizon."""
+        before = self.band - 1 if self.plan.causal else self.band // 2
+        return diagonals(scores.flatten(0, 1), self.band, step.ahead - before)
+
+    def sums_by_distance(self, step: Step, d_scores: Tensor) -> Tensor:
+        """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
+        parts = [self._band(step, d_scores).unflatten(0, d_scores.shape[:2])]
+        total = d_scores.sum(-1, keepdim=True)  # (m, H, T, 1)
+        if not self.plan.causal:
+            end = step.ahead + self.plan.queries
+            after = (d_scores[..., step.ahead : end] * self.later).sum(-1, keepdim=True)
+            after += d_scores[..., end:].sum(-1, keepdim=True)
+            parts += [total - after, after]
+        else:
+            parts.append(total)
+        return torch.cat(parts, dim=-1)
+
+    def by_slot(self, gate: Tensor, step: Step) -> Tensor:
+        """(m, H, T, S) from gate (H, 2G+2)."""
+        return gate.index_select(1, step.distance.flatten()).view(self.heads, *step.distance.shape).transpose(0, 1)
