@@ -32,6 +32,7 @@ def segment_recall_attention(
     kept: int = 64,
     causal: bool = False,
     key_mask: Tensor | None = None,
+    explore: float = 0.0,
     algorithm: str = "auto",
 ) -> Tensor:
     """Exact softmax within N segments of the query's own and over `kept` keys of the rest of the document.
@@ -58,6 +59,8 @@ def segment_recall_attention(
     kept            M, at least 1
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
+    explore         in training: how much Gumbel noise is added to each priority. With 1 the keys kept are drawn without
+                    replacement in proportion to exp(priority) [Kool 2019], so that none is left out of learning
     algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
@@ -66,6 +69,8 @@ def segment_recall_attention(
     check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, 1)
     check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
     check_recall(recency, kept, q.shape[1])
+    if explore < 0:
+        raise ValueError(f"explore is {explore}: it must be at least 0")
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
     if salience.shape != (batch, heads, keys):
@@ -92,9 +97,12 @@ def segment_recall_attention(
             return plan_recall(query_segments, key_segments, key_mask, *options)
 
         plan = shared_plan((query_segments, key_segments, key_mask), options, make)
-        toward = (recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)).expand_as(salience)  # (B, H, L_K)
+        toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
+        priority = salience.detach()
+        if explore and plan.sides:
+            priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            recall(salience.detach() + (-toward if side.after else toward), key_mask, plan.queries, side, each)
+            recall(priority - toward if side.after else priority + toward, key_mask, plan.queries, side, each)
             for side in plan.sides
         ]
         arguments = q, k, u, salience, log_gate.to(dtype), plan, recalled

@@ -200,6 +200,26 @@ def test_a_fact_is_found_again_however_far_back_it_is() -> None:
 
 
 @each_algorithm
+def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algorithm: str) -> None:
+    """One of three far keys is kept, in 3,000 rows: shares within four standard deviations."""
+    torch.manual_seed(0)
+    rows = 3000
+    zeros = torch.zeros(rows, 1, 4, 1)
+    v = torch.eye(4).expand(rows, 1, 4, 4)
+    salience = torch.tensor([0.0, 1.0, 2.0, 0.0]).expand(rows, 1, 4)
+    segments = torch.tensor([0, 0, 0, 1]).expand(rows, 4)
+    gate, recency = torch.zeros(1, 3), torch.zeros(1)
+    out = segment_recall_attention(
+        zeros, zeros, v, None, gate, salience, recency, segments, segments,
+        kept=1, causal=True, explore=1.0, algorithm=algorithm,
+    )  # fmt: skip
+    shares = (out[:, 0, 3, :3] > 0).float().mean(0)
+    wanted = salience[0, 0, :3].softmax(-1)
+    assert shares.sum() == pytest.approx(1)
+    assert ((shares - wanted).abs() < 4 * (wanted * (1 - wanted) / rows).sqrt()).all()
+
+
+@each_algorithm
 def test_no_query_sees_later_keys(algorithm: str) -> None:
     case = make(21, 21, horizon=3, causal=True)
     options = {"kept": 3, "causal": True, "algorithm": algorithm}
@@ -304,13 +324,14 @@ def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: s
     ("change", "message"),
     [
         ({"kept": 0}, "kept is 0: at least one token must be kept"),
+        ({"explore": -1.0}, "explore is -1.0: it must be at least 0"),
         ({"algorithm": "memory"}, "choose one of auto, linear, quadratic"),
         ({"salience": torch.zeros(2, 2, 6)}, r"salience has the shape \(2, 2, 6\): wanted one of \(2, 2, 5\)"),
         ({"recency": torch.zeros(3)}, r"recency has the shape \(3,\): wanted \(2,\)"),
         ({"log_gate": torch.zeros(2, 1)}, "log_gate has shape"),
         ({"rel": torch.zeros(4, 4)}, r"rel has shape \(4, 4\)"),
     ],
-    ids=["kept", "algorithm", "salience", "recency", "gate", "rel"],
+    ids=["kept", "explore", "algorithm", "salience", "recency", "gate", "rel"],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     arguments = {

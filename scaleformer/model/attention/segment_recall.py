@@ -34,6 +34,7 @@ class SegmentRecallAttention(Attention):
     slope      of g when training begins: log g(x) = -slope_h |x|, slope_h = slope * (0.5, 1, 2, 4) over the heads
     kept       far tokens that a query sees
     recency    of r, above; 0 forgets by salience alone
+    explore    in training: chance in what is kept, so that every token gets its turn (`segment_recall_attention`)
     algorithm  as in `segment_recall_attention`
     """
 
@@ -49,12 +50,14 @@ class SegmentRecallAttention(Attention):
         slope: float = 1.0,
         kept: int = 64,
         recency: float = 1.0,
+        explore: float = 1.0,
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(0, near=near, recency=recency)
+        at_least(0, near=near, recency=recency, explore=explore)
         at_least(1, horizon=horizon, kept=kept)
         self.kept = kept
+        self.explore = explore
         self.algorithm = algorithm
         if site != "cross":
             self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
@@ -94,6 +97,7 @@ class SegmentRecallAttention(Attention):
             kept=self.kept,
             causal=self.causal,
             key_mask=key_mask,  # in causal attention too: pads in the last segment would cost as much as keys
+            explore=self.explore if self.training else 0.0,
             algorithm=self.algorithm,
         )  # (B, H, L, d)
 

@@ -57,6 +57,17 @@ def test_what_stands_in_the_pads_of_a_long_row_costs_no_window() -> None:
     torch.testing.assert_close(out[1:, :10], alone)
 
 
+def test_chance_is_for_training_alone() -> None:
+    torch.manual_seed(0)
+    attention = SegmentRecallAttention("encoder", 16, 2, near=0, kept=4)
+    x = torch.randn(2, 40, 16)
+    segments = (torch.arange(40) // 4).repeat(2, 1)
+    arguments = (x, x, torch.ones(2, 40, dtype=torch.bool), segments, segments)
+    assert not torch.equal(attention(*arguments), attention(*arguments))
+    attention.eval()
+    assert torch.equal(attention(*arguments), attention(*arguments))
+
+
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_trains_in_half_precision(site: str) -> None:
     torch.manual_seed(0)
@@ -64,6 +75,7 @@ def test_trains_in_half_precision(site: str) -> None:
     x = torch.randn(2, 30, 16)
     segments = (torch.arange(30) // 4).repeat(2, 1)
     arguments = (x, x, torch.ones(2, 30, dtype=torch.bool), segments, segments)
+    attention.explore = 0  # chance that differs is no loss of precision
     expected = attention(*arguments)
     with torch.autocast("cpu", torch.bfloat16):
         out = attention(*arguments)
