@@ -30,7 +30,7 @@ from scaleformer.model.attention import MECHANISMS
 class Options:
     """The settings, each `key=value` on the command line."""
 
-    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_hybrid"])  # attentions of ours
+    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_recall"])  # attentions of ours
     sizes: Sizes = field(default_factory=Sizes)
     batches: list[int] = field(default_factory=lambda: [1, 16])
     beams: list[int] = field(default_factory=lambda: [1, 4])

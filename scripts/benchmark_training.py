@@ -34,7 +34,7 @@ PRECISIONS = ("float32", "bfloat16")
 class Options:
     """The settings, each `key=value` on the command line."""
 
-    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_hybrid", "softmax", *PEERS])
+    systems: list[str] = field(default_factory=lambda: ["scaleformer", "segment_recall", "softmax", *PEERS])
     sizes: Sizes = field(default_factory=Sizes)
     lengths: list[int] = field(default_factory=lambda: [128, 512, 2048, 8192, 32768])
     batch_tokens: int = 2048  # source tokens of a batch, as many of the target; longer documents stand alone

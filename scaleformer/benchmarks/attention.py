@@ -54,9 +54,7 @@ class Options:
     width: int = 64  # of a head
     horizon: int = 16
     reach: int = 4  # of the gate, in segments
-    near: int = (
-        3  # of segment-hybrid and -recall; the plan of windows is made once for all calls, as by a model's layers
-    )
+    near: int = 3  # of segment-hybrid and segment-recall; their plan is made once for all calls, as for all layers
     kept: int = 64  # of segment-recall
     segments: list[int] | None = None  # tokens in each
     hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid and segment-recall
