@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scaleformer.ops.checks import check_gate, check_segments
 from scaleformer.ops.hybrid_dense import HIDDEN
-from scaleformer.ops.recall_sets import Kept, rank_keys
+from scaleformer.ops.recall_sets import Kept
 from scaleformer.ops.segment_plan import clean_segments
 from scaleformer.ops.segment_recall import check_recall
 
@@ -81,13 +81,10 @@ def recall_cross_state(
     borders = borders.sort(1).values[:, : int(starts.sum(1).max()) + 1].contiguous()  # (B, E)
     sets = []
     for after in (False, True):
-        priority, mask, ends = salience.to(dtype) + toward, real, borders
-        if after:
-            priority, mask, ends = (salience.to(dtype) - toward).flip(-1), real.flip(-1), length - borders
-        ranked = rank_keys(priority, mask)
-        rank = Kept(ranked.rank, -(-kept // 2)).among(ends)  # (B, H, E, N)
-        found = ranked.order.gather(2, rank.clamp(min=0).long().flatten(2)).view(rank.shape)
-        found = (length - 1 - found if after else found).masked_fill(rank < 0, length)
+        priority = salience.to(dtype) + (-toward if after else toward)  # (B, H, S)
+        keys = Kept(priority, real, -(-kept // 2), after)
+        ranks = keys.among(length - borders if after else borders)  # (B, H, E, N)
+        found = keys.positions(ranks).masked_fill(ranks < 0, length)
         sets.append(found.transpose(1, 2).contiguous())
     following = real.flip(1).cummax(1).values.flip(1)  # (B, S), whether a real token follows
     segments = segments.masked_fill(~following, torch.iinfo(torch.long).max // 2)  # the others are in no segment

@@ -17,33 +17,26 @@ from scaleformer.ops.hybrid_plan import BLOCK
 NONE = -1.0  # the rank of what is no key
 
 
-class Ranked(NamedTuple):
-    """The keys of rows (B, H, L) by priority.
+class Kept:
+    """The `count` keys of highest priority among those n that stand at one end of each row, for any n.
 
-    rank   (B, H, L) whole numbers as floats, no two alike in a row; `NONE` where there is no key
-    order  (B, H, L) long, the position of each rank
+    rank  (B, H, L) of the keys, whole numbers as floats, no two alike in a row; `NONE` at pads. Of two keys of like
+          priority the one farther from that end, nearer to who asks, is higher
     """
 
-    rank: Tensor
-    order: Tensor
-
-
-def rank_keys(priority: Tensor, real: Tensor | None) -> Ranked:
-    """Ranks of priorities (B, H, L); of two alike the later one is higher. real (B, L) bool, or None for all."""
-    if real is not None:
-        priority = priority.masked_fill(~real[:, None], float("-inf"))
-    order = priority.argsort(dim=-1, stable=True)  # (B, H, L)
-    steps = torch.arange(order.shape[-1], device=order.device, dtype=priority.dtype)
-    rank = torch.empty_like(priority).scatter_(-1, order, steps.expand_as(priority))
-    return Ranked(rank if real is None else rank.masked_fill(~real[:, None], NONE), order)
-
-
-class Kept:
-    """The ranks of the `count` highest among the first n keys of each row, for any n."""
-
-    def __init__(self, rank: Tensor, count: int) -> None:
-        """rank (B, H, L)"""
-        self.count = count
+    def __init__(self, priority: Tensor, real: Tensor | None, count: int, after: bool) -> None:
+        """priority (B, H, L); real (B, L) bool, or None for all; after: counted from the last key on, not the first"""
+        if after:
+            priority, real = priority.flip(-1), None if real is None else real.flip(-1)
+        if real is not None:
+            priority = priority.masked_fill(~real[:, None], float("-inf"))
+        self.count, self.after = count, after
+        self.order = priority.argsort(dim=-1, stable=True)  # (B, H, L), the place of each rank
+        steps = torch.arange(priority.shape[-1], device=priority.device, dtype=priority.dtype)
+        rank = torch.empty_like(priority).scatter_(-1, self.order, steps.expand_as(priority))
+        if real is not None:
+            rank = rank.masked_fill(~real[:, None], NONE)
+        self.rank = rank.flip(-1) if after else rank
         blocks = functional.pad(rank, (0, -rank.shape[-1] % BLOCK), value=NONE).unflatten(-1, (-1, BLOCK))
         top = rank.new_full((*rank.shape[:2], count), NONE)
         tops = [top]
@@ -54,12 +47,17 @@ class Kept:
         self.tops = torch.stack(tops, dim=2)  # (B, H, P + 1, N), of the blocks before
 
     def among(self, ends: Tensor) -> Tensor:
-        """Of the first ends (B, E) keys: (B, H, E, N), the highest first; `NONE` where there are fewer keys."""
+        """The ranks kept of ends (B, E) keys: (B, H, E, N), the highest first; `NONE` where there are fewer keys."""
         whole, rest = ends // BLOCK, ends % BLOCK
         own = _take(self.blocks, whole.clamp(max=self.blocks.shape[2] - 1))  # (B, H, E, 32)
         steps = torch.arange(BLOCK, device=ends.device)
         own = own.masked_fill((steps >= rest[..., None])[:, None], NONE)
         return torch.cat([_take(self.tops, whole), own], dim=-1).topk(self.count).values
+
+    def positions(self, ranks: Tensor) -> Tensor:
+        """Where the keys of `ranks` (B, H, E, N) stand in their rows; anywhere for `NONE`."""
+        place = self.order.gather(2, ranks.clamp(min=0).long().flatten(2)).view(ranks.shape)
+        return self.order.shape[-1] - 1 - place if self.after else place
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
@@ -103,14 +101,8 @@ def recall(priority: Tensor, real: Tensor | None, queries: Tensor, side: Side, c
 
     priority (B, H, L_K), real (B, L_K) bool or None
     """
-    if side.after:
-        priority, real = priority.flip(-1), None if real is None else real.flip(-1)
-    ranked = rank_keys(priority, real)
-    tops = Kept(ranked.rank, count)
-    least = tops.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
+    keys = Kept(priority, real, count, side.after)
+    least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
     threshold = least.gather(2, queries[:, None].expand(-1, least.shape[1], -1))
-    kept = tops.among(side.windows)  # (B, H, tiles, count)
-    position = ranked.order.gather(2, kept.clamp(min=0).long().flatten(2)).view(kept.shape)
-    if side.after:
-        return Recalled(ranked.rank.flip(-1), threshold, priority.shape[-1] - 1 - position, kept)
-    return Recalled(ranked.rank, threshold, position, kept)
+    kept = keys.among(side.windows)  # (B, H, tiles, count)
+    return Recalled(keys.rank, threshold, keys.positions(kept), kept)

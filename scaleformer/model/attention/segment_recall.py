@@ -26,8 +26,9 @@ class SegmentRecallAttention(Attention):
     whoever asks; kept are the far tokens of highest b_j + r sigma_j before the query (and b_j - r sigma_j after it,
     half of them on either side, where there is an after). The slope r is 0, 0.1, 0.3 or 1 times `recency`, head by
     head: some heads keep what mattered most in all the document, others what was last. So it is softmax wherever a
-    token looks, and what a token looks at does not grow with the document: linear, with a state of fixed size. Where a
-    document has no more than `kept` far tokens it is softmax over the whole of it. No P in cross-attention.
+    token looks, and what a token looks at does not grow with the document: linear, with a state of fixed size (but
+    for the source, in cross-attention). Where no more tokens are far than may be kept it is softmax over the whole
+    document. No P in cross-attention.
 
     near       within how many segments of the query's own all tokens are seen; 0 is the own segment alone
     horizon    R
