@@ -34,7 +34,7 @@ class Options:
     sizes: Sizes = field(default_factory=Sizes)
     batches: list[int] = field(default_factory=lambda: [1, 16])
     beams: list[int] = field(default_factory=lambda: [1, 4])
-    positions: int = 768  # target tokens
+    positions: int = 512  # target tokens
     windows: int = 4  # the positions from the 100th on are cut into so many
     source: int = 1024  # tokens of a document
     segment: int = 25  # tokens of a segment, its <sep> included

@@ -79,7 +79,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "compare": {
         "cases": ["causal", "bidirectional", "cross"],
         "lengths": [256, 512, 1024, 2048, 4096, 8192],
-        "segments": [8, 25, 100],
+        "segments": [25],
     },
     "terms": {
         "cases": ["relative term", "kernel term", "kernel term, causal"],

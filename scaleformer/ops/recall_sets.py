@@ -38,13 +38,8 @@ class Kept:
             rank = rank.masked_fill(~real[:, None], NONE)
         self.rank = rank.flip(-1) if after else rank
         blocks = functional.pad(rank, (0, -rank.shape[-1] % BLOCK), value=NONE).unflatten(-1, (-1, BLOCK))
-        top = rank.new_full((*rank.shape[:2], count), NONE)
-        tops = [top]
-        for block in blocks.unbind(2):  # (B, H, 32)
-            top = torch.cat([top, block], dim=-1).topk(count, sorted=False).values
-            tops.append(top)
         self.blocks = blocks  # (B, H, P, 32)
-        self.tops = torch.stack(tops, dim=2)  # (B, H, P + 1, N), of the blocks before
+        self.tops = (running_tops if rank.device.type == "cpu" else scan_tops)(blocks, count)  # (B, H, P + 1, N)
 
     def among(self, ends: Tensor) -> Tensor:
         """The ranks kept of ends (B, E) keys: (B, H, E, N), the highest first; `NONE` where there are fewer keys."""
@@ -58,6 +53,29 @@ class Kept:
         """Where the keys of `ranks` (B, H, E, N) stand in their rows; anywhere for `NONE`."""
         place = self.order.gather(2, ranks.clamp(min=0).long().flatten(2)).view(ranks.shape)
         return self.order.shape[-1] - 1 - place if self.after else place
+
+
+def running_tops(blocks: Tensor, count: int) -> Tensor:
+    """The `count` highest of the blocks (B, H, P, n) before each, and of all: (B, H, P + 1, count), `NONE` for want."""
+    top = blocks.new_full((*blocks.shape[:2], count), NONE)
+    tops = [top]
+    for block in blocks.unbind(2):  # (B, H, n)
+        top = torch.cat([top, block], dim=-1).topk(count, sorted=False).values
+        tops.append(top)
+    return torch.stack(tops, dim=2)
+
+
+def scan_tops(blocks: Tensor, count: int) -> Tensor:
+    """As `running_tops`, in a number of operations that grows with the logarithm of P: each has more work to do."""
+    tops = functional.pad(blocks, (0, max(count - blocks.shape[3], 0), 1, 0), value=NONE)
+    tops[:, :, 0] = NONE
+    tops = tops.topk(count, sorted=False).values  # (B, H, P + 1, N), of one block
+    reach = 1
+    while reach < tops.shape[2]:  # each is of `reach` blocks: join those that end where it begins
+        joined = torch.cat([tops[:, :, :-reach], tops[:, :, reach:]], dim=-1).topk(count, sorted=False).values
+        tops = torch.cat([tops[:, :, :reach], joined], dim=2)
+        reach *= 2
+    return tops
 
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
