@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
+import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .data.tokenizer import Tokenizer
+from .model.attention import options_of
 from .model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
+EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file."""
+    """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file (or of
+    those that an exported model has)."""
 
     model: Transformer
     source_tokenizer: Tokenizer
@@ -55,7 +60,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
     path = find_checkpoint(path)
     if path.is_dir():
         package, weights = _read_export(path)
-        file = path / "model.safetensors"
+        files = [path / name for name in EXPORTED]
     else:
         content = read_checkpoint(path)
         package = content["scaleformer"]
@@ -64,7 +69,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
             for name, tensor in content["state_dict"].items()
             if name.startswith("model.")
         }
-        file = path
+        files = [path]
     _check_package(package, path)
     source_tokenizer, target_tokenizer = (_tokenizer(package, side, path) for side in ("source", "target"))
     try:
@@ -86,13 +91,48 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise ValueError(f"{path}: the weights do not fit the model they come with: {first}") from error
     model.to(device).eval()
-    return LoadedModel(model, source_tokenizer, target_tokenizer, package["config"], _sha256(file), path)
+    return LoadedModel(model, source_tokenizer, target_tokenizer, package["config"], _sha256(files), path)
+
+
+def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedModel:
+    """The same weights with other options of the attention, wherever it has them: a greater `kept`, say.
+
+    Raises ValueError for an option that no attention of the model has, or that these weights do not fit.
+    """
+    config = loaded.model.config
+    choices = [config.attention, *config.sites.values()]
+    known = sorted({option for choice in choices for option in options_of(choice["name"])})
+    if unknown := sorted(set(options) - set(known)):
+        raise ValueError(
+            f"the attention of {loaded.path} has no option {', '.join(unknown)}: it has {', '.join(known)}"
+        )
+
+    def changed(choice: Mapping[str, Any]) -> dict[str, Any]:
+        return {**choice, **{name: options[name] for name in options_of(choice["name"]) if name in options}}
+
+    sites = {site: changed(choice) for site, choice in config.sites.items()}
+    try:
+        model = Transformer(replace(config, attention=changed(config.attention), sites=sites))
+        model.load_state_dict(loaded.model.state_dict())
+    except TypeError as error:
+        raise ValueError(f"attention={dict(options)}: {error}") from error
+    except RuntimeError as error:
+        names = ", ".join(options)
+        raise ValueError(
+            f"{names} cannot be changed after training: the weights of {loaded.path} do not fit"
+        ) from error
+    model.to(loaded.model.output_weight.device).eval()
+    return replace(loaded, model=model)
 
 
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
-    """Write a model without any pickle: model.safetensors, config.yaml, source.model and target.model."""
+    """Write a model without any pickle: model.safetensors, config.yaml, source.model and target.model.
+
+    The folder is there when all of it is. Raises ValueError if it has something in it before.
+    """
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise ValueError(f"{directory}: there is something here: give an empty folder, or a new one")
     # a state dict names a tied weight twice; safetensors wants each tensor once
     weights = dict(loaded.model.state_dict())
     seen: dict[tuple[Any, ...], str] = {}
@@ -102,16 +142,23 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         if first != name and tensor.numel():
             tied[name] = first
             del weights[name]
-    save_file({name: tensor.contiguous() for name, tensor in weights.items()}, directory / "model.safetensors")
-    (directory / "source.model").write_bytes(loaded.source_tokenizer.proto)
-    (directory / "target.model").write_bytes(loaded.target_tokenizer.proto)
     description = {
         "format": FORMAT,
         "model": _plain(asdict(loaded.model.config)),
         "tied": tied,
         "config": loaded.config,
     }
-    (directory / "config.yaml").write_text(yaml.safe_dump(description, sort_keys=False, allow_unicode=True), "utf-8")
+    temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "model.safetensors")
+        (temporary / "source.model").write_bytes(loaded.source_tokenizer.proto)
+        (temporary / "target.model").write_bytes(loaded.target_tokenizer.proto)
+        text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True)
+        (temporary / "config.yaml").write_text(text, encoding="utf-8")
+        os.replace(temporary, directory)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -212,9 +259,10 @@ def _tensor_to_bytes(tensor: Tensor) -> bytes:
     return tensor.numpy().tobytes()
 
 
-def _sha256(path: Path) -> str:
+def _sha256(paths: list[Path]) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
     return digest.hexdigest()

@@ -34,11 +34,12 @@ def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, An
     return folder
 
 
-def make_run(folder: Path, config: dict[str, Any] | None = None) -> Path:
+def make_run(folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None) -> Path:
     """`config` is that of the run: data, decoding ... Short outputs, so that an untrained model is quick."""
     torch.manual_seed(1)
     size = tokenizer().vocab_size
-    model = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2)
+    options = {} if attention is None else {"attention": attention}
+    model = ModelConfig(size, size, encoder_layers=1, decoder_layers=1, width=16, feedforward=16, heads=2, **options)
     weights = {f"model.{name}": tensor for name, tensor in Transformer(model).state_dict().items()}
     decoding = {"strategy": "greedy", "max_length_ratio": 0.2, "max_length_offset": 3}
     package = make_package(model, {"decoding": decoding, **(config or {})}, tokenizer(), tokenizer())

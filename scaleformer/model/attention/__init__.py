@@ -53,7 +53,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "adaptive_span": AdaptiveSpanAttention,
 }
 
-__all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "sinusoids"]
+__all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
 
 log = logging.getLogger(__name__)
 
@@ -78,12 +78,17 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
             return build_attention(other, site, width, heads)
         able = [n for n, m in MECHANISMS.items() if site in m.sites]
         raise ValueError(f"attention {name!r} cannot serve the {site} site: choose one of {', '.join(able)}")
-    known = [p for p in inspect.signature(mechanism).parameters if p not in ("site", "width", "heads")]
+    known = options_of(name)
     unknown = sorted(set(options) - set(known))
     if unknown:
         wanted = f"its options are {', '.join(known)}" if known else "it has no options"
         raise ValueError(f"attention {name!r} has no option {', '.join(unknown)}: {wanted}")
     return mechanism(site, width, heads, **options)
+
+
+def options_of(name: str) -> list[str]:
+    """What may be set of a mechanism."""
+    return [p for p in inspect.signature(MECHANISMS[name]).parameters if p not in ("site", "width", "heads")]
 
 
 @lru_cache
