@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 #: of systems: dark to light, so that grey print keeps the order; the marker tells them apart without any colour
 COLORS = ("#111111", "#0b5fa5", "#d55e00", "#7a5195", "#2e9e6b", "#d4a017", "#8c8c8c")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")  # two more than colours: an eighth line is no second first
 #: of modes, kinds and the like
 DASHES = ("-", "--", ":", "-.")
 

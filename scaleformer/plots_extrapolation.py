@@ -192,7 +192,7 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
             high = max(high, panel.least[1], 1.15 * axis.dataLim.y1)  # a flat line would lie on the upper edge
             axis.set_ylim(min(low, panel.least[0]) if panel.least[0] else 0, high)
         _mark_trained(axis, result)
-    legend_below(figure, axes[0], columns=3)
+    legend_below(figure, axes[0], columns=3 if columns < 3 else 5)
     return figure
 
 

@@ -111,6 +111,8 @@ def test_lines_stay_apart_without_colour() -> None:
     styles = line_styles(["a", "b", "c"], ["x", "y"])
     drawn = {(s["marker"], s["linestyle"], s["markerfacecolor"] == "white") for s in styles.values()}
     assert len(drawn) == 6
+    many = line_styles([f"system {number}" for number in range(21)])
+    assert len({(s["marker"], s["color"]) for s in many.values()}) == 21
 
     def grey(color: str) -> float:
         red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))

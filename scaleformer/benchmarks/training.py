@@ -103,8 +103,8 @@ class Row:
 
 @dataclass
 class Limits:
-    """What a comparison may take: seconds of a step, bytes of a step, seconds of all timed rounds of one length, and
-    rounds."""
+    """What a comparison may take: seconds of a step (twice as many to warm up), bytes of a step, seconds of all timed
+    rounds of one length, and rounds."""
 
     step_seconds: float
     memory: float
@@ -175,7 +175,13 @@ def measure(
         tokens = batch.source.numel()
         skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
         steps = {system: partial(trainers[system].step, batch) for system in systems if not skipped[system]}
-        memory = {system: peak_memory(step, CPU) for system, step in steps.items()}  # the warm-up too
+        memory = {}
+        for system in list(steps):  # the warm-up, too
+            start = time.perf_counter()
+            memory[system] = peak_memory(steps[system], CPU)
+            if (warm_up := time.perf_counter() - start) > 2 * limits.step_seconds:
+                skipped[system] = f"skipped: {warm_up:,.0f} s to warm up"
+                del steps[system]
         times = take_turns(steps, limits)
         seconds = {system: median(values) for system, values in times.items()}
         best = min((seconds[system] for system in steps if system in PEERS), default=None)

@@ -99,5 +99,12 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.ratio == 1.0 or row.system == "scaleformer"
 
 
+def test_what_is_too_slow_to_warm_up_is_not_timed() -> None:
+    limits = Limits(step_seconds=0, memory=float("inf"), seconds=0, repeats=2)
+    rows, _ = measure(["softmax"], SIZES, "float32", [8, 16], 32, 5, limits, lambda what: None)
+    assert [row.skipped for row in rows] == ["skipped: 0 s to warm up"] * 2
+    assert all(row.count == 0 and row.speed == 0 for row in rows)
+
+
 def test_pads_have_the_number_that_the_peers_are_told() -> None:
     assert peers.PAD == PAD
