@@ -25,7 +25,7 @@ def commands() -> list[tuple[str, str]]:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in text.splitlines():
             if match := COMMAND.match(line):
-                found.append((match[1], " ".join(shlex.split(match[2], comments=True))))
+                found.append((match[1], shlex.join(shlex.split(match[2], comments=True))))
     return sorted(set(found))
 
 
