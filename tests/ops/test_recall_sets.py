@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import Tensor
 
 from scaleformer.ops.recall_sets import NONE, Kept, running_tops, scan_tops
 
 
 @pytest.mark.parametrize("tops", [running_tops, scan_tops])
 @pytest.mark.parametrize(("blocks", "size", "count"), [(1, 4, 3), (2, 4, 4), (7, 4, 9), (8, 3, 1), (13, 2, 40)])
-def test_highest_of_the_blocks_before(tops: object, blocks: int, size: int, count: int) -> None:
+def test_highest_of_the_blocks_before(
+    tops: Callable[[Tensor, int], Tensor], blocks: int, size: int, count: int
+) -> None:
     torch.manual_seed(blocks)
     rank = torch.randn(2, 3, blocks * size).argsort(-1).float()
     rank[1, :, 3:] = NONE
-    found = tops(rank.unflatten(-1, (blocks, size)), count)  # type: ignore[operator]
+    found = tops(rank.unflatten(-1, (blocks, size)), count)
     assert found.shape == (2, 3, blocks + 1, count)
     for end in range(blocks + 1):
         wanted = torch.full((2, 3, count), NONE)
