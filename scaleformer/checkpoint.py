@@ -95,7 +95,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
 
 
 def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedModel:
-    """The same weights with other options of the attention, wherever it has them: a greater `kept`, say.
+    """The same weights with other options of the attention, wherever it has them: a greater `kept`, say. The hash stays
+    that of the file they came from: export the model to have one of its own.
 
     Raises ValueError for an option that no attention of the model has, or that these weights do not fit.
     """

@@ -1,7 +1,7 @@
 """Write a trained model without any pickle, to keep or to pass on, with other options of its attention if wanted.
 
     python scripts/export.py checkpoint=RUN output=DIR
-    python scripts/export.py checkpoint=RUN output=DIR "attention={kept: 256}"   # for documents longer than in training
+    python scripts/export.py checkpoint=RUN output=DIR "attention={kept: 256}"   # a larger memory, for long documents
 
 DIR has the weights (safetensors), the configuration and the tokenizers; every command takes it as `checkpoint=DIR`.
 """
