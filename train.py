@@ -24,7 +24,7 @@ from rich.console import Console
 from scaleformer.callbacks import ValidationBleu, WeightAverage, build_callbacks
 from scaleformer.checkpoint import make_package
 from scaleformer.checkpoint_io import SafeCheckpointIO
-from scaleformer.cli import Interrupted, is_out_of_memory, one_line_errors, run_command, set_threads
+from scaleformer.cli import Interrupted, is_out_of_memory, one_line_errors, run_command, set_up_cpu
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
 from scaleformer.evaluation.report import evaluate_translations
@@ -66,7 +66,7 @@ def run(cfg: DictConfig) -> None:
         check_settings(package, config)
     elif list(directory.glob("checkpoints/*.ckpt")):
         raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
-    set_threads(config["threads"])
+    set_up_cpu(config["threads"])
 
     with SignalWatch() as signals:
         data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from scaleformer.allocator import keep_freed_memory
 from scaleformer.decoding import DecodingConfig
 
 # Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
@@ -111,8 +112,10 @@ def _exit(message: str) -> None:
     sys.exit(1)
 
 
-def set_threads(threads: Any) -> None:
-    """Use so many CPU threads; None for all cores. ValueError for what is no such number."""
+def set_up_cpu(threads: Any) -> None:
+    """Use so many CPU threads, None for all cores, and keep freed memory (`keep_freed_memory`). ValueError for what is
+    no such number."""
+    keep_freed_memory()
     if threads is None:
         return
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:

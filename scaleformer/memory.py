@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
+from .allocator import give_back_memory
 from .evaluation.measure import memory_status
 
 
@@ -17,29 +18,24 @@ class TrimMemory(Callback):
     Batches of ever different lengths leave holes in the heap of the C library that the next batch does not fit into:
     without this a training on a CPU holds several times what it uses. What is needed is the most that is held in the
     first `BATCHES` batches after memory was given back; that is not done after every batch, since the next one has to
-    fetch it again, page by page. Does nothing where the C library has no malloc_trim (it is glibc's).
+    fetch it again, page by page.
     """
 
     BATCHES = 10
     GROWTH = 1.3
 
     def __init__(self) -> None:
-        try:
-            self.trim: Any = ctypes.CDLL(None).malloc_trim
-        except (AttributeError, OSError, TypeError):
-            self.trim = None
+        self.give_back: Callable[[], None] = give_back_memory
         self.batches = 0  # since memory was given back
         self.needed = 0  # bytes
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self.trim is None:
-            return
         held = memory_status("VmRSS")
         self.batches += 1
         if self.batches <= self.BATCHES:
             self.needed = max(self.needed, held)
         elif held > self.GROWTH * self.needed:
-            self.trim(0)
+            self.give_back()
             self.batches = self.needed = 0

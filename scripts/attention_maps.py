@@ -11,7 +11,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import one_line_errors, run_command, set_threads
+from scaleformer.cli import one_line_errors, run_command, set_up_cpu
 from scaleformer.document_files import choose_format, read_documents
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
@@ -24,7 +24,7 @@ from scaleformer.translator import Translator
 @hydra.main(version_base="1.3", config_path="../conf", config_name="attention_maps")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    set_threads(config.threads)
+    set_up_cpu(config.threads)
     translator = Translator.load(config.checkpoint, config.device)
     source, target, where = _segments(config)
     maps = attention_maps(translator, source, target, max_tokens=config.max_tokens)

@@ -35,9 +35,8 @@ from scaleformer.benchmarks.attention import (
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
-from scaleformer.cli import one_line_errors, set_threads
+from scaleformer.cli import one_line_errors, set_up_cpu
 from scaleformer.evaluation.results import device_in_words, provenance, write_result
-from scaleformer.ops._benchmark import warm_allocator
 
 
 def read_options(arguments: list[str] | None = None) -> Options:
@@ -91,8 +90,7 @@ def choose(options: Options, console: Console) -> dict[str, Any]:
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
     options = read_options(arguments)
-    set_threads(options.threads)
-    warm_allocator()
+    set_up_cpu(options.threads)
     console = Console()
     found = (choose if options.part == "auto" else compare)(options, console)
     conditions = provenance(options.device, options.seed)

@@ -21,7 +21,7 @@ from scaleformer.benchmarks.decoding import Comparison, Curve, compare, measure_
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
 from scaleformer.benchmarks.systems import Sizes
-from scaleformer.cli import one_line_errors, set_threads
+from scaleformer.cli import one_line_errors, set_up_cpu
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.model.attention import MECHANISMS
 
@@ -115,7 +115,7 @@ def measure(options: Options, console: Console) -> tuple[list[Curve], list[Compa
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
     options = read_options(arguments)
-    set_threads(options.threads)
+    set_up_cpu(options.threads)
     torch.manual_seed(options.seed)
     console = Console()
     curves, comparisons = measure(options, console)

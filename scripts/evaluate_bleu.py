@@ -12,7 +12,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.runner import results_folder
@@ -22,7 +22,7 @@ from scaleformer.translator import Translator
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_bleu")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    set_threads(config.threads)
+    set_up_cpu(config.threads)
     translator = Translator.load(config.checkpoint, config.device)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
     settings: Any = OmegaConf.to_container(config.data, resolve=True) if config.get("data") else None

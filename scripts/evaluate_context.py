@@ -19,7 +19,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.data.config import DataConfig, from_mapping
 from scaleformer.data.synthetic import generate
 from scaleformer.decoding import DecodingConfig
@@ -33,7 +33,7 @@ from scaleformer.translator import Translator
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_context")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    set_threads(config.threads)
+    set_up_cpu(config.threads)
     translator = Translator.load(config.checkpoint, config.device)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
     documents, corpus = _documents(translator, config, decoding)

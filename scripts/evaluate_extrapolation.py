@@ -15,7 +15,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
@@ -32,7 +32,7 @@ from scaleformer.translator import Translator
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_extrapolation")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    set_threads(config.threads)
+    set_up_cpu(config.threads)
     for name in ("documents", "max_documents"):
         if config[name] is not None and config[name] < 1:
             raise ValueError(f"{name}={config[name]}: wanted at least 1, or null for all")

@@ -16,7 +16,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.cli import one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import decode_lines, read_lines
 from scaleformer.document_files import translation_writer
@@ -29,7 +29,7 @@ FIELDS = ("n_best", "hypothesis", "target")
 @hydra.main(version_base="1.3", config_path="../conf", config_name="score")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    set_threads(config.threads)
+    set_up_cpu(config.threads)
     records, field = _read(str(config.input), config.field)
     translator = Translator.load(config.checkpoint, config.device)
     alpha = translator.decoding.length_penalty if config.length_penalty is None else config.length_penalty

@@ -11,7 +11,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_threads, translation_bar
+from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.document_files import choose_format, read_documents, translation_writer, write_translations
 from scaleformer.translator import Translator
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 @hydra.main(version_base="1.3", config_path="../conf", config_name="translate")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    set_threads(config.threads)
+    set_up_cpu(config.threads)
     names = str(config.input), str(config.output)
     format = choose_format(config.format, *names)
     translator = Translator.load(config.checkpoint, config.device)

@@ -11,7 +11,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scaleformer.cli import Interrupted, choose_decoding, describe, one_line_errors, run_command, set_threads
+from scaleformer.cli import Interrupted, choose_decoding, describe, one_line_errors, run_command, set_up_cpu
 from scaleformer.decoding import DecodingConfig
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -121,9 +121,9 @@ def test_the_beam_configuration_is_the_default():
 
 def test_threads():
     before = torch.get_num_threads()
-    set_threads(None)
+    set_up_cpu(None)
     assert torch.get_num_threads() == before
-    set_threads(before)
+    set_up_cpu(before)
     for wrong in (0, "many", True):
         with pytest.raises(ValueError, match=f"threads={wrong}: wanted a whole number"):
-            set_threads(wrong)
+            set_up_cpu(wrong)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from scaleformer import memory
 from scaleformer.memory import TrimMemory
 
@@ -17,11 +15,11 @@ def test_given_back_once_far_more_is_held_than_ten_batches_need(monkeypatch) -> 
     monkeypatch.setattr(memory, "memory_status", lambda _: held[0])
     callback, given_back = TrimMemory(), []
 
-    def trim(_: int) -> None:
+    def give_back() -> None:
         given_back.append(batch)
         held[0] = 100.0
 
-    callback.trim = trim
+    callback.give_back = give_back
     for batch in range(1, 61):
         held[0] += 5.0 if batch > 1 else 100.0  # 145 after ten batches, the bound is 188.5
         end_batch(callback)
@@ -32,7 +30,7 @@ def test_given_back_once_far_more_is_held_than_ten_batches_need(monkeypatch) -> 
 def test_nothing_is_given_back_while_no_more_is_held(monkeypatch) -> None:
     monkeypatch.setattr(memory, "memory_status", lambda _: 100.0)
     callback, given_back = TrimMemory(), []
-    callback.trim = given_back.append
+    callback.give_back = lambda: given_back.append(0)
     for _ in range(100):
         end_batch(callback)
     assert not given_back
@@ -42,19 +40,7 @@ def test_a_batch_larger_than_all_before_is_not_growth_for_ever(monkeypatch) -> N
     held = iter([100.0] * 15 + [200.0] * 100)
     monkeypatch.setattr(memory, "memory_status", lambda _: next(held))
     callback, given_back = TrimMemory(), []
-    callback.trim = given_back.append
+    callback.give_back = lambda: given_back.append(0)
     for _ in range(115):
         end_batch(callback)
     assert given_back == [0]  # once; 200 is what is needed then
-
-
-@pytest.mark.parametrize("error", [OSError, AttributeError])
-def test_nothing_where_there_is_no_such_function(monkeypatch, error: type[Exception]) -> None:
-    def none(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(memory.ctypes, "CDLL", none)
-    callback = TrimMemory()
-    assert callback.trim is None
-    for _ in range(2 * TrimMemory.BATCHES):
-        end_batch(callback)

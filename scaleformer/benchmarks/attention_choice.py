@@ -101,8 +101,8 @@ def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measur
                 for passes, run in zip(PASSES, runs, strict=True):
                     choice = choose_algorithm(
                         mechanism.replace("-", "_"), length, length, options.width,
-                        rows=options.batch * options.heads, relative=case != "cross", causal=case == "causal",
-                        backward=passes != "forward",
+                        rows=options.heads * (1 if mechanism == GATED else options.batch), relative=case != "cross",
+                        causal=case == "causal", backward=passes != "forward",
                     )  # fmt: skip
                     name = linear if choice.algorithm == "linear" else ALL
                     wanted = {n: f for n, f in found.items() if n == name or n != ALL or passes not in slow}

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
+from scaleformer.cli import set_up_cpu
 from scaleformer.model.attention import MECHANISMS, build_attention
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.ops._benchmark import peak_memory
@@ -98,7 +99,7 @@ def _begin(
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     most = int(how.memory_share * total)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    torch.set_num_threads(1)
+    set_up_cpu(1)
     torch.manual_seed(how.seed)
     work(attention, lengths, how, send)
 

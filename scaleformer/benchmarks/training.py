@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from scaleformer.batch import Batch
 from scaleformer.benchmarks import peers
 from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
+from scaleformer.cli import set_up_cpu
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops._benchmark import peak_memory
 from scaleformer.ops.cross_entropy import linear_cross_entropy
@@ -286,7 +287,7 @@ def _long_step(
     memory: float,
     threads: int,
 ) -> None:
-    torch.set_num_threads(threads)
+    set_up_cpu(threads)
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     try:
         trainer = Trainer(system, sizes, tokens, precision, checkpointing=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+from scaleformer.allocator import give_back_memory
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _INTERVAL = 0.005
@@ -57,7 +58,7 @@ def measured(device: str | torch.device = "cpu") -> Iterator[Cost]:
         cost.peak_memory_bytes, cost.memory_method = torch.cuda.max_memory_allocated(device), "cuda"
         cost.memory_growth_bytes = cost.peak_memory_bytes - start_bytes
         return
-    _give_back()
+    give_back_memory()
     start_bytes = memory_status("VmRSS")
     with _peak() as peak:
         start = time.perf_counter()
@@ -65,11 +66,6 @@ def measured(device: str | torch.device = "cpu") -> Iterator[Cost]:
         cost.seconds = time.perf_counter() - start
     cost.peak_memory_bytes, cost.memory_method = peak.value, peak.method
     cost.memory_growth_bytes = max(peak.value - start_bytes, 0)
-
-
-def _give_back() -> None:
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # glibc only
 
 
 def memory_status(key: str) -> int:

@@ -40,15 +40,6 @@ def alternate(
     return {name: median(values) for name, values in times.items()}
 
 
-def warm_allocator() -> None:
-    """Take and free one tensor of 28 MiB, as the activations of any model are.
-
-    Only then does the C library keep what is freed, up to about twice as much, instead of handing it back after every
-    call, which costs small operators up to a fifth of their time.
-    """
-    torch.zeros(7 << 20)
-
-
 def peak_memory(function: Callable[[], object], device: torch.device) -> int:
     """The most bytes that the function held at one time on top of what was there before it."""
     if device.type == "cuda":

@@ -21,6 +21,7 @@ from scaleformer.ops.blocks import (
     blocks_of,
     clear_pads,
     diagonals,
+    little_enough,
     rows_at,
     rows_of,
     spread,
@@ -99,7 +100,7 @@ def _sums_beyond(by_chunk: Tensor) -> Tensor:
 
 
 class BidirectionalAttention(torch.autograd.Function):
-    """Bidirectional attention, block after block; the backward pass computes each block again."""
+    """Bidirectional attention, block after block; the backward pass of long sequences computes each block again."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -120,11 +121,16 @@ class BidirectionalAttention(torch.autograd.Function):
         batch, heads, length, d = q.shape
         e, rows = v.shape[3], batch * heads
         query_blocks, key_blocks = (blocks_of(x.shape[2], chunk, rows * max(d, e), q.device) for x in (q, k))
+        keep = tuple(little_enough(x.shape[2], rows * max(d, e), q.device) for x in (q, k))
+        kept_queries: list[Tensor | None] = []
+        kept_keys: list[Tensor] = []
         state = q.new_zeros(rows, d, e + 1, dtype=dtype)
         chunks = -(-max(length, k.shape[2]) // chunk)
         by_chunk = state.new_zeros(rows, chunks, e + 1)
         for block in key_blocks:
             keys = _prepare_keys(k, v, key_mask, phi, chunk, block, dtype)
+            if keep[1]:
+                kept_keys.extend(keys)
             state.baddbmm_(keys.fk.transpose(1, 2), keys.u)  # (X, d, e+1)
             first = block.start // chunk
             torch.sum(keys.u.unflatten(1, (-1, chunk)), 2, out=by_chunk[:, first : first + block.chunks])
@@ -133,23 +139,24 @@ class BidirectionalAttention(torch.autograd.Function):
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
         for block in query_blocks:
             queries = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
+            if keep[0]:
+                kept_queries.extend(queries)
             sums = queries.fq @ state  # (X, T, e+1)
             if queries.scores is not None and queries.window is not None:
                 sums.view(-1, chunk, e + 1).baddbmm_(queries.scores, queries.window)
             sums = sums[:, : length - block.start]  # (X, at most T, e+1)
             block_inverse = rows_at(inverse, block.start, sums.shape[1]).copy_(inverse_denominator(sums))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
-        ctx.alone = len(query_blocks) == 1, len(key_blocks) == 1
-        kept = (*(queries if ctx.alone[0] else ()), *(keys if ctx.alone[1] else ()))  # little enough to keep
-        ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept)
-        ctx.options = phi, chunk, query_blocks, key_blocks
+        ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept_keys, *kept_queries)
+        ctx.options = phi, chunk, query_blocks, key_blocks, len(kept_keys)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, table, key_mask, out, inverse, state, beyond, *kept = ctx.saved_tensors
-        phi, chunk, query_blocks, key_blocks = ctx.options
+        phi, chunk, query_blocks, key_blocks, keys_kept = ctx.options
+        kept_keys, kept_queries = kept[:keys_kept], kept[keys_kept:]
         batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], state.dtype
         rows, head = batch * heads, 0 if table is None else table.shape[1] // 2 - 1
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
@@ -158,9 +165,9 @@ class BidirectionalAttention(torch.autograd.Function):
         chunks = max(blocks[-1].start // chunk + blocks[-1].chunks for blocks in (query_blocks, key_blocks))
         d_values = state.new_zeros(rows, chunks * chunk + 2 * head, e)  # from position -(R - 1) on
         d_beyond = state.new_zeros(rows, chunks, 2, e)
-        for block in query_blocks:
-            if ctx.alone[0]:
-                p = _Queries(*kept[:3])
+        for number, block in enumerate(query_blocks):
+            if kept_queries:
+                p = _Queries(*kept_queries[number * 3 : (number + 1) * 3])
             else:
                 p = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
             count, first = block.chunks * chunk, block.start // chunk
@@ -182,8 +189,11 @@ class BidirectionalAttention(torch.autograd.Function):
             store_rows(dq, d_fq.mul_(phi.slope_of_value(p.fq)), block.start)
         # A chunk is "before" to the chunks after it, and "after" to those before it.
         d_chunks = _sums_beyond(d_beyond[:, :, 0])[:, :, 1] + _sums_beyond(d_beyond[:, :, 1])[:, :, 0]  # (X, N, e)
-        for block in key_blocks:
-            keys = _Keys(*kept[-2:]) if ctx.alone[1] else _prepare_keys(k, v, key_mask, phi, chunk, block, dtype)
+        for number, block in enumerate(key_blocks):
+            if kept_keys:
+                keys = _Keys(*kept_keys[number * 2 : (number + 1) * 2])
+            else:
+                keys = _prepare_keys(k, v, key_mask, phi, chunk, block, dtype)
             count, first = block.chunks * chunk, block.start // chunk
             d_fk = keys.u @ d_state.transpose(1, 2)  # (X, T, d)
             store_rows(dk, d_fk.mul_(phi.slope_of_value(keys.fk)), block.start)

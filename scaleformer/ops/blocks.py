@@ -14,8 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-# How many numbers an operand of a block has: on a CPU some of them share the cache, on a GPU they only bound memory.
-BLOCK_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 26}
+# How many numbers an operand of a block has: it bounds memory. Many small blocks would cost a call for each of their
+# products, and cores that wait for one another.
+BLOCK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
+# How many an operand may have in all blocks together, for what forward made of them to be kept for backward.
+KEPT_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
 
 
 class Block(NamedTuple):
@@ -28,8 +31,17 @@ class Block(NamedTuple):
 def blocks_of(length: int, chunk: int, row_numbers: int, device: torch.device) -> list[Block]:
     """The blocks of a sequence; `row_numbers` is how many numbers one position has in all rows of the batch."""
     total = -(-length // chunk)
-    most = max(1, BLOCK_NUMBERS.get(device.type, BLOCK_NUMBERS["cuda"]) // (chunk * row_numbers))
+    most = max(1, _limit(BLOCK_NUMBERS, device) // (chunk * row_numbers))
     return [Block(first * chunk, min(most, total - first)) for first in range(0, total, most)]
+
+
+def little_enough(length: int, row_numbers: int, device: torch.device) -> bool:
+    """Whether the blocks of a sequence are kept for backward, not made again; arguments as in `blocks_of`."""
+    return length * row_numbers <= _limit(KEPT_NUMBERS, device)
+
+
+def _limit(limits: dict[str, int], device: torch.device) -> int:
+    return limits.get(device.type, limits["cuda"])
 
 
 def cut(x: Tensor, start: int, count: int) -> Tensor:

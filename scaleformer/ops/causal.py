@@ -20,6 +20,7 @@ from scaleformer.ops.blocks import (
     blocks_of,
     clear_pads,
     diagonals,
+    little_enough,
     rows_at,
     rows_of,
     running,
@@ -111,7 +112,8 @@ def least_chunk(near: Tensor | None) -> int:
 
 
 class CausalAttention(torch.autograd.Function):
-    """Causal attention, block after block; the backward pass computes each block again, from the state before it."""
+    """Causal attention, block after block; of long sequences the backward pass computes each block again, from the
+    state before it."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -136,10 +138,14 @@ class CausalAttention(torch.autograd.Function):
         blocks = blocks_of(length, chunk, rows * max(d, e), q.device)
         carry = _Carry(q.new_zeros(rows, d, e + 1, dtype=dtype), q.new_zeros(rows, head, e + 1, dtype=dtype))
         carries = [x.new_empty(len(blocks), *x.shape) for x in carry]
+        keep = little_enough(length, rows * max(d, e), q.device)
+        kept_parts: list[Tensor | None] = []
         for number, block in enumerate(blocks):
             for kept, x in zip(carries, carry, strict=True):
                 kept[number] = x
             parts, carry = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)
+            if keep:
+                kept_parts.extend(parts)
             sums = torch.bmm(parts.fq.view(-1, chunk, d), parts.states.flatten(0, 1))  # (Y, C, e+1)
             sums.baddbmm_(parts.scores, parts.u.view(-1, chunk, e + 1))
             if parts.corner is not None and parts.tails is not None:
@@ -147,7 +153,6 @@ class CausalAttention(torch.autograd.Function):
             sums = sums.view(rows, -1, e + 1)[:, : length - block.start]  # (X, at most T, e+1)
             block_inverse = rows_at(inverse, block.start, sums.shape[1]).copy_(inverse_denominator(sums))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
-        kept_parts = parts if len(blocks) == 1 else ()  # little enough to keep
         ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *carries, *kept_parts)
         ctx.options = phi, chunk, blocks
         return out
@@ -170,7 +175,7 @@ class CausalAttention(torch.autograd.Function):
             block = blocks[number]
             chunks, count = block.chunks, block.chunks * chunk
             if kept:
-                p = _Parts(*kept)
+                p = _Parts(*kept[number * len(_Parts._fields) : (number + 1) * len(_Parts._fields)])
             else:
                 carry = _Carry(states[number], tails[number])
                 p, _ = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)

@@ -57,15 +57,15 @@ def segment_gated_attention(
     """
     check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, far_tokens)
     check_choice("algorithm", algorithm, ALGORITHMS)
-    batch, heads, queries, width = q.shape
+    _, heads, queries, width = q.shape
     phi = get_feature_map(feature_map)
     if queries == 0 or k.shape[2] == 0:
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "memory":
         algorithm = smaller_algorithm(queries, k.shape[2], width, causal)
-    elif algorithm == "auto":
+    elif algorithm == "auto":  # rows: by states it goes through one document after the other
         algorithm = choose_algorithm(
-            "segment_gated", queries, k.shape[2], width, rows=batch * heads, relative=rel is not None, causal=causal,
+            "segment_gated", queries, k.shape[2], width, rows=heads, relative=rel is not None, causal=causal,
             backward=wants_gradients(q, k, v, rel, log_gate),
         ).algorithm  # fmt: skip
     with torch.autocast(q.device.type, enabled=False):

@@ -13,7 +13,7 @@ from scaleformer.ops.segment_states import StateAttention
 
 # Numbers in an operand of a step: on a CPU few enough for its cache, and so many that calls cost little beside work; on
 # a GPU they only bound memory.
-BLOCK_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 24}
+BLOCK_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 24}
 
 
 def state_attention(

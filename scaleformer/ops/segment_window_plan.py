@@ -11,7 +11,7 @@ from torch.nn import functional
 from scaleformer.ops.segment_weights import far_scale
 
 # Scores of a block: on a CPU they share the cache with the window's keys and values; on a GPU they only bound memory.
-SCORE_NUMBERS = {"cpu": 1 << 18, "cuda": 1 << 27}
+SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scaleformer.ops import FEATURE_MAPS, blocks, relative_kernel_attention
+from scaleformer.ops._benchmark import saved_bytes
 from scaleformer.ops.kernel_attention import even_chunk, smaller_algorithm
 from scaleformer.ops.reference import dense_attention
 from tests.ops.inputs import Inputs, gradients, make_inputs
@@ -53,8 +55,10 @@ def test_output_and_gradients(
 @pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 @pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("kept", [False, True], ids=["made-again", "kept"])
 def test_several_blocks(
     monkeypatch: pytest.MonkeyPatch,
+    kept: bool,
     chunks: int,
     causal: bool,
     relative: dict[str, Any],
@@ -62,8 +66,24 @@ def test_several_blocks(
 ) -> None:
     x = make_inputs(*lengths, masked=True, batch=3, **relative)
     monkeypatch.setitem(blocks.BLOCK_NUMBERS, "cpu", chunks * 4 * 3 * 2 * 4)
+    monkeypatch.setitem(blocks.KEPT_NUMBERS, "cpu", max(lengths) * 3 * 2 * 4 if kept else 0)
     assert len(blocks.blocks_of(37, 4, 3 * 2 * 4, x.q.device)) == -(-10 // chunks)
     assert_equals_formula(x, causal, algorithm="linear", chunk_size=4)
+
+
+@pytest.mark.parametrize(
+    ("length", "numbers"), [(256, 1 << 20), (1024, 256 * 2 * 64)], ids=["one-block", "four-blocks"]
+)
+@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+def test_little_is_kept_for_backward(monkeypatch: pytest.MonkeyPatch, causal: bool, length: int, numbers: int) -> None:
+    """At most 4 KB a token and head, of which q, k, v and the output are 1 KB; beyond `KEPT_NUMBERS` hardly more."""
+    q, k, v = (torch.randn(1, 2, length, 64, requires_grad=True) for _ in range(3))
+    rel = torch.randn(33, 64, requires_grad=True)
+    attend = partial(relative_kernel_attention, q, k, v, rel, causal=causal, algorithm="linear")
+    monkeypatch.setitem(blocks.BLOCK_NUMBERS, "cpu", numbers)
+    assert 2048 * 2 * length < saved_bytes(attend) <= 4096 * 2 * length
+    monkeypatch.setitem(blocks.KEPT_NUMBERS, "cpu", length * 2 * 64 - 1)
+    assert saved_bytes(attend) < 1400 * 2 * length
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 16, 37, 64])
@@ -237,24 +257,6 @@ def test_no_large_tensor(causal: bool) -> None:
         gradients(call(x, causal=causal), x.leaves)
     assert largest.numel <= 4 * d * length
     assert 4 * d * length < min(length * length, d * d * length, (2 * horizon - 1) * d * length)
-
-
-@pytest.mark.parametrize("length", [256, 4096])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-def test_little_is_kept_for_backward(causal: bool, length: int) -> None:
-    """At most 4 KB a token and head, of which q, k, v and the output are 1 KB."""
-    q, k, v = (torch.randn(1, 2, length, 64, requires_grad=True) for _ in range(3))
-    rel = torch.randn(33, 64, requires_grad=True)
-    kept: dict[int, int] = {}
-
-    def pack(x: Tensor) -> Tensor:
-        kept[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
-        return x
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
-        out = relative_kernel_attention(q, k, v, rel, causal=causal, algorithm="linear")
-    assert out.requires_grad
-    assert sum(kept.values()) <= 4096 * 2 * length
 
 
 ERRORS = {

@@ -1,0 +1,77 @@
+"""The C library keeps what is freed, and gives it back when it is told to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaleformer import allocator
+
+MIB = 1 << 20
+HELD = """
+import torch
+from scaleformer.allocator import give_back_memory, keep_freed_memory
+from scaleformer.evaluation.measure import memory_status
+
+{begin}
+torch.ones(1)  # whatever the library takes for itself
+held = [memory_status("VmRSS")]
+for mebibytes in (200, 150):
+    torch.ones(mebibytes, 1 << 18)  # freed at once
+    held.append(memory_status("VmRSS"))
+give_back_memory()
+print(*held, memory_status("VmRSS"))
+"""
+glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+
+
+def held_memory(begin: str) -> list[float]:
+    """MiB on top of those at the start: after 200 were freed, after 150 more, and after all was given back."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    run = subprocess.run(
+        [sys.executable, "-c", HELD.format(begin=begin)],
+        capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    start, *others = map(int, run.stdout.split())
+    return [(held - start) / MIB for held in others]
+
+
+@glibc
+def test_freed_memory_is_kept_until_it_is_given_back() -> None:
+    once, again, given_back = held_memory("assert keep_freed_memory()")
+    assert 190 < once < 250
+    assert once - 10 < again < once + 10  # the 150 are some of the 200
+    assert given_back < 50
+
+
+@glibc
+def test_without_it_nothing_is_kept() -> None:
+    assert all(held < 50 for held in held_memory(""))
+
+
+def test_the_settings_of_the_environment_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise AssertionError("the library was asked")
+
+    monkeypatch.setattr(allocator.ctypes, "CDLL", none)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000")
+    assert not allocator.keep_freed_memory()
+
+
+@pytest.mark.parametrize("error", [OSError, AttributeError, TypeError])
+def test_nothing_where_the_library_has_no_such_function(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def none(_: object) -> None:
+        raise error
+
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(allocator.ctypes, "CDLL", none)
+    assert not allocator.keep_freed_memory()
+    allocator.give_back_memory()
