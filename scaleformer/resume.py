@@ -21,6 +21,7 @@ CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in whi
 # What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
 FIXED = ("model", "tokenizer", "optimizer")
 FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
+FREE_OF_ATTENTION = ("algorithm", "explore")  # at whatever site
 # Settings that do not touch the numbers of training.
 HARMLESS = (
     *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding"),
@@ -189,7 +190,7 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
             # Where one has a group of settings and the other none, the names are those of different depths.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
             for key in others:
-                if name not in FREE and saved[key] != value:
+                if not _is_free(name) and saved[key] != value:
                     raise ValueError(
                         f"resume: {name}={value}, but the run has {key}={saved[key]}, which its weights are made for: "
                         f"give {key}={json.dumps(saved[key])} (a default may have changed since), or start a new run"
@@ -203,6 +204,10 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
                 changed.append(f"{name}={value} (was {saved[name]})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
+
+
+def _is_free(name: str) -> bool:
+    return name in FREE or (name.startswith("model.") and name.rpartition(".")[2] in FREE_OF_ATTENTION)
 
 
 def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:

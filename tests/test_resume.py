@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import warnings
+from copy import deepcopy
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,17 @@ def test_settings_that_the_weights_are_made_for_stay(run: Path, group, key, valu
             check_settings(package, config)
         return
     with pytest.raises(ValueError, match=refused):
+        check_settings(package, config)
+
+
+@pytest.mark.parametrize(("option", "old", "new"), [("explore", 1.0, 0.0), ("algorithm", "auto", "linear")])
+@pytest.mark.parametrize("where", ["attention", "sites.cross"])
+def test_how_an_attention_is_trained_and_computed_may_change(run: Path, where: str, option: str, old, new) -> None:
+    package, config = open_checkpoint(run)[1], deepcopy(CONFIG)
+    for settings, value in ((package["config"], old), (config, new)):
+        place = reduce(lambda group, key: group[key], where.split("."), settings["model"])
+        place[option] = value
+    with pytest.warns(UserWarning, match=rf"resume: model\.{where}\.{option}={new} \(was {old}\): from here on"):
         check_settings(package, config)
 
 

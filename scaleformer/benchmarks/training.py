@@ -125,19 +125,20 @@ class Course:
         """Why a step at this length will not do, in words; empty if it will, or if nothing is known."""
         if not self.seconds:
             return ""
-        memory = self.held + foresee(self.memory, length, margin=0.3) * tokens
+        memory = self.held + foresee(self.memory, length, margin=0.3, alone=1.0) * tokens
         if memory > limits.memory:
             return f"skipped: about {memory / GIB:,.0f} GiB"
-        seconds = foresee(self.seconds, length, margin=0.0) * tokens
+        seconds = foresee(self.seconds, length, margin=0.0, alone=0.5) * tokens
         return f"skipped: about {seconds:,.0f} s a step" if seconds > limits.step_seconds else ""
 
 
-def foresee(known: dict[int, float], length: int, margin: float) -> float:
+def foresee(known: dict[int, float], length: int, margin: float, alone: float) -> float:
     """The cost of a token at a greater length: the power law through the last two lengths, and a margin added to its
-    exponent where that is above 0.1; never beyond quadratic attention, which is also what a single length foretells."""
+    exponent where that is above 0.1; never beyond quadratic attention. `alone` is the exponent where one length is known:
+    of memory the worst, of time less, for that would leave out what can be measured in a moment."""
     lengths = sorted(known)
     last = lengths[-1]
-    exponent = 1.0
+    exponent = alone
     if len(lengths) > 1:
         before = lengths[-2]
         exponent = math.log(known[last] / known[before]) / math.log(last / before)

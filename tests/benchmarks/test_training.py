@@ -36,7 +36,15 @@ def test_a_step_changes_the_weights_and_counts_what_it_holds() -> None:
 )
 def test_costs_are_foreseen_from_shorter_lengths(known: dict[int, float], margin: float, expected: float) -> None:
     length = 4 * max(known)
-    assert foresee(known, length, margin) == pytest.approx(expected)
+    assert foresee(known, length, margin, alone=1.0) == pytest.approx(expected)
+
+
+def test_one_length_foretells_less_time_than_memory() -> None:
+    limits = Limits(step_seconds=10, memory=1e9, seconds=1, repeats=1)
+    one = {128: 1e-3}
+    assert Course(0, one, {128: 1e3}).reason_to_skip(512, 4096, limits) == ""  # 8 s, were it quadratic 16
+    assert Course(0, one, {128: 1e3}).reason_to_skip(512, 8192, limits) == "skipped: about 16 s a step"
+    assert Course(0, one, {128: 1e6}).reason_to_skip(512, 512, limits) == "skipped: about 2 GiB"
 
 
 def test_what_will_not_do_is_left_out_with_the_reason() -> None:
