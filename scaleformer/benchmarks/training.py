@@ -134,8 +134,8 @@ class Course:
 
 def foresee(known: dict[int, float], length: int, margin: float, alone: float) -> float:
     """The cost of a token at a greater length: the power law through the last two lengths, and a margin added to its
-    exponent where that is above 0.1; never beyond quadratic attention. `alone` is the exponent where one length is known:
-    of memory the worst, of time less, for that would leave out what can be measured in a moment."""
+    exponent where that is above 0.1; never beyond quadratic attention. `alone` is the exponent where one length is
+    known: of memory the worst, of time less, for that would leave out what can be measured in a moment."""
     lengths = sorted(known)
     last = lengths[-1]
     exponent = alone
