@@ -10,15 +10,17 @@ from contextlib import suppress
 # taken from the system one by one, and go back at once.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MOST = (1 << 31) - 1  # of an int
-_LARGE = 1 << 30
+_LARGE = 64 << 20
 
 
 def keep_freed_memory() -> bool:
-    """Keep what is freed for the tensors that come next, but for blocks of 1 GiB and more; whether that was possible.
+    """Keep what is freed for the tensors that come next, but for blocks of 64 MiB and more; whether that was possible.
 
-    By itself glibc hands blocks of more than 32 MiB back at once, and smaller ones once a little more than that is
+    By itself glibc hands blocks of 32 MiB back at once, often much smaller ones, and these once some more of them are
     free; the next call fetches them again, page by page, each filled with zeros. That can be a third of the time of an
-    attention function or of a training step. What was held at most stays held until `give_back_memory`. Someone who set
+    attention function. What was held at most stays held until `give_back_memory`. Larger blocks still go back: kept,
+    they leave holes that the next one does not fit into, and documents of 65,536 tokens took twice the memory, in the
+    same time. Someone who set
     MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_ or GLIBC_TUNABLES has decided already: nothing is changed then.
     """
     if any(name in os.environ for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")):
