@@ -20,8 +20,8 @@ def keep_freed_memory() -> bool:
     free; the next call fetches them again, page by page, each filled with zeros. That can be a third of the time of an
     attention function. What was held at most stays held until `give_back_memory`. Larger blocks still go back: kept,
     they leave holes that the next one does not fit into, and documents of 65,536 tokens took twice the memory, in the
-    same time. Someone who set
-    MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_ or GLIBC_TUNABLES has decided already: nothing is changed then.
+    same time. Someone who set MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_ or GLIBC_TUNABLES has decided already:
+    nothing is changed then.
     """
     if any(name in os.environ for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")):
         return False

@@ -22,6 +22,7 @@ from scaleformer.ops.blocks import (
     clear_pads,
     diagonals,
     little_enough,
+    nth,
     rows_at,
     rows_of,
     spread,
@@ -121,7 +122,8 @@ class BidirectionalAttention(torch.autograd.Function):
         batch, heads, length, d = q.shape
         e, rows = v.shape[3], batch * heads
         query_blocks, key_blocks = (blocks_of(x.shape[2], chunk, rows * max(d, e), q.device) for x in (q, k))
-        keep = tuple(little_enough(x.shape[2], rows * max(d, e), q.device) for x in (q, k))
+        trained = any(ctx.needs_input_grad)
+        keep = tuple(trained and little_enough(x.shape[2], rows * max(d, e), q.device) for x in (q, k))
         kept_queries: list[Tensor | None] = []
         kept_keys: list[Tensor] = []
         state = q.new_zeros(rows, d, e + 1, dtype=dtype)
@@ -167,7 +169,7 @@ class BidirectionalAttention(torch.autograd.Function):
         d_beyond = state.new_zeros(rows, chunks, 2, e)
         for number, block in enumerate(query_blocks):
             if kept_queries:
-                p = _Queries(*kept_queries[number * 3 : (number + 1) * 3])
+                p = _Queries(*nth(kept_queries, number, len(_Queries._fields)))
             else:
                 p = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
             count, first = block.chunks * chunk, block.start // chunk
@@ -191,7 +193,7 @@ class BidirectionalAttention(torch.autograd.Function):
         d_chunks = _sums_beyond(d_beyond[:, :, 0])[:, :, 1] + _sums_beyond(d_beyond[:, :, 1])[:, :, 0]  # (X, N, e)
         for number, block in enumerate(key_blocks):
             if kept_keys:
-                keys = _Keys(*kept_keys[number * 2 : (number + 1) * 2])
+                keys = _Keys(*nth(kept_keys, number, len(_Keys._fields)))
             else:
                 keys = _prepare_keys(k, v, key_mask, phi, chunk, block, dtype)
             count, first = block.chunks * chunk, block.start // chunk

@@ -7,12 +7,14 @@ Sequences outside are (B, H, L, n); inside, a block is (X, T, n) with T = M C, o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+T = TypeVar("T")
 
 # How many numbers an operand of a block has: it bounds memory. Many small blocks would cost a call for each of their
 # products, and cores that wait for one another.
@@ -38,6 +40,11 @@ def blocks_of(length: int, chunk: int, row_numbers: int, device: torch.device) -
 def little_enough(length: int, row_numbers: int, device: torch.device) -> bool:
     """Whether the blocks of a sequence are kept for backward, not made again; arguments as in `blocks_of`."""
     return length * row_numbers <= _limit(KEPT_NUMBERS, device)
+
+
+def nth(parts: Sequence[T], number: int, size: int) -> Sequence[T]:
+    """The `size` parts of block `number`, of those of all blocks one after the other."""
+    return parts[number * size : (number + 1) * size]
 
 
 def _limit(limits: dict[str, int], device: torch.device) -> int:

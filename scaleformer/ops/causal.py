@@ -21,6 +21,7 @@ from scaleformer.ops.blocks import (
     clear_pads,
     diagonals,
     little_enough,
+    nth,
     rows_at,
     rows_of,
     running,
@@ -138,7 +139,7 @@ class CausalAttention(torch.autograd.Function):
         blocks = blocks_of(length, chunk, rows * max(d, e), q.device)
         carry = _Carry(q.new_zeros(rows, d, e + 1, dtype=dtype), q.new_zeros(rows, head, e + 1, dtype=dtype))
         carries = [x.new_empty(len(blocks), *x.shape) for x in carry]
-        keep = little_enough(length, rows * max(d, e), q.device)
+        keep = any(ctx.needs_input_grad) and little_enough(length, rows * max(d, e), q.device)
         kept_parts: list[Tensor | None] = []
         for number, block in enumerate(blocks):
             for kept, x in zip(carries, carry, strict=True):
@@ -175,7 +176,7 @@ class CausalAttention(torch.autograd.Function):
             block = blocks[number]
             chunks, count = block.chunks, block.chunks * chunk
             if kept:
-                p = _Parts(*kept[number * len(_Parts._fields) : (number + 1) * len(_Parts._fields)])
+                p = _Parts(*nth(kept, number, len(_Parts._fields)))
             else:
                 carry = _Carry(states[number], tails[number])
                 p, _ = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)

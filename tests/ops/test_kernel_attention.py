@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scaleformer.ops import FEATURE_MAPS, blocks, relative_kernel_attention
-from scaleformer.ops._benchmark import saved_bytes
+from scaleformer.ops._benchmark import peak_memory, saved_bytes
 from scaleformer.ops.kernel_attention import even_chunk, smaller_algorithm
 from scaleformer.ops.reference import dense_attention
 from tests.ops.inputs import Inputs, gradients, make_inputs
@@ -84,6 +84,22 @@ def test_little_is_kept_for_backward(monkeypatch: pytest.MonkeyPatch, causal: bo
     assert 2048 * 2 * length < saved_bytes(attend) <= 4096 * 2 * length
     monkeypatch.setitem(blocks.KEPT_NUMBERS, "cpu", length * 2 * 64 - 1)
     assert saved_bytes(attend) < 1400 * 2 * length
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+def test_blocks_are_kept_for_gradients_alone(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
+    monkeypatch.setitem(blocks.BLOCK_NUMBERS, "cpu", 256 * 2 * 64)  # four of them
+    q, k, v = torch.randn(3, 1, 2, 1024, 64)
+    rel = torch.randn(33, 64)
+
+    def peak(kept: int) -> int:
+        monkeypatch.setitem(blocks.KEPT_NUMBERS, "cpu", kept)
+        attend = partial(relative_kernel_attention, q, k, v, rel, causal=causal, algorithm="linear")
+        return peak_memory(attend, q.device)
+
+    assert peak(kept=1 << 20) == peak(kept=0)
+    q.requires_grad_()
+    assert peak(kept=1 << 20) > 1.5 * peak(kept=0)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 16, 37, 64])
