@@ -73,7 +73,7 @@ def choose_algorithm(
     Making all scores costs so much a score; the way in linear time so much a position, and more to start and for every
     step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
     scores that the start, and the steps for one position, are worth. They are fitted to the times that
-    `python scripts/benchmark_attention.py part=auto` prints, for batch=1 to batch=8 (CPU, float32, d = 64, segments of
+    `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of
     25 tokens); it also shows how far from the best the choice is. Other devices go by the same numbers.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or

@@ -11,8 +11,7 @@ from scaleformer.ops.segment_state_blocks import StateOptions
 from scaleformer.ops.segment_state_plan import plan_states
 from scaleformer.ops.segment_states import StateAttention
 
-# Numbers in an operand of a step: on a CPU few enough for its cache, and so many that calls cost little beside work; on
-# a GPU they only bound memory.
+# Numbers in an operand of a step: they bound memory, and are so many that calls cost little beside work.
 BLOCK_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 24}
 
 

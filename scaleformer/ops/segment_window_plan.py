@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from scaleformer.ops.segment_weights import far_scale
 
-# Scores of a block: on a CPU they share the cache with the window's keys and values; on a GPU they only bound memory.
+# Scores of a block: they bound memory, and are so many that calls cost little beside work.
 SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 27}
 
 
