@@ -5,11 +5,12 @@
     python scripts/benchmark_attention.py part=auto       # what algorithm=auto takes, beside every algorithm
     python scripts/benchmark_attention.py part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
-The peer is torch's fused softmax attention, without relative positions. All systems of one length take turns in one
-process; times are medians of at least `repeats` calls after one to warm up, with memory that the C library keeps, as it
-does in a training. Cross-attention has a source as long as the target, and no relative positions. Prints tables and
-writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the page
-of all benchmarks whose results are in OUTPUT.
+The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system takes
+turns with it alone (a call of a millisecond feels what the one before it left in the caches), beyond it all take turns,
+in one process; times are medians of at least `repeats` calls after one to warm up, with memory that the C library
+keeps, as it does in a training. Cross-attention has a source as long as the target, and no relative positions. Prints
+tables and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md`
+writes the page of all benchmarks whose results are in OUTPUT.
 """
 
 from __future__ import annotations

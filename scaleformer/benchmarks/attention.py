@@ -63,6 +63,7 @@ class Options:
     cross_limit: int = 2048  # the longest length for cross-attention
     quadratic_limit: int = 2048  # the longest length for the algorithm that makes all scores
     paper_limit: int = 2048  # and for the paper's own algorithms
+    pair_limit: int = 1024  # the longest length at which each system takes turns with softmax alone
     repeats: int = 5
     seconds: float = 0.4  # the least time to spend on one comparison
     clock: str = "wall"  # or cpu: the time of this process alone, summed over threads, for a machine with other work
@@ -250,16 +251,42 @@ def measure(options: Options, length: int, case: str) -> list[Row]:
     runs: tuple[Runner, Runner] = (forward, partial(forward_backward, leaves=leaves))
     for passes, run in zip(PASSES, runs, strict=True):
         functions: dict[str, Callable[[], object]] = {name: partial(run, system) for name, system in systems.items()}
-        times = alternate(functions, device, options.repeats, options.seconds, CLOCKS[options.clock])
-        for system, seconds in times.items():
+        times = beside_softmax(functions, length, options)
+        for system, (seconds, softmax) in times.items():
             memory = peak_memory(functions[system], device) if options.memory else None
             saved = None
             if options.memory and passes != "forward":
                 saved = saved_bytes(systems[system]) / (options.batch * options.heads * length)
-            ratio = times[SOFTMAX] / seconds if SOFTMAX in times else None
-            rows.append(Row(case, passes, length, system, seconds, ratio, seconds / times[KERNEL], memory, saved))
+            ratio = None if softmax is None else softmax / seconds
+            kernel, its_softmax = times[KERNEL]
+            drift = 1.0 if softmax is None or its_softmax is None else its_softmax / softmax
+            rows.append(Row(case, passes, length, system, seconds, ratio, seconds / kernel * drift, memory, saved))
     gc.collect()  # profiles of long documents hold gigabytes
     return rows
+
+
+def beside_softmax(
+    functions: Mapping[str, Callable[[], object]], length: int, options: Options
+) -> dict[str, tuple[float, float | None]]:
+    """The seconds of each function, and those of softmax in the same turns; None where softmax is not among them.
+
+    Up to `pair_limit` tokens each takes turns with softmax alone: a call of a millisecond feels what the one before it
+    left of the caches, and all scores and the paper's algorithms leave nothing. Beyond it, all take turns together.
+    """
+    timed = partial(
+        alternate, device=torch.device(options.device), repeats=options.repeats, seconds=options.seconds,
+        clock=CLOCKS[options.clock],
+    )  # fmt: skip
+    if SOFTMAX not in functions or length > options.pair_limit:
+        times = timed(functions)
+        return {name: (seconds, times.get(SOFTMAX)) for name, seconds in times.items()}
+    found: dict[str, tuple[float, float | None]] = {}
+    for name, function in functions.items():
+        if name != SOFTMAX:
+            pair = timed({SOFTMAX: functions[SOFTMAX], name: function})
+            found.setdefault(SOFTMAX, (pair[SOFTMAX], pair[SOFTMAX]))
+            found[name] = pair[name], pair[SOFTMAX]
+    return found
 
 
 def key_of(row: Row) -> str:

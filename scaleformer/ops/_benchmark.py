@@ -22,13 +22,13 @@ def alternate(
 ) -> dict[str, float]:
     """The median time of each function in seconds, all called in turn, so that what else the machine does meets all.
 
-    Each is called once before. Then come at least `repeats` rounds, and more, up to 10 times as many, until all of them
+    Each is called once before. Then come at least `repeats` rounds, and more, up to 40 times as many, until all of them
     together have taken `seconds`.
     """
     for function in functions.values():
         function()
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for done in range(10 * repeats):
+    for done in range(40 * repeats):
         if done >= repeats and sum(map(sum, times.values())) >= seconds:
             break
         for name, function in functions.items():

@@ -84,8 +84,9 @@ def _prepare_queries(
     by_distance = fq @ spread(table, batch, heads).transpose(1, 2)  # (X, T, 2R+1)
     by_distance = by_distance.view(fq.shape[0] * chunks, chunk, -1)  # (Y, C, 2R+1)
     scores = fq.new_zeros(*by_distance.shape[:2], window.shape[1])  # (Y, C, W)
-    past = torch.ones(chunk, chunk, dtype=torch.bool, device=q.device).tril()
-    scores[:, :, head : head + chunk] = torch.where(past, by_distance[..., -2:-1], by_distance[..., -1:])
+    own, past = scores[:, :, head : head + chunk], scores.new_ones(chunk, chunk).tril()
+    torch.mul(by_distance[..., -2:-1], past, out=own)
+    own.addcmul_(by_distance[..., -1:], 1 - past)  # by arithmetic: torch.where is slow with a mask that repeats
     scores[:, :, -2:] = by_distance[..., -2:]
     diagonals(scores, band).add_(by_distance[..., :-2])
     return _Queries(fq, window, scores)
@@ -147,7 +148,7 @@ class BidirectionalAttention(torch.autograd.Function):
             if queries.scores is not None and queries.window is not None:
                 sums.view(-1, chunk, e + 1).baddbmm_(queries.scores, queries.window)
             sums = sums[:, : length - block.start]  # (X, at most T, e+1)
-            block_inverse = rows_at(inverse, block.start, sums.shape[1]).copy_(inverse_denominator(sums))
+            block_inverse = inverse_denominator(sums, out=rows_at(inverse, block.start, sums.shape[1]))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
         ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept_keys, *kept_queries)
         ctx.options = phi, chunk, query_blocks, key_blocks, len(kept_keys)

@@ -151,7 +151,12 @@ def _mark(
 
 def u_rows(v: Tensor, key_mask: Tensor | None, start: int, count: int, dtype: torch.dtype) -> Tensor:
     """U = [V, 1] at positions start .. start + count: (X, count, e+1); zeros at pads and outside the sequence."""
-    return u_windows(v, key_mask, Block(start, 1), count, 0, 0, 0, dtype).flatten(0, 2)
+    batch, heads, length, e = v.shape
+    u = v.new_empty(batch, heads, count, e + 1, dtype=dtype)
+    u[..., :e] = cut(v, start, count)
+    real = None if key_mask is None else key_mask[:, None, :, None]  # (B, 1, L, 1)
+    _mark(u, real, lambda x: cut(x, start, count), start, count, length)
+    return u.flatten(0, 1)
 
 
 def clear_pads(part: Tensor, key_mask: Tensor, block: Block, heads: int) -> None:

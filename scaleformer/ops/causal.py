@@ -66,14 +66,16 @@ def _prepare(
     chunk: int,
     block: Block,
     carry: _Carry,
+    once: bool,
 ) -> tuple[_Parts, _Carry]:
+    """The parts of a block, and what it leaves; `once` if no backward pass will need fk, which is overwritten then."""
     batch, heads, dtype, chunks = q.shape[0], q.shape[1], carry.state.dtype, block.chunks
     count = chunks * chunk
     fq = phi(rows_of(q, block.start, count, dtype)).contiguous()  # (X, T, d)
     fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
     if key_mask is not None:
         clear_pads(fk, key_mask, Block(block.start, 1), heads)
-    shifted = fk if far is None else fk + spread(far, batch, heads)  # (X, T, d)
+    shifted = fk if far is None else torch.add(fk, spread(far, batch, heads), out=fk if once else None)  # (X, T, d)
     u = u_rows(v, key_mask, block.start, count, dtype)  # (X, T, e+1)
     by_chunk = [x.view(-1, chunk, x.shape[2]) for x in (fq, shifted, u)]  # (Y, C, ...)
     own = torch.bmm(by_chunk[1].transpose(1, 2), by_chunk[2])  # (Y, d, e+1)
@@ -83,7 +85,7 @@ def _prepare(
         return _Parts(fq, fk, shifted, u, states, scores.tril_(), None, None), _Carry(state, carry.tail)
     by_distance = (fq @ spread(near, batch, heads).transpose(1, 2)).view(-1, chunk, near.shape[1])  # (Y, C, R)
     _band(scores, near.shape[1]).add_(by_distance[:, 1:])
-    scores[:, 0, 0] += by_distance[:, 0, -1]
+    scores[:, 0, 0].add_(by_distance[:, 0, -1])
     scores.tril_()  # takes the band's entries before the chunk away, too
     head = near.shape[1] - 1
     corner = tails = None
@@ -91,7 +93,7 @@ def _prepare(
     if head > 0:
         corner = skew(by_distance[:, :head], 2 * head)[..., :head]  # (Y, R-1, R-1)
         ends = u.unflatten(1, (chunks, chunk))[:, :, chunk - head :]  # (X, M, R-1, e+1)
-        tails, tail = torch.cat([carry.tail.unsqueeze(1), ends[:, :-1]], dim=1), ends[:, -1]
+        tails, tail = torch.cat([carry.tail.unsqueeze(1), ends[:, :-1]], dim=1), ends[:, -1].clone()
     return _Parts(fq, fk, shifted, u, states, scores, corner, tails), _Carry(state, tail)
 
 
@@ -138,48 +140,50 @@ class CausalAttention(torch.autograd.Function):
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
         blocks = blocks_of(length, chunk, rows * max(d, e), q.device)
         carry = _Carry(q.new_zeros(rows, d, e + 1, dtype=dtype), q.new_zeros(rows, head, e + 1, dtype=dtype))
-        carries = [x.new_empty(len(blocks), *x.shape) for x in carry]
-        keep = any(ctx.needs_input_grad) and little_enough(length, rows * max(d, e), q.device)
+        carries: list[Tensor] = []
+        trained = any(ctx.needs_input_grad)
+        keep = trained and little_enough(length, rows * max(d, e), q.device)
         kept_parts: list[Tensor | None] = []
-        for number, block in enumerate(blocks):
-            for kept, x in zip(carries, carry, strict=True):
-                kept[number] = x
-            parts, carry = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)
+        for block in blocks:
+            if trained:
+                carries.extend(carry)
+            parts, carry = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry, once=not keep)
             if keep:
                 kept_parts.extend(parts)
             sums = torch.bmm(parts.fq.view(-1, chunk, d), parts.states.flatten(0, 1))  # (Y, C, e+1)
             sums.baddbmm_(parts.scores, parts.u.view(-1, chunk, e + 1))
             if parts.corner is not None and parts.tails is not None:
-                sums[:, :head] += parts.corner @ parts.tails.flatten(0, 1)
+                sums[:, :head].baddbmm_(parts.corner, parts.tails.flatten(0, 1))
             sums = sums.view(rows, -1, e + 1)[:, : length - block.start]  # (X, at most T, e+1)
-            block_inverse = rows_at(inverse, block.start, sums.shape[1]).copy_(inverse_denominator(sums))
+            block_inverse = inverse_denominator(sums, out=rows_at(inverse, block.start, sums.shape[1]))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
         ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *carries, *kept_parts)
-        ctx.options = phi, chunk, blocks
+        ctx.options = phi, chunk, blocks, len(carries)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, far, near, key_mask, out, inverse, states, tails, *kept = ctx.saved_tensors
-        phi, chunk, blocks = ctx.options
-        batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], states.dtype
+        q, k, v, far, near, key_mask, out, inverse, *kept = ctx.saved_tensors
+        phi, chunk, blocks, carried = ctx.options
+        carries, kept = kept[:carried], kept[carried:]
+        batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], inverse.dtype
         head = 0 if near is None else near.shape[1] - 1
         covered = blocks[-1].start + blocks[-1].chunks * chunk
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         dk[:, :, covered:], dv[:, :, covered:] = 0.0, 0.0
         d_far = None if far is None else torch.zeros_like(far)  # (1 or H, 1, d)
         d_near = None if near is None else torch.zeros_like(near)  # (1 or H, R, d)
-        d_state = torch.zeros_like(states[0])  # (X, d, e+1), of the state after the block
-        d_tail = tails.new_zeros(batch * heads, head, e)  # of the last values of the block, from the corner after it
+        d_state = torch.zeros_like(carries[0])  # (X, d, e+1), of the state after the block
+        d_tail = d_state.new_zeros(batch * heads, head, e)  # of the last values of the block, from the corner after it
         for number in range(len(blocks) - 1, -1, -1):
             block = blocks[number]
             chunks, count = block.chunks, block.chunks * chunk
             if kept:
                 p = _Parts(*nth(kept, number, len(_Parts._fields)))
             else:
-                carry = _Carry(states[number], tails[number])
-                p, _ = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry)
+                carry = _Carry(*nth(carries, number, len(_Carry._fields)))
+                p, _ = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry, once=False)
             fq, shifted, u = (x.view(-1, chunk, x.shape[2]) for x in (p.fq, p.shifted, p.u))  # (Y, C, ...)
             d_sums = sums_gradient(*(rows_of(x, block.start, count, dtype) for x in (grad, out, inverse)))
             d_sums = d_sums.view(-1, chunk, e + 1)  # (Y, C, e+1)

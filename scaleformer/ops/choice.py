@@ -32,8 +32,8 @@ class _Cost(NamedTuple):
 _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
         "causal": (_Cost(167, 0, 590), _Cost(110, 0, 640)),
-        "bidirectional": (_Cost(200, 0, 940), _Cost(150, 0, 590)),
-        "without positions": (_Cost(152, 0, 430), _Cost(103, 0, 620)),
+        "bidirectional": (_Cost(163, 0, 490), _Cost(138, 0, 555)),
+        "without positions": (_Cost(100, 0, 256), _Cost(87, 0, 235)),
     },
     "segment_gated": {
         "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
@@ -42,8 +42,8 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     },
     "segment_hybrid": {
         "causal": (_Cost(229, 0, 850), _Cost(303, 0, 530)),
-        "bidirectional": (_Cost(397, 0, 750), _Cost(437, 0, 1070)),
-        "without positions": (_Cost(341, 0, 1200), _Cost(480, 0, 640)),
+        "bidirectional": (_Cost(397, 0, 750), _Cost(437, 0, 560)),
+        "without positions": (_Cost(341, 0, 1200), _Cost(440, 0, 500)),
     },
     "segment_recall": {
         "causal": (_Cost(205, 0, 640), _Cost(244, 0, 565)),

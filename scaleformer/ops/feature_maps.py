@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+_BITS = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -26,12 +29,18 @@ class FeatureMap:
         return self.value(x)
 
 
+def _elu1_value(x: Tensor) -> Tensor:
+    """elu(x) + 1 = exp(min(x, 0)) + max(x, 0), by powers of two: torch's elu and exp are, on a CPU, those of a vendor's
+    library, which on another vendor's CPU take three times as long as exp2."""
+    return (x * _BITS).clamp_(max=0).exp2_().add_(x.clamp(min=0))
+
+
 class _Elu1(torch.autograd.Function):
-    """elu(x) + 1 = exp(min(x, 0)) + max(x, 0): on a CPU faster than torch's elu, which goes by expm1."""
+    """`_elu1_value`, whose slope needs no more than its value."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
-        y = x.clamp(max=0).exp_().add_(x.clamp(min=0))
+        y = _elu1_value(x)
         ctx.save_for_backward(y)
         return y
 
@@ -42,6 +51,8 @@ class _Elu1(torch.autograd.Function):
 
 
 def _elu1(x: Tensor) -> Tensor:
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return _elu1_value(x)
     out: Tensor = _Elu1.apply(x)
     return out
 

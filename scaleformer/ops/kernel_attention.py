@@ -40,7 +40,8 @@ def relative_kernel_attention(
     algorithm    `linear` in length, by block matrix products; `quadratic`, all scores; `auto`, the one measured to be
                  faster (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers (the rule of
                  [Scaleformer 2021])
-    chunk_size   C, how many queries the linear algorithm takes together at most
+    chunk_size   C, how many queries the linear algorithm takes together at most; half as many if not causal, where a
+                 chunk has relative scores alone (measured: 32 is up to a tenth faster than 64 there, 64 than 32 here)
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Sums run in float32 (float64 for float64
     arguments), also under autocast. Raises ValueError if the arguments do not fit together.
@@ -65,7 +66,7 @@ def relative_kernel_attention(
         frel = None if rel is None else phi(rel.to(dtype)).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
         if algorithm == "quadratic":
             return quadratic_attention(q, k, v, frel, None, causal, key_mask, phi, dtype)
-        chunk = even_chunk(q.shape[2], chunk_size)
+        chunk = even_chunk(q.shape[2], chunk_size if causal else -(-chunk_size // 2))
         if causal:
             far, near = (None, None) if frel is None else causal_tables(frel)
             return CausalAttention.apply(q, k, v, far, near, key_mask, phi, chunk, dtype)

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 
-def inverse_denominator(sums: Tensor) -> Tensor:
+def inverse_denominator(sums: Tensor, out: Tensor | None = None) -> Tensor:
     """One over the last column of sums (..., e+1): (..., 1); one where there is no key, and so nothing to divide."""
     denominator = sums[..., -1:].clone(memory_format=torch.contiguous_format)  # a column is slow to read: once
-    return denominator.masked_fill_(denominator == 0, 1.0).reciprocal_()
+    return torch.reciprocal(denominator.masked_fill_(denominator == 0, 1.0), out=out)
 
 
 def normalise(sums: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from scaleformer.benchmarks import attention
-from scaleformer.benchmarks.attention import SOFTMAX
+from scaleformer.benchmarks.attention import KERNEL, SOFTMAX, Options, beside_softmax
 from scaleformer.ops._benchmark import alternate, peak_memory, saved_bytes
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_attention.py"
@@ -37,6 +37,19 @@ def test_functions_take_turns() -> None:
     assert calls == ["a", "b"] * 4  # one to warm up
     assert times.keys() == {"a", "b"}
     assert all(seconds >= 0 for seconds in times.values())
+
+
+def test_short_calls_take_turns_with_softmax_alone() -> None:
+    calls: list[str] = []
+    names = [SOFTMAX, KERNEL, "other"]
+    functions = {name: (lambda name=name: calls.append(name)) for name in names}
+    options = Options(repeats=1, seconds=0.0, pair_limit=64)
+    assert list(beside_softmax(functions, 64, options)) == names
+    assert calls == 2 * [SOFTMAX, KERNEL] + 2 * [SOFTMAX, "other"]
+    calls.clear()
+    assert list(beside_softmax(functions, 65, options)) == names
+    assert calls == 2 * names
+    assert beside_softmax({KERNEL: functions[KERNEL]}, 64, options)[KERNEL][1] is None
 
 
 def test_peak_memory_counts_what_lives_at_one_time() -> None:
