@@ -108,9 +108,9 @@ def draw_training(rows: Sequence[Result], path: Path) -> None:
             if (row["system"], row["precision"]) == (system, precision) and not row["skipped"]
         )
         if points:
-            style = "-" if precision == "float32" else "--"
+            style = "-o" if precision == "float32" else "--^"
             label = f"{system}, {precision}"
-            axis.plot(*zip(*points, strict=True), style, color=colours[system], marker="o", markersize=3, label=label)
+            axis.plot(*zip(*points, strict=True), style, color=colours[system], markersize=4, label=label)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     axis.set_xlabel("tokens of a document, on each side")
@@ -120,7 +120,8 @@ def draw_training(rows: Sequence[Result], path: Path) -> None:
 
 def _save(figure: Any, axis: Any, path: Path) -> None:
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1.0))  # beside the lines, not on them
+    # beside the lines, not on them, and wide enough to tell dashes
+    axis.legend(fontsize=7, handlelength=4, loc="upper left", bbox_to_anchor=(1.01, 1.0))
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
