@@ -21,8 +21,9 @@ from scaleformer.benchmarks import peers
 from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
 from scaleformer.cli import set_up_cpu
 from scaleformer.model.transformer import Transformer
-from scaleformer.ops._benchmark import peak_memory
+from scaleformer.ops._benchmark import alternate, peak_memory
 from scaleformer.ops.cross_entropy import linear_cross_entropy
+from scaleformer.ops.linear import linear
 from scaleformer.optimization import OptimizerConfig
 
 PEERS = (peers.MARIAN, peers.T5, peers.JOEYNMT)
@@ -155,12 +156,12 @@ def measure(
     segment: int,
     limits: Limits,
     say: Callable[[str], None],
-) -> tuple[list[Row], float]:
-    """All systems at all lengths in one precision, in turn; and the peak of a matrix product in FLOP/s.
+) -> tuple[list[Row], tuple[float, float]]:
+    """All systems at all lengths in one precision, in turn; and the rates of a matrix product (`product_rates`).
 
     `say` is told what is being done.
     """
-    peak = matrix_peak(getattr(torch, precision))
+    rates = product_rates(getattr(torch, precision))
     trainers, courses = {}, {}
     for system in systems:
         say(f"{precision}, {system}: building")
@@ -205,11 +206,11 @@ def measure(
                     len(times[system]),
                     2 * tokens / took,
                     None if best is None else best / took,
-                    weight_flops(sizes, tokens, tokens) / took / peak,
+                    weight_flops(sizes, tokens, tokens) / took / max(rates),
                     courses[system].held + memory[system],
                 )
             )
-    return rows, peak
+    return rows, rates
 
 
 def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[str, list[float]]:
@@ -226,15 +227,12 @@ def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[
     return times
 
 
-def matrix_peak(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> float:
-    """FLOP/s of a square matrix product, the best of a few: what this machine gives at most, with the threads set."""
+def product_rates(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> tuple[float, float]:
+    """FLOP/s of a square matrix product by torch and by `scaleformer.ops.linear`, the median of a few in turn: the
+    greater is what this machine gives at most, with the threads set."""
     a, b = torch.randn(2, size, size).to(dtype)
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        a @ b
-        times.append(time.perf_counter() - start)
-    return 2 * size**3 / min(times)
+    times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, CPU, repeats, 0.0)
+    return 2 * size**3 / times["torch"], 2 * size**3 / times["ours"]
 
 
 def weight_flops(sizes: Sizes, source: int, target: int) -> float:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..ops.linear import Linear
 from .attention import Attention
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
@@ -35,10 +36,10 @@ class FeedForward(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"model.activation is {activation!r}: choose one of {', '.join(ACTIVATIONS)}")
-        self.expand = nn.Linear(width, hidden)
+        self.expand = Linear(width, hidden)
         self.activation = ACTIVATIONS[activation]()
         self.dropout = Dropout(dropout)
-        self.contract = nn.Linear(hidden, width)
+        self.contract = Linear(hidden, width)
         for linear in (self.expand, self.contract):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)

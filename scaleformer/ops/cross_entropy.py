@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaleformer.ops.linear import by_convolution, linear, weight_gradient
+
 
 def linear_cross_entropy(
     states: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float = 0.0, chunk_size: int = 512
@@ -52,12 +54,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
             loss = torch.zeros((), dtype=exact, device=states.device)
             grad_states = torch.empty_like(states, dtype=exact) if wanted else None
             grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
-            logits = W.new_empty(chunk, V)
+            fast = by_convolution(states[:chunk].to(dtype), V)
+            W_turned = W.T.contiguous() if fast else W.T  # (D, V)
+            logits = W.new_empty(0 if fast else chunk, V)
             exponentials = logits if dtype == exact else W.new_empty(chunk, V, dtype=exact)
             for h, y, start in zip(states.split(chunk), targets[:, None].split(chunk), range(0, T, chunk), strict=True):
                 h = h.to(dtype)
-                low, x = logits[: len(h)], exponentials[: len(h)]  # (C, V)
-                torch.mm(h, W.T, out=low)
+                if fast:
+                    low = x = linear(h, W)  # (C, V)
+                else:
+                    low, x = logits[: len(h)], exponentials[: len(h)]  # (C, V)
+                    torch.mm(h, W.T, out=low)
                 if low.dtype != exact:
                     x.copy_(low)
                 at_target = x.gather(1, y)  # (C, 1)
@@ -73,8 +80,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 x.scatter_add_(1, y, (label_smoothing - 1) * total)
                 if low.dtype != exact:
                     low.copy_(x)
-                grad_states[start : start + chunk] = (low @ W) / total  # (C, D)
-                grad_weight += low.T @ (h / total).to(dtype)  # (V, D)
+                grad_states[start : start + chunk] = linear(low, W_turned) / total  # (C, D)
+                grad_weight += weight_gradient(low, (h / total).to(dtype))  # (V, D)
             if grad_states is not None and grad_weight is not None:
                 if label_smoothing:
                     grad_states -= label_smoothing / V * summed

@@ -90,14 +90,14 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "make_system", replaced)
     limits = Limits(step_seconds=60, memory=float("inf"), seconds=0, repeats=2)
     said: list[str] = []
-    rows, peak = measure(["scaleformer", peers.MARIAN], SIZES, "float32", [16, 8], 32, 5, limits, said.append)
+    rows, rates = measure(["scaleformer", peers.MARIAN], SIZES, "float32", [16, 8], 32, 5, limits, said.append)
     assert [(row.system, row.length, row.documents) for row in rows] == [
         ("scaleformer", 8, 4),
         (peers.MARIAN, 8, 4),
         ("scaleformer", 16, 2),
         (peers.MARIAN, 16, 2),
     ]
-    assert peak > 0
+    assert min(rates) > 0
     assert said
     for row in rows:
         assert row.count == 2

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+
+from ...ops.linear import Linear, linear
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -41,10 +42,10 @@ class Attention(nn.Module, ABC):
         self.site = site
         self.heads = heads
         self.head_width = width // heads
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
-        self.output = nn.Linear(width, width, bias=False)
+        self.query = Linear(width, width, bias=False)
+        self.key = Linear(width, width, bias=False)
+        self.value = Linear(width, width, bias=False)
+        self.output = Linear(width, width, bias=False)
         for projection in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(projection.weight)
 
@@ -139,7 +140,7 @@ class Attention(nn.Module, ABC):
     def reorder(self, state: Any, rows: Tensor) -> Any:
         """The state whose row n continues the old row rows[n]: hypotheses, or documents at the cross site."""
 
-    def _project(self, x: Tensor, *projections: nn.Linear) -> list[Tensor]:
+    def _project(self, x: Tensor, *projections: Linear) -> list[Tensor]:
         """Several projections of x (B, L, D) to heads (B, H, L, d), in one product."""
         joined = linear(x, torch.cat([projection.weight for projection in projections]))  # (B, L, n D)
         return [self._split(part) for part in joined.chunk(len(projections), dim=-1)]

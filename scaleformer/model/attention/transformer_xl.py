@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ...ops.linear import Linear
 from ...ops.windowed_attention import BLOCK_SCORES, chunks, strips
 from .base import sinusoids
 from .options import at_least
@@ -54,7 +55,7 @@ class TransformerXLAttention(SoftmaxAttention):
             raise ValueError(f"model.attention.rate is {rate}: it must divide piece, {piece}, and memory, {memory}")
         self.piece, self.memory = piece, memory
         self.compressed, self.rate = compressed, rate
-        self.position = nn.Linear(width, width, bias=False)  # W_r
+        self.position = Linear(width, width, bias=False)  # W_r
         nn.init.xavier_uniform_(self.position.weight)
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
         self.position_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # v

@@ -1,0 +1,120 @@
+"""Products as convolutions against torch's own, whatever the CPU of the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional
+
+from scaleformer.ops import linear as module
+from scaleformer.ops.cross_entropy import linear_cross_entropy
+from scaleformer.ops.linear import Linear, by_convolution, linear, weight_gradient
+
+
+@pytest.fixture
+def convolutions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Products go by convolutions, and are counted."""
+    calls: list[int] = []
+    convolve = functional.conv2d
+
+    def counted(*arguments: torch.Tensor | None) -> torch.Tensor:
+        calls.append(1)
+        return convolve(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "convolutions_are_faster", lambda: True)
+    monkeypatch.setattr(functional, "conv2d", counted)
+    return calls
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(300, 160), (3, 100, 160), (2, 3, 97, 160)])
+def test_values_and_gradients(convolutions: list[int], shape: tuple[int, ...], bias: bool) -> None:
+    generator = torch.Generator().manual_seed(sum(shape))
+    x = torch.randn(*shape, generator=generator).requires_grad_()
+    leaves = [x, torch.randn(200, 160, generator=generator).requires_grad_()]
+    if bias:
+        leaves.append(torch.randn(200, generator=generator).requires_grad_())
+    out, expected = linear(*leaves), functional.linear(*leaves)
+    assert convolutions
+    assert out.is_contiguous()
+    torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-4)
+    grad = torch.randn(out.shape, generator=generator)
+    for got, want in zip(
+        torch.autograd.grad(out, leaves, grad), torch.autograd.grad(expected, leaves, grad), strict=True
+    ):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-3)
+
+
+def test_rows_and_weights_that_do_not_lie_in_order(convolutions: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(160, 300, generator=generator).T
+    weight = torch.randn(160, 400, generator=generator).T[::2]
+    torch.testing.assert_close(linear(x, weight), x @ weight.T, rtol=1e-5, atol=1e-4)
+    assert convolutions
+
+
+def test_weight_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "convolutions_are_faster", lambda: True)
+    generator = torch.Generator().manual_seed(0)
+    grad, x = torch.randn(300, 200, generator=generator), torch.randn(300, 160, generator=generator)
+    assert by_convolution(x, 200)
+    torch.testing.assert_close(weight_gradient(grad, x), grad.T @ x, rtol=1e-5, atol=1e-3)
+
+
+def test_what_stays_as_it_was(convolutions: list[int]) -> None:
+    x, weight = torch.ones(300, 160), torch.ones(200, 160)
+    for case in (x[:150], x.double(), x[:, :32], x[:0]):
+        linear(case, weight[:, : case.shape[1]].to(case.dtype))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(x, weight).dtype == torch.bfloat16
+    assert not convolutions
+
+
+def test_cross_entropy_by_convolutions(convolutions: list[int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(700, 64, generator=generator).requires_grad_()
+    weight = (0.2 * torch.randn(900, 64, generator=generator)).requires_grad_()
+    targets = torch.randint(900, (700,), generator=generator)
+    expected = functional.cross_entropy(states @ weight.T, targets, label_smoothing=0.1)
+    loss = linear_cross_entropy(states, weight, targets, label_smoothing=0.1)
+    assert convolutions
+    torch.testing.assert_close(loss, expected)
+    wanted = torch.autograd.grad(expected, (states, weight))
+    for got, want in zip(torch.autograd.grad(loss, (states, weight)), wanted, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
+
+
+def test_the_module_is_torchs_but_for_how_it_multiplies(convolutions: list[int]) -> None:
+    ours = Linear(160, 200)
+    theirs = torch.nn.Linear(160, 200)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.linspace(-1, 1, 300 * 160).view(300, 160)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=1e-5, atol=1e-5)
+    assert convolutions
+
+
+@pytest.mark.parametrize(
+    ("vendor", "capability", "expected"),
+    [
+        ("AuthenticAMD", "AVX512", True),
+        ("AuthenticAMD", "AVX2", False),
+        ("GenuineIntel", "AVX512", False),
+        ("", "", False),
+    ],
+)
+def test_which_cpus(monkeypatch: pytest.MonkeyPatch, vendor: str, capability: str, expected: bool) -> None:
+    monkeypatch.setattr(module, "_vendor", lambda: vendor)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    for name in ("mkl", "mkldnn"):
+        monkeypatch.setattr(getattr(torch.backends, name), "is_available", lambda: True)
+    assert module.convolutions_are_faster.__wrapped__() is expected
+
+
+def test_the_vendor_is_read_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = iter(["processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\n", "processor\t: 0\n"])
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: next(texts))
+    monkeypatch.setattr(module.platform, "processor", lambda: "Intel64 Family 6 Model 85 Stepping 7, GenuineIntel")
+    assert module._vendor() == "AuthenticAMD"
+    assert module._vendor() == "GenuineIntel"
