@@ -32,8 +32,9 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b, as `torch.nn.functional.linear`: x (..., K), weight (N, K), bias (N,) to (..., N)."""
     if not by_convolution(x, weight.shape[0]):
         return functional.linear(x, weight, bias)
-    out = functional.conv2d(_as_image(x), weight[:, :, None, None], bias)  # (1, N, 1, rows)
-    return out.permute(0, 2, 3, 1).reshape(*x.shape[:-1], weight.shape[0])
+    out = functional.conv2d(_as_image(x), weight[:, :, None, None], bias)  # (1, N, 1, at least rows)
+    rows = x.numel() // x.shape[-1]
+    return out.permute(0, 2, 3, 1)[0, 0, :rows].reshape(*x.shape[:-1], weight.shape[0])
 
 
 def weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
@@ -77,5 +78,13 @@ def _vendor() -> str:
 
 
 def _as_image(x: Tensor) -> Tensor:
-    """x (..., K) as an image of one row of pixels, K channels that lie beside each other: (1, K, 1, rows)."""
-    return x.reshape(1, 1, -1, x.shape[-1]).permute(0, 3, 1, 2)
+    """x (..., K) as an image of one row of pixels, K channels that lie beside each other: (1, K, 1, at least rows).
+
+    Zeros fill up to one of eight sizes between a power of two and the next: oneDNN compiles code for each size anew,
+    and batches have any.
+    """
+    rows = x.reshape(-1, x.shape[-1])
+    step = 1 << max(len(rows).bit_length() - 4, 0)
+    if len(rows) % step:
+        rows = functional.pad(rows, (0, 0, 0, -len(rows) % step))
+    return rows[None, None].permute(0, 3, 1, 2)

@@ -55,6 +55,14 @@ def test_rows_and_weights_that_do_not_lie_in_order(convolutions: list[int]) -> N
     assert convolutions
 
 
+def test_batches_of_any_size_make_images_of_few() -> None:
+    sizes = {module._as_image(torch.ones(rows, 3)).shape[3] for rows in range(1025, 2049)}
+    assert sizes == set(range(1152, 2049, 128))
+    image = module._as_image(torch.ones(1100, 3))
+    assert image.shape == (1, 3, 1, 1152)
+    assert image.sum() == 3300
+
+
 def test_weight_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "convolutions_are_faster", lambda: True)
     generator = torch.Generator().manual_seed(0)
