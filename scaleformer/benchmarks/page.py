@@ -139,9 +139,9 @@ SECTIONS = {
     "attention": Section(
         "Attention alone",
         attention_tables,
-        "The operators against torch's fused softmax attention without a relative term. Up to 1,024 tokens each takes "
-        "turns with softmax alone, beyond it all take turns. Cross-attention has a source as long as the target and no "
-        "relative positions. Memory is what a call holds at most on top of its arguments.",
+        "The operators against torch's fused softmax attention without a relative term. Up to `pair_limit` tokens each "
+        "takes turns with softmax alone, beyond it all take turns. Cross-attention has a source as long as the target "
+        "and no relative positions. Memory is what a call holds at most on top of its arguments.",
     ),
     "attention_terms": Section(
         "The two terms of attention alone",
