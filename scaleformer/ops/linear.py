@@ -1,12 +1,14 @@
 """Products with weights, in fp32 on a CPU by the library that is the faster there.
 
-torch takes MKL for them, which uses AVX-512 on CPUs of its own vendor alone: on an AMD EPYC (Zen 5) it reaches half of
-what oneDNN does, which torch takes for convolutions. A convolution of width 1 is the same product.
+torch takes MKL for them, which uses AVX-512 on CPUs of its own vendor alone: on an AMD EPYC of Zen 5 it reaches half of
+what oneDNN does, which torch takes for convolutions. A convolution of width 1 is the same product. On Zen 4, whose
+units are 256 bits wide, the two are level, and with a single thread torch takes no oneDNN for convolutions of width 1.
 """
 
 from __future__ import annotations
 
 import platform
+import re
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +21,7 @@ from torch.nn.grad import conv2d_weight
 # Below these a convolution costs as much to call as it saves.
 _FEWEST_ROWS = 192
 _FEWEST_PRODUCTS = 1 << 23
+_ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25
 
 
 class Linear(nn.Linear):
@@ -52,6 +55,7 @@ def by_convolution(x: Tensor, outputs: int) -> bool:
         and x.dtype == torch.float32
         and x.numel() >= _FEWEST_ROWS * x.shape[-1]
         and x.numel() * outputs >= _FEWEST_PRODUCTS
+        and torch.get_num_threads() > 1
         and not torch.is_autocast_enabled("cpu")
         and convolutions_are_faster()
     )
@@ -59,22 +63,26 @@ def by_convolution(x: Tensor, outputs: int) -> bool:
 
 @cache
 def convolutions_are_faster() -> bool:
-    """Whether this is a CPU of AMD with AVX-512, and torch has both libraries; by that alone, so that a run that goes
-    on elsewhere, or is made again, computes the same where the CPU is the same."""
+    """Whether this is a CPU of AMD with AVX-512, Zen 5 or later, and torch has both libraries; by that alone, so that a
+    run that goes on elsewhere, or is made again, computes the same where CPU and number of threads are the same."""
+    vendor, family = _vendor_and_family()
     return (
         torch.backends.mkl.is_available()
         and torch.backends.mkldnn.is_available()
         and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-        and _vendor() == "AuthenticAMD"
+        and vendor == "AuthenticAMD"
+        and family >= _ZEN_5
     )
 
 
-def _vendor() -> str:
+def _vendor_and_family() -> tuple[str, int]:
+    """What the CPU says of itself; ("", 0) where the system does not tell."""
+    text = platform.processor()  # on Windows "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("vendor_id"):
-                return line.partition(":")[2].strip()
-    return platform.processor().rpartition(" ")[2]  # on Windows "AMD64 Family 25 ..., AuthenticAMD"
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    vendor = re.search(r"AuthenticAMD|GenuineIntel", text)
+    family = re.search(r"family\s*:?\s*(\d+)", text, re.IGNORECASE)
+    return vendor.group() if vendor else "", int(family.group(1)) if family else 0
 
 
 def _as_image(x: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ def convolutions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return convolve(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "convolutions_are_faster", lambda: True)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     monkeypatch.setattr(functional, "conv2d", counted)
     return calls
 
@@ -63,8 +64,8 @@ def test_batches_of_any_size_make_images_of_few() -> None:
     assert image.sum() == 3300
 
 
-def test_weight_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "convolutions_are_faster", lambda: True)
+@pytest.mark.usefixtures("convolutions")
+def test_weight_gradient() -> None:
     generator = torch.Generator().manual_seed(0)
     grad, x = torch.randn(300, 200, generator=generator), torch.randn(300, 160, generator=generator)
     assert by_convolution(x, 200)
@@ -104,25 +105,50 @@ def test_the_module_is_torchs_but_for_how_it_multiplies(convolutions: list[int])
 
 
 @pytest.mark.parametrize(
-    ("vendor", "capability", "expected"),
+    ("vendor", "family", "capability", "expected"),
     [
-        ("AuthenticAMD", "AVX512", True),
-        ("AuthenticAMD", "AVX2", False),
-        ("GenuineIntel", "AVX512", False),
-        ("", "", False),
+        ("AuthenticAMD", 26, "AVX512", True),
+        ("AuthenticAMD", 26, "AVX2", False),
+        ("AuthenticAMD", 25, "AVX512", False),
+        ("GenuineIntel", 26, "AVX512", False),
+        ("", 0, "", False),
     ],
 )
-def test_which_cpus(monkeypatch: pytest.MonkeyPatch, vendor: str, capability: str, expected: bool) -> None:
-    monkeypatch.setattr(module, "_vendor", lambda: vendor)
+def test_which_cpus(monkeypatch: pytest.MonkeyPatch, vendor: str, family: int, capability: str, expected: bool) -> None:
+    monkeypatch.setattr(module, "_vendor_and_family", lambda: (vendor, family))
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     for name in ("mkl", "mkldnn"):
         monkeypatch.setattr(getattr(torch.backends, name), "is_available", lambda: True)
     assert module.convolutions_are_faster.__wrapped__() is expected
 
 
-def test_the_vendor_is_read_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = iter(["processor\t: 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\n", "processor\t: 0\n"])
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: next(texts))
-    monkeypatch.setattr(module.platform, "processor", lambda: "Intel64 Family 6 Model 85 Stepping 7, GenuineIntel")
-    assert module._vendor() == "AuthenticAMD"
-    assert module._vendor() == "GenuineIntel"
+LINUX = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "processor", "expected"),
+    [
+        (LINUX, "", ("AuthenticAMD", 26)),
+        ("processor\t: 0\nBogoMIPS\t: 243.75\n", "aarch64", ("", 0)),
+        (None, "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD", ("AuthenticAMD", 25)),
+        (None, "Intel64 Family 6 Model 85 Stepping 7, GenuineIntel", ("GenuineIntel", 6)),
+        (None, "arm", ("", 0)),
+    ],
+)
+def test_what_the_cpu_says_of_itself(
+    monkeypatch: pytest.MonkeyPatch, cpuinfo: str | None, processor: str, expected: tuple[str, int]
+) -> None:
+    def read(*_: object, **__: object) -> str:
+        if cpuinfo is None:
+            raise FileNotFoundError
+        return cpuinfo
+
+    monkeypatch.setattr(Path, "read_text", read)
+    monkeypatch.setattr(module.platform, "processor", lambda: processor)
+    assert module._vendor_and_family() == expected
+
+
+def test_a_single_thread_keeps_torchs_product(convolutions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    linear(torch.ones(300, 160), torch.ones(200, 160))
+    assert not convolutions
