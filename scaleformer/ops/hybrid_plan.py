@@ -196,7 +196,10 @@ def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make
         return make()  # such tensors tell nothing of changes, and may not come near a gradient
     versions = [0 if x is None else x._version for x in tensors]
     for kept in _LAST:
-        same = all(x is (None if r is None else r()) for x, r in zip(tensors, kept.tensors, strict=True))
+        # r() is None for a tensor that is gone: another one than None that was given then
+        same = all(
+            x is None if r is None else x is not None and x is r() for x, r in zip(tensors, kept.tensors, strict=True)
+        )
         if same and kept.versions == versions and kept.options == options:
             return kept.plan  # type: ignore[no-any-return]
     plan = make()
