@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.blocks import (
     Block,
     add_windows,
@@ -138,7 +139,7 @@ class BidirectionalAttention(torch.autograd.Function):
             first = block.start // chunk
             torch.sum(keys.u.unflatten(1, (-1, chunk)), 2, out=by_chunk[:, first : first + block.chunks])
         beyond = None if table is None else _sums_beyond(by_chunk)  # (X, N, 2, e+1)
-        out = v.new_empty(batch, heads, length, e)
+        out = v.new_empty(batch, heads, length, e, dtype=dtype if trained else v.dtype)  # backward needs it exactly
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
         for block in query_blocks:
             queries = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
@@ -152,10 +153,10 @@ class BidirectionalAttention(torch.autograd.Function):
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
         ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept_keys, *kept_queries)
         ctx.options = phi, chunk, query_blocks, key_blocks, len(kept_keys)
-        return out
+        return out.to(v.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, table, key_mask, out, inverse, state, beyond, *kept = ctx.saved_tensors
         phi, chunk, query_blocks, key_blocks, keys_kept = ctx.options

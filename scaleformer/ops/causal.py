@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.blocks import (
     Block,
     blocks_of,
@@ -136,12 +137,12 @@ class CausalAttention(torch.autograd.Function):
         e, rows = v.shape[3], batch * heads
         chunk = max(chunk, least_chunk(near))
         head = 0 if near is None else near.shape[1] - 1
-        out = v.new_empty(batch, heads, length, e)
+        trained = any(ctx.needs_input_grad)
+        out = v.new_empty(batch, heads, length, e, dtype=dtype if trained else v.dtype)  # backward needs it exactly
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
         blocks = blocks_of(length, chunk, rows * max(d, e), q.device)
         carry = _Carry(q.new_zeros(rows, d, e + 1, dtype=dtype), q.new_zeros(rows, head, e + 1, dtype=dtype))
         carries: list[Tensor] = []
-        trained = any(ctx.needs_input_grad)
         keep = trained and little_enough(length, rows * max(d, e), q.device)
         kept_parts: list[Tensor | None] = []
         for block in blocks:
@@ -159,10 +160,10 @@ class CausalAttention(torch.autograd.Function):
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
         ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *carries, *kept_parts)
         ctx.options = phi, chunk, blocks, len(carries)
-        return out
+        return out.to(v.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, far, near, key_mask, out, inverse, *kept = ctx.saved_tensors
         phi, chunk, blocks, carried = ctx.options

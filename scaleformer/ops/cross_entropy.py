@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.linear import by_convolution, linear, weight_gradient
 
 
@@ -90,6 +91,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return loss / T
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+    @own_backward
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:  # type: ignore[override]
         grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * gradients[0], grad_weight * gradients[0], None, None, None, None
+        return grad_states * grad, grad_weight * grad, None, None, None, None

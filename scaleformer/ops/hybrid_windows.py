@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.blocks import running
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
@@ -78,7 +79,7 @@ class WindowAttention(torch.autograd.Function):
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, u, table, log_gate, out, log_total = ctx.saved_tensors
         plan, phi = ctx.options

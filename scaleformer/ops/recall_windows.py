@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS
 from scaleformer.ops.hybrid_plan import BLOCK, Step
@@ -56,7 +57,7 @@ class RecallAttention(torch.autograd.Function):
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, u, salience, table, log_gate, out, log_total = ctx.saved_tensors
         plan, recalled = ctx.options

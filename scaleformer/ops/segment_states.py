@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.segment_state_blocks import Carried, Keys, Queries, StateOptions, Unit
 from scaleformer.ops.segment_state_gradients import Gradients, step_backward
 from scaleformer.ops.segment_state_plan import Step
@@ -142,7 +143,10 @@ class StateAttention(torch.autograd.Function):
         Without relative positions shift and table are None. Causal: shift (1 or H, 1, d), b, and table (1 or H, R, d)
         for the distances -R+1 to 0. Else shift a and table (1 or H, 2R, d) for -R+1 to R-1, and last b - a.
         """
-        out = v.new_empty(*q.shape[:3], v.shape[3])
+        trained = any(ctx.needs_input_grad)
+        out = v.new_empty(
+            *q.shape[:3], v.shape[3], dtype=options.dtype if trained else v.dtype
+        )  # backward needs it exactly
         inverse = v.new_empty(*q.shape[:3], 1, dtype=options.dtype)
         got: list[Tensor | None] = []
         for row, heads in _units(q, options):
@@ -151,10 +155,10 @@ class StateAttention(torch.autograd.Function):
                 got += [*carried, after]
         ctx.save_for_backward(q, k, v, shift, table, gate, out, inverse, *got)
         ctx.options = options
-        return out
+        return out.to(v.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, shift, table, gate, out, inverse, *got = ctx.saved_tensors
         options: StateOptions = ctx.options

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.blocks import Block, accumulate, chunks_of, diagonals, spread, store_chunks, table_gradient
 from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 from scaleformer.ops.segment_window_blocks import WindowOptions, WindowWork
@@ -44,7 +45,8 @@ class WindowAttention(torch.autograd.Function):
         """
         work = WindowWork(q, k, v, shifts, table, log_gate, key_mask, options)
         e = v.shape[3]
-        out = v.new_empty(*q.shape[:3], e)
+        trained = any(ctx.needs_input_grad)
+        out = v.new_empty(*q.shape[:3], e, dtype=options.dtype if trained else v.dtype)  # backward needs it exactly
         inverse = v.new_empty(*q.shape[:3], 1, dtype=options.dtype)
         for block in options.plan.blocks:
             p = work.prepare(block)
@@ -55,10 +57,10 @@ class WindowAttention(torch.autograd.Function):
             store_chunks(out, sums[..., :e] * block_inverse, place)
         ctx.save_for_backward(q, k, v, shifts, table, log_gate, key_mask, out, inverse)
         ctx.options = options
-        return out
+        return out.to(v.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, shifts, table, log_gate, key_mask, out, inverse = ctx.saved_tensors
         options: WindowOptions = ctx.options

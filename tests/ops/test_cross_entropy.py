@@ -54,3 +54,13 @@ def test_no_logits_of_the_whole_batch_are_kept() -> None:
 def test_nothing_to_score_is_an_error() -> None:
     with pytest.raises(ValueError, match="no token"):
         linear_cross_entropy(torch.empty(0, 4), torch.empty(5, 4), torch.empty(0, dtype=torch.long))
+
+
+def test_a_gradient_of_the_gradient_is_refused() -> None:
+    """It would lack what the logits have to do with it."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(4, 3, generator=generator).requires_grad_()
+    loss = linear_cross_entropy(states, torch.randn(5, 3, generator=generator), torch.tensor([0, 1, 2, 4]))
+    (gradient,) = torch.autograd.grad(loss.square(), states, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
