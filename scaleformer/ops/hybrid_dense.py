@@ -10,7 +10,6 @@ from scaleformer.ops.relative_position import relative_scores
 from scaleformer.ops.segment_weights import far_scale, look_up
 
 HIDDEN = -1e30  # the logit of a key that a query does not see: finite, so that a row of them is no NaN
-_LEAST = 1e-30  # kernel scores are taken the logarithm of
 
 
 def dense_hybrid(
@@ -43,20 +42,22 @@ def dense_hybrid(
         logits = logits + relative_scores(scaled @ rel.transpose(-1, -2), keys)  # (B, H, L_Q, L_K)
 
     reach = log_gate.shape[1] // 2
-    distance = key_segments[:, None, :] - query_segments[:, :, None]  # (B, L_Q, L_K)
+    distance = key_segments.long()[:, None, :] - query_segments.long()[:, :, None]  # (B, L_Q, L_K)
     visible = torch.ones_like(distance, dtype=torch.bool) if key_mask is None else key_mask[:, None, :]
     visible = visible.expand_as(distance).tril() if causal else visible.expand_as(distance)  # (B, L_Q, L_K)
     gate = look_up(log_gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
     is_near = distance.abs() <= near  # (B, L_Q, L_K)
     if q.device.type == "cpu" and not (visible & ~is_near).any():  # to ask a GPU would be to wait for it
         scores = logits + gate.masked_fill(~visible[:, None], HIDDEN)
+        blind = None if key_mask is None else ~visible.any(-1)[:, None, :, None]  # (B, 1, L_Q, 1)
     else:
         far = visible & (distance.abs() >= reach)  # (B, L_Q, L_K)
         scale = far_scale(far.sum(-1, keepdim=True), far_tokens, dtype).log()  # (B, L_Q, 1)
-        bias = torch.where(far, scale, 0.0).masked_fill(~visible, HIDDEN)  # (B, L_Q, L_K)
+        bias = torch.where(far, scale, 0.0)[:, None]  # (B, 1, L_Q, L_K)
         kernel = (phi(q) / width) @ phi(k).transpose(-1, -2)  # (B, H, L_Q, L_K)
-        scores = torch.where(is_near[:, None], logits, kernel.clamp(min=_LEAST).log()) + gate + bias[:, None]
+        hidden = ~visible[:, None] | ((kernel <= 0) & ~is_near[:, None])  # (B, H, L_Q, L_K)
+        far_logits = kernel.masked_fill(hidden | is_near[:, None], 1.0).log()  # (B, H, L_Q, L_K)
+        scores = (torch.where(is_near[:, None], logits, far_logits) + gate + bias).masked_fill(hidden, HIDDEN)
+        blind = hidden.all(-1, keepdim=True)  # (B, H, L_Q, 1)
     out = scores.softmax(-1) @ v.to(dtype)  # (B, H, L_Q, e)
-    if key_mask is not None:
-        out = out * visible.any(-1)[:, None, :, None]
-    return out.to(v.dtype)
+    return (out if blind is None else out.masked_fill(blind, 0.0)).to(v.dtype)

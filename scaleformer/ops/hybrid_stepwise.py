@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.checks import check_gate, check_segments
+from scaleformer.ops.checks import check_gate, check_positive, check_segments
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.hybrid_join import BITS, join
 from scaleformer.ops.hybrid_plan import check_near
+from scaleformer.ops.segment_plan import NO_SEGMENT
 from scaleformer.ops.segment_weights import far_scale
 
-_NO_SEGMENT = torch.iinfo(torch.long).min // 2
 _FIRST_ROOM = 32
 
 
@@ -71,6 +71,7 @@ def hybrid_causal_init(
     """The state before the first token; log_gate (H, 2G+1), N = `near` below G."""
     check_gate(log_gate, heads)
     check_near(near, log_gate)
+    check_positive("far_tokens", far_tokens)
     get_feature_map(feature_map)
     reach = log_gate.shape[1] // 2
     past = torch.zeros(batch, heads, d, e + 1, dtype=dtype, device=device)
@@ -83,7 +84,7 @@ def hybrid_causal_init(
         far=past.new_zeros(batch, reach - near, heads, d, e + 1),
         counts=past.new_zeros(batch, reach - near),
         past=past,
-        segment=torch.full((batch,), _NO_SEGMENT, device=device),
+        segment=torch.full((batch,), NO_SEGMENT, device=device),
         log_gate=log_gate.to(past),
         near=near,
         far_tokens=far_tokens,

@@ -40,8 +40,9 @@ def relative_kernel_attention(
     algorithm    `linear` in length, by block matrix products; `quadratic`, all scores; `auto`, the one measured to be
                  faster (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers (the rule of
                  [Scaleformer 2021])
-    chunk_size   C, how many queries the linear algorithm takes together at most; half as many if not causal, where a
-                 chunk has relative scores alone (measured: 32 is up to a tenth faster than 64 there, 64 than 32 here)
+    chunk_size   C, how many queries the linear algorithm takes together at most, but at least R if causal; half as many
+                 if not causal, where a chunk has relative scores alone (measured: 32 is up to a tenth faster than 64
+                 there, 64 than 32 here)
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Sums run in float32 (float64 for float64
     arguments), also under autocast. Raises ValueError if the arguments do not fit together.
@@ -52,7 +53,7 @@ def relative_kernel_attention(
     check_choice("algorithm", algorithm, ALGORITHMS)
     check_positive("chunk_size", chunk_size)
     phi = get_feature_map(feature_map)
-    if q.shape[2] == 0 or k.shape[2] == 0:
+    if 0 in (q.shape[0], q.shape[2], k.shape[2]):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "auto":
         algorithm = choose_algorithm(

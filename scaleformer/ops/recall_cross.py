@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from scaleformer.ops.checks import check_gate, check_segments
+from scaleformer.ops.checks import check_gate, check_kv, check_segments
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.recall_sets import Kept
 from scaleformer.ops.segment_plan import clean_segments
-from scaleformer.ops.segment_recall import check_recall
+from scaleformer.ops.segment_recall import check_recall, check_salience
 
 
 @dataclass
@@ -65,9 +66,16 @@ def recall_cross_state(
     k (B, H, S, d), v (B, H, S, e), log_gate (H, 2N+3), salience (B, H, S), recency (H,), key_segments (B, S), key_mask
     (B, S) bool, True = real token; `kept` tokens, half on either side.
     """
-    check_gate(log_gate, k.shape[1])
-    check_recall(recency, kept, k.shape[1])
-    length = k.shape[2]
+    check_kv(k, v, key_mask)
+    batch, heads, length, _ = k.shape
+    check_gate(log_gate, heads)
+    check_recall(recency, kept, heads)
+    check_salience(salience, k)
+    check_segments("key_segments", key_segments, batch, length)
+    if length == 0:  # one pad, since a query must point somewhere
+        k, v = (functional.pad(x, (0, 0, 0, 1)) for x in (k, v))
+        salience, key_segments = (functional.pad(x, (0, 1)) for x in (salience, key_segments))
+        length, key_mask = 1, torch.zeros_like(key_segments, dtype=torch.bool)
     real = torch.ones_like(key_segments, dtype=torch.bool) if key_mask is None else key_mask
     pads = ~real[:, None, :, None]  # (B, 1, S, 1)
     k, v, salience = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0), salience.masked_fill(pads[..., 0], 0.0)
@@ -77,7 +85,7 @@ def recall_cross_state(
     starts = torch.ones_like(segments, dtype=torch.bool)
     starts[:, 1:] = segments[:, 1:] != segments[:, :-1]
     position = torch.arange(length, device=k.device).expand_as(segments)
-    borders = torch.cat([position.masked_fill(~starts, length), position.new_full((len(k), 1), length)], dim=1)
+    borders = torch.cat([position.masked_fill(~starts, length), position.new_full((batch, 1), length)], dim=1)
     borders = borders.sort(1).values[:, : int(starts.sum(1).max()) + 1].contiguous()  # (B, E)
     sets = []
     for after in (False, True):

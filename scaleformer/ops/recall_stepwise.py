@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.checks import check_gate, check_segments
+from scaleformer.ops.segment_plan import NO_SEGMENT
 from scaleformer.ops.segment_recall import check_recall
 
-_NO_SEGMENT = torch.iinfo(torch.long).min // 2
 _FIRST_ROOM = 32
 
 
@@ -88,7 +88,7 @@ def recall_causal_init(
         kept_position=torch.zeros_like(kept_salience, dtype=torch.long),
         priority=torch.full_like(kept_salience, float("-inf")),
         position=0,
-        segment=torch.full((batch,), _NO_SEGMENT, device=device),
+        segment=torch.full((batch,), NO_SEGMENT, device=device),
         log_gate=log_gate.to(key),
         recency=recency.to(key),
     )

@@ -48,7 +48,8 @@ def segment_gated_attention(
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
     far_tokens      how many tokens the far part may weigh
-    feature_map     phi, a name of `FEATURE_MAPS`
+    feature_map     phi, a name of `FEATURE_MAPS`. Of the maps that can be zero (relu, squared_relu) a query all of whose
+                    scores are zero has, in the linear form, sums of rounding errors for a denominator, and not zeros
     algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
                     (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
 
@@ -59,7 +60,7 @@ def segment_gated_attention(
     check_choice("algorithm", algorithm, ALGORITHMS)
     _, heads, queries, width = q.shape
     phi = get_feature_map(feature_map)
-    if queries == 0 or k.shape[2] == 0:
+    if 0 in (q.shape[0], queries, k.shape[2]):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "memory":
         algorithm = smaller_algorithm(queries, k.shape[2], width, causal)

@@ -65,7 +65,7 @@ def segment_hybrid_attention(
     batch, heads, queries, width = q.shape
     check_near(near, log_gate)
     phi = get_feature_map(feature_map)
-    if queries == 0 or k.shape[2] == 0:
+    if 0 in (batch, queries, k.shape[2]):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "auto":
         algorithm = choose_algorithm(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+NO_SEGMENT = torch.iinfo(torch.long).min // 2  # of a state without tokens: before all others, also one segment on
 
 
 def clean_segments(
@@ -39,17 +41,13 @@ class Pieces(NamedTuple):
     start      (B, N) long, the first position; L in the pieces that a shorter row lacks
     positions  (B, N, C) long, those past the end of the piece among them, at most L - 1
     valid      (B, N, C) bool, whether the position belongs to the piece
-    place      (B, L) long, where a position went: piece times C plus the place in it
     segment    (B, N) long, the segment number
-    run        (B, N) long, how many segments begin before this piece's
     """
 
     start: Tensor
     positions: Tensor
     valid: Tensor
-    place: Tensor
     segment: Tensor
-    run: Tensor
 
 
 def cut_segments(segments: Tensor, chunk: int) -> Pieces:
@@ -62,42 +60,22 @@ def cut_segments(segments: Tensor, chunk: int) -> Pieces:
     begins = offset % chunk == 0  # (B, L)
     piece = begins.cumsum(1) - 1  # (B, L)
     count = int(piece[:, -1].max()) + 1
-    place = piece * chunk + offset % chunk  # (B, L)
     start = torch.full((batch, count), length, device=segments.device)
     start.scatter_(1, piece, position - offset % chunk)
     size = torch.zeros_like(start).scatter_add_(1, piece, torch.ones_like(piece))  # (B, N)
     steps = torch.arange(chunk, device=segments.device)
     last = start.clamp(max=length - 1)
-    run = border.cumsum(1) - 1  # (B, L)
     return Pieces(
         start=start,
         positions=(start[:, :, None] + steps).clamp(max=length - 1),
         valid=steps < size[:, :, None],
-        place=place,
         segment=segments.gather(1, last),
-        run=run.gather(1, last),
     )
-
-
-class _TakePositions(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:  # type: ignore[override]
-        batch, heads, length, size = x.shape
-        row = torch.arange(batch * heads, device=x.device).view(batch, heads, 1) * length
-        flat = (row + index.flatten(1)[:, None]).flatten()  # (B H M,)
-        ctx.save_for_backward(flat)
-        ctx.shape = x.shape
-        return x.reshape(-1, size).index_select(0, flat).view(batch, heads, *index.shape[1:], size)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (flat,) = ctx.saved_tensors
-        total = grad.new_zeros(ctx.shape).flatten(0, 2)
-        return total.index_add_(0, flat, grad.reshape(-1, grad.shape[-1])).view(ctx.shape), None
 
 
 def take_positions(x: Tensor, index: Tensor) -> Tensor:
     """Rows of x (B, H, L, n) by position: index (B, ...) long, the same for all heads; (B, H, ..., n)."""
-    taken: Tensor = _TakePositions.apply(x, index)
-    return taken
+    batch, heads, length, size = x.shape
+    row = torch.arange(batch * heads, device=x.device).view(batch, heads, 1) * length
+    flat = (row + index.flatten(1)[:, None]).flatten()  # (B H M,)
+    return x.reshape(-1, size).index_select(0, flat).view(batch, heads, *index.shape[1:], size)

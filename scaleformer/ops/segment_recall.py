@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from scaleformer.ops.checks import check_choice, check_segment_attention
+from scaleformer.ops.checks import check_choice, check_positive, check_segment_attention
 from scaleformer.ops.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.hybrid_plan import shared_plan
 from scaleformer.ops.recall_dense import dense_recall
@@ -73,9 +73,8 @@ def segment_recall_attention(
         raise ValueError(f"explore is {explore}: it must be at least 0")
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
-    if salience.shape != (batch, heads, keys):
-        raise ValueError(f"salience has the shape {tuple(salience.shape)}: wanted one of {(batch, heads, keys)}")
-    if queries == 0 or keys == 0:
+    check_salience(salience, k)
+    if 0 in (batch, queries, keys):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "auto":
         algorithm = choose_algorithm(
@@ -114,8 +113,15 @@ def segment_recall_attention(
 
 
 def check_recall(recency: Tensor, kept: int, heads: int) -> None:
-    """Raise ValueError unless there is a recency (H,) for each head and something is kept."""
+    """Raise ValueError unless there is a recency (H,), none below 0, and something is kept."""
     if recency.shape != (heads,):
-        raise ValueError(f"recency has the shape {tuple(recency.shape)}: wanted ({heads},), one a head")
-    if kept < 1:
-        raise ValueError(f"kept is {kept}: at least one token must be kept")
+        raise ValueError(f"recency has shape {tuple(recency.shape)}: it must be ({heads},), one a head")
+    if recency.device.type == "cpu" and (recency < 0).any():  # to ask a GPU would be to wait for it
+        raise ValueError(f"recency is {recency.tolist()}: it must be at least 0")
+    check_positive("kept", kept)
+
+
+def check_salience(salience: Tensor, k: Tensor) -> None:
+    """Raise ValueError unless salience is (B, H, L_K) with k (B, H, L_K, d)."""
+    if salience.shape != k.shape[:3]:
+        raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(k.shape[:3])}")

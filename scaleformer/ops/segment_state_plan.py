@@ -109,13 +109,12 @@ class RowPlan:
 
 @dataclass(frozen=True)
 class StatePlan:
-    """rows; group T and offset in slots, heads worked on together, reach G."""
+    """rows; group T and offset in slots, heads worked on together."""
 
     rows: list[RowPlan]
     group: int
     offset: int
     heads: int
-    reach: int
 
 
 def make_slots(queries: Tensor, keys: Tensor, reach: int) -> tuple[Tensor, Tensor]:
@@ -186,7 +185,7 @@ def plan_states(
         steps, rest = _make_steps(queries, keys, group, offset, causal, most)
         scale = _scale(key_slots, real, (queries.slots[-1] // group + 1) * group, reach, causal, far_tokens, dtype)
         rows.append(RowPlan(queries, keys, steps, rest, scale, key_slots, real))
-    return StatePlan(rows, group, offset, together, reach)
+    return StatePlan(rows, group, offset, together)
 
 
 def _make_steps(

@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.checks import check_gate, check_kv, check_segments
+from scaleformer.ops.checks import check_gate, check_kv, check_positive, check_segments
 from scaleformer.ops.feature_maps import get_feature_map
+from scaleformer.ops.segment_plan import NO_SEGMENT
 from scaleformer.ops.segment_weights import far_scale
 from scaleformer.ops.stepwise import CausalState, causal_init, causal_state, values_with_ones, without_pads
 from scaleformer.ops.sums import normalise
-
-_NO_SEGMENT = torch.iinfo(torch.long).min // 2
 
 
 @dataclass
@@ -89,13 +88,14 @@ def segment_causal_init(
 ) -> SegmentCausalState:
     """The state before the first token; rel (2R+1, d) or (H, 2R+1, d), raw, or None; log_gate (H, 2G+1)."""
     check_gate(log_gate, heads)
+    check_positive("far_tokens", far_tokens)
     tokens = causal_init(batch, heads, d, e, rel, device, feature_map, dtype)
     memory, reach = tokens.memory, (log_gate.shape[1] - 1) // 2
     counts = memory.new_zeros(batch, reach + 1)
     ring_segments, ring_gate = None, None
     if tokens.ring is not None:
         horizon = tokens.ring.shape[2]
-        ring_segments = torch.full((batch, horizon), _NO_SEGMENT, device=memory.device)
+        ring_segments = torch.full((batch, horizon), NO_SEGMENT, device=memory.device)
         ring_gate = memory.new_zeros(batch, heads, horizon)
     return SegmentCausalState(
         tokens=tokens,
@@ -103,7 +103,7 @@ def segment_causal_init(
         past=torch.zeros_like(memory),
         recent=memory.new_zeros(batch, reach, heads, d, e + 1),
         counts=counts,
-        segment=torch.full((batch,), _NO_SEGMENT, device=memory.device),
+        segment=torch.full((batch,), NO_SEGMENT, device=memory.device),
         ring_segments=ring_segments,
         ring_gate=ring_gate,
         gate=log_gate.to(memory).exp(),
@@ -203,13 +203,16 @@ def segment_causal_state(
     check_gate(log_gate, k.shape[1])
     check_segments("key_segments", key_segments, k.shape[0], k.shape[2])
     batch, heads, length, d = k.shape
+    if length == 0:
+        dtype = torch.promote_types(k.dtype, torch.float32)
+        return segment_causal_init(batch, heads, d, v.shape[3], rel, log_gate, k.device, far_tokens, feature_map, dtype)
     whole = causal_state(k, v, rel, key_mask, feature_map)
     dtype = whole.memory.dtype
     empty = segment_causal_init(batch, heads, d, v.shape[3], rel, log_gate, k.device, far_tokens, feature_map, dtype)
     reach = empty.recent.shape[1]
     segments = key_segments.to(empty.segment)
     if key_mask is not None:
-        segments = segments.masked_fill(~key_mask, _NO_SEGMENT)
+        segments = segments.masked_fill(~key_mask, NO_SEGMENT)
     segment = segments.max(1).values  # (B,)
     distance = (segment[:, None] - segments).clamp(max=reach)  # (B, L)
     at = functional.one_hot(distance, reach + 1).to(dtype).transpose(1, 2)  # (B, G+1, L)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from scaleformer.ops.autograd import own_backward
+
 
 def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
     """min(1, far_tokens / count), elementwise."""
@@ -23,7 +25,7 @@ def pair_weights(
 ) -> Tensor:
     """The weights of all pairs (B, H, L_Q, L_K), from gate (H, 2G+1)."""
     reach = gate.shape[1] // 2
-    distance = key_segments[:, None, :] - query_segments[:, :, None]  # (B, L_Q, L_K)
+    distance = key_segments.long()[:, None, :] - query_segments.long()[:, :, None]  # (B, L_Q, L_K)
     far = distance.abs() >= reach  # (B, L_Q, L_K)
     seen = far if key_mask is None else far & key_mask[:, None, :]
     if causal:
@@ -46,7 +48,7 @@ class _LookUp(torch.autograd.Function):
         return gate.index_select(1, column.flatten()).unflatten(1, column.shape).transpose(0, 1)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         (column,) = ctx.saved_tensors
         choices = torch.arange(ctx.columns, device=grad.device)

@@ -47,6 +47,8 @@ def relative_softmax_attention(
     if rel is not None:
         check_rel(rel, q.shape[1], q.shape[3])
     batch, heads, length, _ = q.shape
+    if 0 in (batch, length, k.shape[2]):
+        return v.new_zeros(batch, heads, length, v.shape[3])
     block = max(1, most_scores // max(1, batch * heads * k.shape[2]))
     if block >= length:
         return _all_scores(q, k, v, rel, bias, causal, key_mask, first)
@@ -74,6 +76,9 @@ def _all_scores(
     first: int,
 ) -> Tensor:
     queries, keys = q.shape[2], k.shape[2]
+    if key_mask is not None:
+        pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1): a pad may hold what is no number
+        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
     q = q * q.shape[3] ** -0.5
     scores = q @ k.transpose(-1, -2)  # (B, H, L, S)
     if rel is not None:
@@ -86,12 +91,11 @@ def _all_scores(
     if causal:
         hidden = torch.ones(queries, keys, dtype=torch.bool, device=q.device).triu(first + 1)  # (L, S)
     if key_mask is not None:
-        pads = ~key_mask[:, None, None, :]  # (B, 1, 1, S)
+        pads = pads.transpose(-1, -2)  # (B, 1, 1, S)
         hidden = pads if hidden is None else hidden | pads
-        v = v.masked_fill(pads.transpose(-1, -2), 0.0)  # a pad may hold what is no number
     if hidden is not None:
         scores = scores.masked_fill(hidden, float("-inf"))
-    if key_mask is None:
+    if key_mask is None and bias is None:  # each query sees a key
         weights = scores.softmax(-1)
     else:
         unseen = scores.amax(-1, keepdim=True) == float("-inf")  # (B, H, L, 1)

@@ -42,6 +42,10 @@ def windowed_attention(
     check_qkv(q, k, v, key_mask)
     check_positive("window", window)
     length = q.shape[2]
+    if k.shape[2] != length:
+        raise ValueError(f"k has {k.shape[2]} positions: in a window around each of q's it must have as many, {length}")
+    if 0 in (q.shape[0], length):
+        return v.new_zeros(*q.shape[:3], v.shape[3])
     real = q.new_ones(1, length, dtype=torch.bool) if key_mask is None else key_mask  # (B or 1, L)
     k, v = (x.masked_fill(~real[:, None, :, None], 0.0) for x in (k, v))  # a pad may hold what is no number
     few = min(global_tokens, length)

@@ -117,3 +117,33 @@ def test_pads_of_the_source_hold_anything() -> None:
     state = recall_cross_state(k, v, case.x.log_gate, salience, case.recency, segments, key_mask, 6)
     out = recall_cross_step(tokens.q, case.x.query_segments, state)
     torch.testing.assert_close(out, whole(case, kept=6, key_mask=key_mask))
+
+
+def test_a_source_without_tokens_gives_zeros() -> None:
+    case = make(3, 0)
+    x = case.x
+    arguments = x.tokens.k, x.tokens.v, x.log_gate, case.salience, case.recency, x.key_segments
+    out = recall_cross_step(x.tokens.q, x.query_segments, recall_cross_state(*arguments))
+    assert torch.equal(out, torch.zeros(2, 2, 3, 3, dtype=out.dtype))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"salience": torch.zeros(1, 2, 5)}, r"salience has shape \(1, 2, 5\): it must be \(2, 2, 5\)"),
+        ({"key_mask": torch.ones(2, 4, dtype=torch.bool)}, "key_mask has shape"),
+        ({"key_segments": torch.zeros(2, 4, dtype=torch.long)}, "key_segments has shape"),
+        ({"recency": -torch.ones(2)}, "it must be at least 0"),
+    ],
+)
+def test_wrong_arguments_of_a_source(change: dict[str, Tensor], message: str) -> None:
+    arguments = {
+        "k": torch.zeros(2, 2, 5, 4),
+        "v": torch.zeros(2, 2, 5, 3),
+        "log_gate": torch.zeros(2, 5),
+        "salience": torch.zeros(2, 2, 5),
+        "recency": torch.zeros(2),
+        "key_segments": torch.zeros(2, 5, dtype=torch.long),
+    }
+    with pytest.raises(ValueError, match=message):
+        recall_cross_state(**{**arguments, **change})  # type: ignore[arg-type]

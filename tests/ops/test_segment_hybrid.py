@@ -211,6 +211,22 @@ def test_maps_with_zeros(algorithm: str, feature_map: str) -> None:
     assert_same(x, call(x, algorithm=algorithm, feature_map=feature_map), loop(x, 1, False, feature_map))
 
 
+@each_algorithm
+@pytest.mark.parametrize("own", [0, 9], ids=["with near keys", "without"])
+def test_far_scores_of_zero_never_decide_a_row(algorithm: str, own: int) -> None:
+    """However low the near scores are, or without any: then there is nothing to gather."""
+    v = torch.arange(12.0, dtype=torch.float64).view(1, 1, 4, 3)
+    q = torch.full((1, 1, 4, 2), 9.0, dtype=torch.float64).requires_grad_()
+    k = torch.full_like(q, -9.0)
+    segments = torch.tensor([[0, 0, 9, 9]]), torch.tensor([[0, 0, 9 + own, 9 + own]])
+    gate = torch.zeros(1, 5, dtype=torch.float64)
+    out = segment_hybrid_attention(q, k, v, None, gate, *segments, feature_map="relu", algorithm=algorithm)
+    first, last = v[0, 0, :2].mean(0), v[0, 0, 2:].mean(0)
+    expected = torch.stack([first, first, last * (own == 0), last * (own == 0)])
+    torch.testing.assert_close(out[0, 0], expected)
+    assert torch.autograd.grad(out.sum(), q)[0].isfinite().all()
+
+
 @each_direction
 def test_sums_stay_in_float32(causal: bool) -> None:
     """Arguments in bfloat16 under autocast, as in training: no more is lost than by rounding them."""
@@ -338,3 +354,10 @@ def test_layers_share_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = call(x, algorithm="linear")
     assert len(made) == 5
     torch.testing.assert_close(changed, call(x, algorithm="quadratic"))
+
+
+def test_a_plan_whose_mask_is_gone_is_not_that_of_a_call_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hybrid_plan, "_LAST", hybrid_plan.deque(maxlen=4))
+    x = make_segment_inputs(40, 40)
+    call(x, algorithm="linear", key_mask=torch.arange(40).expand(2, -1) < 20)
+    torch.testing.assert_close(call(x, algorithm="linear"), call(x, algorithm="quadratic"))

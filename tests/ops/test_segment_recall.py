@@ -323,15 +323,16 @@ def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: s
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kept": 0}, "kept is 0: at least one token must be kept"),
+        ({"kept": 0}, "kept is 0: it must be at least 1"),
         ({"explore": -1.0}, "explore is -1.0: it must be at least 0"),
         ({"algorithm": "memory"}, "choose one of auto, linear, quadratic"),
-        ({"salience": torch.zeros(2, 2, 6)}, r"salience has the shape \(2, 2, 6\): wanted one of \(2, 2, 5\)"),
-        ({"recency": torch.zeros(3)}, r"recency has the shape \(3,\): wanted \(2,\)"),
+        ({"salience": torch.zeros(2, 2, 6)}, r"salience has shape \(2, 2, 6\): it must be \(2, 2, 5\)"),
+        ({"recency": torch.zeros(3)}, r"recency has shape \(3,\): it must be \(2,\)"),
+        ({"recency": torch.tensor([0.0, -0.5])}, r"recency is \[0.0, -0.5\]: it must be at least 0"),
         ({"log_gate": torch.zeros(2, 1)}, "log_gate has shape"),
         ({"rel": torch.zeros(4, 4)}, r"rel has shape \(4, 4\)"),
     ],
-    ids=["kept", "explore", "algorithm", "salience", "recency", "gate", "rel"],
+    ids=["kept", "explore", "algorithm", "salience", "recency", "falling", "gate", "rel"],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     arguments = {

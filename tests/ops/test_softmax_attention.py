@@ -1,6 +1,8 @@
-"""Blocks of queries give the numbers of all scores at once."""
+"""Blocks of queries give the numbers of all scores at once; rows without keys, pads and empty sequences."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 import torch
@@ -55,3 +57,33 @@ def test_a_table_that_does_not_fit_is_named() -> None:
     q = torch.zeros(1, 2, 3, 4)
     with pytest.raises(ValueError, match="rel has shape"):
         relative_softmax_attention(q, q, q, torch.zeros(4, 4))
+
+
+def test_a_row_that_the_bias_hides_gives_zeros_and_finite_gradients() -> None:
+    torch.manual_seed(3)
+    q, k, v = (torch.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3))
+    bias = torch.tensor([[0.0, 0.0, -math.inf, -math.inf, -math.inf]])  # what lies before the query alone is seen
+    out = relative_softmax_attention(q, k, v, bias=bias)
+    assert (out[:, :, 0] == 0).all()
+    torch.testing.assert_close(out[:, :, 1], v[:, :, 0])
+    assert all(x.isfinite().all() for x in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+def test_pads_may_hold_what_is_no_number() -> None:
+    torch.manual_seed(4)
+    q, k, v = (torch.randn(1, 2, 5, 4) for _ in range(3))
+    mask = torch.arange(5)[None] < 3
+    wanted = relative_softmax_attention(q, k[:, :, :3], v[:, :, :3])
+    k[:, :, 3:], v[:, :, 3:] = math.nan, math.nan
+    q.requires_grad_()
+    out = relative_softmax_attention(q, k, v, key_mask=mask)
+    torch.testing.assert_close(out, wanted)
+    assert torch.autograd.grad(out.sum(), q)[0].isfinite().all()
+
+
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 2, 2), (2, 0, 2), (2, 2, 0)])
+def test_nothing_at_all(batch: int, queries: int, keys: int) -> None:
+    q, k = torch.ones(batch, 2, queries, 4), torch.ones(batch, 2, keys, 4)
+    mask = torch.ones(batch, keys, dtype=torch.bool)
+    out = relative_softmax_attention(q, k, k, torch.ones(5, 4), key_mask=mask)
+    assert torch.equal(out, torch.zeros(batch, 2, queries, 4))
