@@ -79,7 +79,8 @@ class DecoderState(NamedTuple):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder [Vaswani 2017] whose attention is chosen site by site.
 
-    No length limit is built in: positions are relative, or sinusoids computed for the length at hand.
+    No length limit is built in: positions are relative, or sinusoids computed for the length at hand. (An attention may
+    have one of its own, which it names when a document is longer.)
     """
 
     def __init__(self, config: ModelConfig) -> None:

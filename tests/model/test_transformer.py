@@ -42,13 +42,21 @@ MIXED = {
         "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "elsewhere": {"name": "softmax"}}
     },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
+    # so that these batches of few segments have far ones
+    "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},
+    "segment_hybrid far": {"attention": {"name": "segment_hybrid", "near": 0, "reach": 1}},
+    "segment_recall far": {"attention": {"name": "segment_recall", "near": 0, "kept": 2}},
 }
 CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for path in SHIPPED}, **MIXED}
 
 
 @pytest.fixture(params=CHOICES, ids=list(CHOICES))
 def model(request: pytest.FixtureRequest) -> Transformer:
-    return make_model(**CHOICES[request.param])
+    model = make_model(**CHOICES[request.param])
+    for name, parameter in model.named_parameters():
+        if name.endswith("salience"):  # it begins as zeros
+            torch.nn.init.normal_(parameter)
+    return model
 
 
 def test_no_target_position_sees_a_later_one(model: Transformer) -> None:
@@ -94,7 +102,7 @@ def test_steps_give_the_teacher_forced_logits(model: Transformer) -> None:
             if batch.target_mask[row, position]:
                 for beam in range(beams):
                     got = logits[row * beams + beam].double()
-                    torch.testing.assert_close(got, expected[row, position], rtol=1e-4, atol=1e-4)
+                    torch.testing.assert_close(got, expected[row, position], rtol=1e-6, atol=1e-6)
 
 
 @torch.no_grad()
@@ -131,7 +139,7 @@ def test_reorder_continues_the_chosen_hypotheses_and_drops_documents(model: Tran
             one.source_segments[document : document + 1],
         )
         expected, _ = run([prefix[old]], model.init_state(alone, 1), range(4))
-        torch.testing.assert_close(logits[n], expected[0], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(logits[n], expected[0], rtol=1e-6, atol=1e-6)
 
 
 def test_gradient_checkpointing_changes_no_number(model: Transformer) -> None:
@@ -146,6 +154,19 @@ def test_gradient_checkpointing_changes_no_number(model: Transformer) -> None:
     for name, gradient in gradients[0].items():
         assert gradient is not None, name
         torch.testing.assert_close(gradients[1][name], gradient)
+
+
+@torch.no_grad()
+def test_a_bf16_model_decodes(model: Transformer) -> None:
+    batch = make_batch([([5, 3], [4, 4]), ([1], [2])])
+    expected = model.logits(model(batch))
+    model = model.bfloat16()
+    state = model.init_state(model.encode(batch.source, batch.source_mask, batch.source_segments), 1)
+    errors = []
+    for position in range(batch.target_input.shape[1]):
+        logits, state = model.step(batch.target_input[:, position], batch.target_segments[:, position], state)
+        errors.append((logits - expected[:, position])[batch.target_mask[:, position]].abs())
+    assert torch.cat(errors).mean() < 0.1 * expected[batch.target_mask].std()
 
 
 def test_bf16_is_near_fp32_and_trains(model: Transformer) -> None:

@@ -55,6 +55,13 @@ MECHANISMS: dict[str, type[Attention]] = {
 
 __all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
 
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a word"),
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -83,12 +90,17 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
     if unknown:
         wanted = f"its options are {', '.join(known)}" if known else "it has no options"
         raise ValueError(f"attention {name!r} has no option {', '.join(unknown)}: {wanted}")
+    for option, value in options.items():
+        kinds, wanted = KINDS[known[option]]
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise ValueError(f"model.attention.{option} is {value!r}: it must be {wanted}")
     return mechanism(site, width, heads, **options)
 
 
-def options_of(name: str) -> list[str]:
-    """What may be set of a mechanism."""
-    return [p for p in inspect.signature(MECHANISMS[name]).parameters if p not in ("site", "width", "heads")]
+def options_of(name: str) -> dict[str, str]:
+    """What may be set of a mechanism, and of what type."""
+    parameters = inspect.signature(MECHANISMS[name]).parameters.values()
+    return {p.name: p.annotation for p in parameters if p.name not in ("site", "width", "heads")}
 
 
 @lru_cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from ...ops import (
@@ -16,6 +17,7 @@ from ...ops import (
     cross_step,
     relative_kernel_attention,
 )
+from ...ops.checks import ALGORITHMS
 from .base import Attention, beams_as_queries, queries_as_beams
 from .options import one_of
 
@@ -35,6 +37,7 @@ class KernelizedAttention(Attention):
     def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
         super().__init__(site, width, heads)
         one_of(FEATURE_MAPS, feature_map=feature_map)
+        one_of(ALGORITHMS, algorithm=algorithm)
         self.feature_map = feature_map
         self.algorithm = algorithm
         self.feature_width = self.head_width  # of what phi is applied to
@@ -68,8 +71,9 @@ class KernelizedAttention(Attention):
         )  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> CausalState:
-        d = self.head_width
-        return causal_init(rows, self.heads, self.feature_width, d, self.relative(), like.device, self.feature_map)
+        d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
+        options = (self.relative(), like.device, self.feature_map, dtype)
+        return causal_init(rows, self.heads, self.feature_width, d, *options)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> CrossState:
         return cross_state(self.features(key, False, 0), value, self.relative(), key_mask, self.feature_map)
@@ -83,7 +87,8 @@ class KernelizedAttention(Attention):
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: CrossState) -> Tensor:
         beams = self.features(beams_as_queries(query, len(state.memory)), True, position)  # (B, H, K, d)
-        return queries_as_beams(cross_step(beams, position, self.relative(), state, self.feature_map))
+        out = cross_step(beams, position, self.relative(), state, self.feature_map)  # (B, H, K, d)
+        return queries_as_beams(out).to(query.dtype)  # features may be of another type
 
     def reorder(self, state: CausalState | CrossState, rows: Tensor) -> CausalState | CrossState:
         return state.select(rows) if isinstance(state, CrossState) else state.reorder(rows)

@@ -136,7 +136,8 @@ class ReformerAttention(SoftmaxAttention):
         times = (places[..., None] == places[..., None, :]).sum(-1)  # (B*K, H, W)
         k, v = (x.take_along_dim(places.clamp(min=0)[..., None], 2) for x in (keys, values))  # (B*K, H, W, d)
         scores = (k @ query[..., None])[..., 0] * self.head_width**-0.5  # (B*K, H, W)
-        scores = scores.to(torch.promote_types(query.dtype, torch.float32)) - times.log()
+        scores = scores.to(torch.promote_types(query.dtype, torch.float32))
+        scores = scores - times.to(scores.dtype).log()
         scores[..., -1] = ITSELF
         weights = scores.masked_fill(places < 0, float("-inf")).softmax(-1).to(v.dtype)  # (B*K, H, W)
         return (weights[..., None, :] @ v)[..., 0, :], BucketState(keys, values, state.recent)

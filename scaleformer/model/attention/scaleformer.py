@@ -18,7 +18,7 @@ RAW_FLOOR = 1e-4
 class ScaleformerAttention(KernelizedAttention):
     """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = phi(Q_i).(phi(K_j) + phi(P_clip(j-i, -R, R))).
 
-    Cost O((L + S) d (d + R)) time and O(L + S) memory; decoding keeps one d x (d+1) matrix and R-1 values a head.
+    Cost O((L + S) d (d + R)) time and O(L + S) memory; decoding keeps one d x (d+1) matrix and R values a head.
     Source: [Scaleformer, equations 9 to 11]; positions are relative, so that none are added to the embeddings.
 
     horizon    R, the distance in tokens beyond which all keys count as equally far

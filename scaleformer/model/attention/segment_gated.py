@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...ops import (
@@ -46,7 +47,7 @@ class SegmentGatedAttention(ScaleformerAttention):
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads, horizon, feature_map, algorithm)
-        at_least(1, reach=reach)
+        at_least(1, reach=reach, far_tokens=far_tokens)
         if site == "cross":
             del self.relative_embedding
         self.far_tokens = far_tokens
@@ -80,10 +81,9 @@ class SegmentGatedAttention(ScaleformerAttention):
         )  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> Any:
-        d = self.head_width
-        return segment_causal_init(
-            rows, self.heads, d, d, self.relative(), self.log_gate, like.device, self.far_tokens, self.feature_map
-        )
+        d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
+        options = (self.relative(), self.log_gate, like.device, self.far_tokens, self.feature_map, dtype)
+        return segment_causal_init(rows, self.heads, d, d, *options)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         return segment_cross_state(key, value, self.log_gate, key_segments, key_mask, self.far_tokens, self.feature_map)

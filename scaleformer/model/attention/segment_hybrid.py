@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...ops import FEATURE_MAPS
 from ...ops.hybrid_cross import hybrid_cross_state, hybrid_cross_step
 from ...ops.hybrid_stepwise import hybrid_causal_init, hybrid_causal_step
-from ...ops.segment_hybrid import segment_hybrid_attention
+from ...ops.segment_hybrid import HYBRID_ALGORITHMS, segment_hybrid_attention
 from .base import Attention, beams_as_queries, queries_as_beams
-from .options import at_least, log_gate, relative_embedding
+from .options import at_least, log_gate, one_of, relative_embedding
 
 
 class SegmentHybridAttention(Attention):
@@ -43,7 +44,9 @@ class SegmentHybridAttention(Attention):
         algorithm: str = "auto",
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, horizon=horizon, reach=reach)
+        at_least(1, horizon=horizon, reach=reach, far_tokens=far_tokens)
+        one_of(FEATURE_MAPS, feature_map=feature_map)
+        one_of(HYBRID_ALGORITHMS, algorithm=algorithm)
         if not 0 <= near < reach:
             raise ValueError(f"model.attention.near is {near}: it must be at least 0 and below reach, {reach} segments")
         self.near = near

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from ...ops.recall_cross import recall_cross_state, recall_cross_step
 from ...ops.recall_stepwise import recall_causal_init, recall_causal_step
-from ...ops.segment_recall import segment_recall_attention
+from ...ops.segment_recall import RECALL_ALGORITHMS, segment_recall_attention
 from .base import Attention, beams_as_queries, queries_as_beams
-from .options import at_least, log_gate, relative_embedding
+from .options import at_least, log_gate, one_of, relative_embedding
 
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last
 
@@ -57,6 +57,7 @@ class SegmentRecallAttention(Attention):
         super().__init__(site, width, heads)
         at_least(0, near=near, recency=recency, explore=explore)
         at_least(1, horizon=horizon, kept=kept)
+        one_of(RECALL_ALGORITHMS, algorithm=algorithm)
         self.kept = kept
         self.explore = explore
         self.algorithm = algorithm

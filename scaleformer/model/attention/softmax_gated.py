@@ -51,7 +51,7 @@ class SoftmaxGatedAttention(Attention):
         far_tokens: float = 20,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, horizon=horizon, reach=reach)
+        at_least(1, horizon=horizon, reach=reach, far_tokens=far_tokens)
         self.far_tokens = far_tokens
         if site != "cross":
             self.relative_embedding = relative_embedding(heads, horizon, self.head_width)

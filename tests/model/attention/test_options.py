@@ -1,0 +1,38 @@
+"""Options that make no sense are refused when the model is built, not at its first batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scaleformer.model.attention import MECHANISMS, build_attention, options_of
+
+KERNELS = [name for name in MECHANISMS if "algorithm" in options_of(name)]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_algorithms_are_known(name: str) -> None:
+    with pytest.raises(ValueError, match=r"model.attention.algorithm is 'nope': choose one of auto, linear, quadratic"):
+        build_attention({"name": name, "algorithm": "nope"}, "decoder", 16, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("segment_hybrid", {"algorithm": "memory"}, "model.attention.algorithm is 'memory'"),
+        ("segment_recall", {"algorithm": "memory"}, "model.attention.algorithm is 'memory'"),
+        ("segment_hybrid", {"feature_map": "nope"}, "model.attention.feature_map is 'nope': choose one of elu1"),
+        ("segment_gated", {"far_tokens": 0}, "model.attention.far_tokens is 0: it must be at least 1"),
+        ("segment_hybrid", {"far_tokens": 0}, "model.attention.far_tokens is 0: it must be at least 1"),
+        ("softmax_gated", {"far_tokens": -1}, "model.attention.far_tokens is -1: it must be at least 1"),
+        ("scaleformer", {"horizon": 2.5}, "model.attention.horizon is 2.5: it must be a whole number"),
+        ("scaleformer", {"horizon": True}, "model.attention.horizon is True: it must be a whole number"),
+        ("segment_recall", {"explore": "much"}, "model.attention.explore is 'much': it must be a number"),
+        ("scaleformer", {"symmetric": 1}, "model.attention.symmetric is 1: it must be true or false"),
+        ("scaleformer", {"feature_map": 3}, "model.attention.feature_map is 3: it must be a word"),
+    ],
+)
+def test_refused(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_attention({"name": name, **options}, "decoder", 16, 2)
