@@ -77,6 +77,8 @@ def describe(error: Exception) -> str:
         key = getattr(error, "full_key", None)
         return first if not key or key in first else f"{key}: {first}"
     if module in CONFIGURATION:
+        if (unknown := _unknown_setting(error.__cause__)) is not None:
+            return unknown
         text = _flat(text.split("Config search path:")[0].split("See https:")[0])
         if override := getattr(error, "override", None):
             text = f"{override}: {text} (a value with = , or spaces wants quotes: \"key='value'\")"
@@ -87,6 +89,14 @@ def describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return _flat(text)
+
+
+def _unknown_setting(cause: BaseException | None) -> str | None:
+    """What to say of an override of a setting that does not exist. (Hydra proposes to add it: it would be refused.)"""
+    parent, key = getattr(cause, "parent_node", None), getattr(cause, "full_key", None)
+    if parent is None or not key or "is not in struct" not in str(cause):
+        return None
+    return f"{key}: no such setting; there are {', '.join(name for name in parent if name != 'hydra')}"
 
 
 def _wants_traceback() -> bool:
@@ -134,6 +144,13 @@ def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides:
         return DecodingConfig.from_mapping(settings)
     given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     return DecodingConfig.from_mapping({**asdict(run), **{key: settings[key] for key in given}})
+
+
+def listed(value: Any) -> list[Any]:
+    """The members of a setting that is a list; one thing alone stands for a list of one, null for an empty one."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
 
 
 @contextmanager

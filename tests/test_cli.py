@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -105,6 +107,19 @@ def test_errors_of_the_configuration_are_cut_to_their_first_line():
     with pytest.raises(OmegaConfBaseException) as error:
         _ = OmegaConf.create({"checkpoint": "???"}).checkpoint
     assert describe(error.value) == "Missing mandatory value: checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("decoding.beam=5", "decoding.beam: no such setting; there are strategy, beam_size, length_penalty, "),
+        ("beam=5", "beam: no such setting; there are decoding, checkpoint, input, "),
+    ],
+)
+def test_a_misspelt_setting_is_told_its_neighbours(override, line):
+    with initialize_config_dir(str(CONF), version_base="1.3"), pytest.raises(HydraException) as error:
+        compose("translate", overrides=[override])
+    assert describe(error.value).startswith(line)
 
 
 def test_settings_of_the_command_line_go_before_those_of_the_run():
