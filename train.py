@@ -31,7 +31,7 @@ from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.runner import Evaluation
 from scaleformer.guard import StepGuard
-from scaleformer.interruption import SignalWatch
+from scaleformer.interruption import SignalWatch, interrupted
 from scaleformer.lightning_module import TranslationModule
 from scaleformer.loggers import build_loggers, log_results, start_loggers
 from scaleformer.model.transformer import Transformer
@@ -62,15 +62,17 @@ def run(cfg: DictConfig) -> None:
     settings = read_settings(config)
     directory = Path(config["run_dir"])
     checkpoint, package = open_checkpoint(config["resume"]) if config["resume"] else (None, None)
+    held = next(directory.glob("checkpoints/*.ckpt"), None)
+    if held is not None and (checkpoint is None or not checkpoint.parent.samefile(held.parent)):
+        raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
     if package is not None:
         check_settings(package, config)
-    elif list(directory.glob("checkpoints/*.ckpt")):
-        raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
+    step = 0 if package is None else package["step"]
     set_up_cpu(config["threads"])
 
     with SignalWatch() as signals:
         data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)
-        loggers = build_loggers(settings.logger, directory, resumed=checkpoint is not None)
+        loggers = build_loggers(settings.logger, directory, None if package is None else step)
         trainer = build_trainer(
             config["trainer"],
             callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals),
@@ -94,21 +96,21 @@ def run(cfg: DictConfig) -> None:
             StepGuard(settings.callbacks.max_bad_steps),
         )
         if not trainer.is_global_zero:
-            fit(trainer, module, data, checkpoint)
+            fit(trainer, module, data, checkpoint, directory)
             return
         with claimed(directory):
             start_loggers(loggers, config)
             data.trainer = trainer  # the report counts its processes, before Lightning itself tells the data of them
-            record(directory, config, data, trainer)
+            record(directory, config, settings, data, trainer, step)
             parameters = sum(p.numel() for p in module.parameters())
             print(f"run {directory}: {parameters:,} parameters on {trainer.accelerator.__class__.__name__}", flush=True)
             try:
                 try:
-                    fit(trainer, module, data, checkpoint)
+                    fit(trainer, module, data, checkpoint, directory)
                 finally:
                     with suppress(OSError):  # of a full disk what training itself could not write is told
                         if (report := data.trained_report) is not None:
-                            write_counts(directory, report, data, trainer, config["seed"])
+                            write_counts(directory, report, fingerprints(data, settings), trainer, config["seed"])
                 curves = plot_learning_curves(directory)
                 print(f"trained to step {trainer.global_step:,}: {directory}", flush=True)
                 evaluation = test(settings, directory, data) if settings.test.enabled else None
@@ -116,16 +118,20 @@ def run(cfg: DictConfig) -> None:
             except BaseException as error:
                 with suppress(OSError):  # a full disk, say, which is the error already
                     state = "interrupted" if isinstance(error, Interrupted) else "failed"
-                    write_status(directory, state, trainer.global_step)
+                    write_status(directory, state, max(trainer.global_step, step))  # 0 before the checkpoint is read
                 raise
             write_status(directory, FINISHED, trainer.global_step)
 
 
-def fit(trainer: pl.Trainer, module: TranslationModule, data: DocumentDataModule, checkpoint: Path | None) -> None:
+def fit(
+    trainer: pl.Trainer, module: TranslationModule, data: DocumentDataModule, checkpoint: Path | None, directory: Path
+) -> None:
     """Train; what ends it too early takes the other processes down, and is said in one line where it is no fault of
-    the program."""
+    the program. Raises `Interrupted` after a signal, in the last step too."""
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        if stop := module.stopping or module.stop:  # no step has followed that would have said so
+            raise interrupted(stop, trainer.global_step, directory)
     except Interrupted:
         if trainer.global_rank and isinstance(trainer.strategy.cluster_environment, LightningEnvironment):  # type: ignore[attr-defined]
             sys.exit(0)  # the first process, which has started this one, takes other codes for a failure and kills all
@@ -221,14 +227,38 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
         try:
             data.documents(settings.test.split)
         except ValueError as error:
-            raise ValueError(f"{error} (wanted for the final evaluation: test.split, test.enabled)") from error
+            raise ValueError(
+                f"{error} (wanted for the final evaluation: test.split names another, test.enabled=false does without)"
+            ) from error
+    try:
+        fingerprints(data, settings)
+    except ValueError as error:
+        if settings.data.format != "hub":
+            raise
+        raise ValueError(
+            f'{error} (data.hub.train and data.hub.valid name the splits; data.hub.valid="" where there is none)'
+        ) from error
     if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
         raise ValueError("callbacks.early_stopping.patience needs a valid split, and the data have none")
     data.prepare_data()
 
 
-def record(directory: Path, config: dict[str, Any], data: DocumentDataModule, trainer: pl.Trainer) -> None:
-    """Leave the configuration and the counts of the data in the run's folder; show the counts."""
+def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]:
+    """Those of the splits that the run reads: others may be named that are not there."""
+    wanted = {"train", "valid"} | ({settings.test.split} if settings.test.enabled else set())
+    return data.fingerprint(split for split in data.sources if split in wanted)
+
+
+def record(
+    directory: Path,
+    config: dict[str, Any],
+    settings: Settings,
+    data: DocumentDataModule,
+    trainer: pl.Trainer,
+    step: int,
+) -> None:
+    """Leave the configuration, the counts of the data and the step it goes on from in the run's folder; show the
+    counts."""
     report = data.report  # raises for what data.overlong refuses, before anything is written
     runs = None
     if HydraConfig.initialized():
@@ -239,15 +269,16 @@ def record(directory: Path, config: dict[str, Any], data: DocumentDataModule, tr
             record_overrides(directory, hydra_config.overrides.task)
     write_config(directory, config, runs)
     seeds = {"seed": config["seed"], "data.seed": config["data"]["seed"]}
-    write_environment(directory, trainer.strategy.root_device, trainer.world_size, seeds, data.fingerprint())
-    write_status(directory, "training", 0)
-    write_counts(directory, report, data, trainer, config["seed"])
+    read = fingerprints(data, settings)
+    write_environment(directory, trainer.strategy.root_device, trainer.world_size, seeds, read)
+    write_status(directory, "training", step)
+    write_counts(directory, report, read, trainer, config["seed"])
 
 
-def write_counts(directory: Path, report: DataReport, data: DocumentDataModule, trainer: pl.Trainer, seed: int) -> None:
-    """Leave a report of the data in the run's folder, and show it."""
+def write_counts(directory: Path, report: DataReport, read: dict[str, str], trainer: pl.Trainer, seed: int) -> None:
+    """Leave a report of the data, whose fingerprints are given, in the run's folder, and show it."""
     conditions = provenance(trainer.strategy.root_device, seed)
-    content = {**conditions, "fingerprint": data.fingerprint(), **report.to_dict()}
+    content = {**conditions, "fingerprint": read, **report.to_dict()}
     write_result(directory / "results" / "data.json", content)
     Console().print(report.table())
 
@@ -265,7 +296,7 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evalu
         metrics=chosen.metrics,
         samples=chosen.samples,
         ter=chosen.ter,
-        conditions={"data": data.fingerprint()},
+        conditions={"data": fingerprints(data, settings)},
     )
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from .batch import Batch
 from .data.datamodule import DocumentDataModule
@@ -26,13 +30,14 @@ from .settings import CallbacksConfig
 
 
 class ValidationBleu(Callback):
-    """Logs `val/bleu` and `val/chrf` (chrF++) of real translations of the first examples of the validation set.
+    """Logs `val/bleu` and `val/chrf` (chrF++) of real translations of examples drawn from the whole validation set.
 
     An example is a document, or the part of one that fits `data.max_tokens`; segments are joined by a space. The
-    scripts evaluate whole documents; this curve is for choosing checkpoints.
+    scripts evaluate whole documents; this curve is for choosing checkpoints. The draw is the same in every validation,
+    whatever the seed of the run and the number of processes; each process translates what it holds of it.
 
-    data      whose target tokenizer turns tokens into text
-    examples  how many, of all processes together
+    data      which names the examples, and whose target tokenizer turns tokens into text
+    examples  how many, of all processes together; examples of one name are taken together
     decoding  greedy by default, since it runs at every validation
     tokenize  sacrebleu's tokenizer
     """
@@ -44,8 +49,18 @@ class ValidationBleu(Callback):
         self.examples = examples
         self.decoding = decoding
         self.tokenize = tokenize
+        self.waiting: list[tuple[Tensor, Tensor, str]] = []  # tokens and segments of the source, reference
         self.hypotheses: list[str] = []
         self.references: list[str] = []
+
+    @cached_property
+    def drawn(self) -> set[str]:
+        """The names of the examples to translate. Validation goes from short to long: the first ones would be short."""
+        counts = Counter(self.data.validation_ids())
+        names = sorted(counts)
+        random.Random(0).shuffle(names)
+        totals = accumulate(counts[name] for name in names)
+        return {name for name, total in zip(names, totals, strict=True) if total - counts[name] < self.examples}
 
     def on_validation_batch_end(
         self,
@@ -56,23 +71,32 @@ class ValidationBleu(Callback):
         batch_idx: int,
         dataloader_idx: int = 0,
     ) -> None:
-        quota = len(range(trainer.global_rank, self.examples, trainer.world_size))
-        count = min(len(batch.ids), quota - len(self.hypotheses))  # a filler has no ids
-        if count <= 0 or trainer.sanity_checking:
+        if trainer.sanity_checking:
             return
+        rows = [row for row, name in enumerate(batch.ids) if name in self.drawn]  # a filler has no ids
+        if len(self.waiting) + len(rows) > len(batch):  # together no more than a batch, that is about equally long
+            self._translate(pl_module)
+        for row in rows:
+            real, target = batch.source_mask[row], batch.target_output[row][batch.target_mask[row]]
+            source = (batch.source[row][real], batch.source_segments[row][real])
+            self.waiting.append((*source, self._text(target.tolist())))
+
+    def _translate(self, pl_module: pl.LightningModule) -> None:
+        """Translate what waits for it."""
         assert isinstance(pl_module, TranslationModule)
-        best = decode(
-            pl_module.model,
-            batch.source[:count],
-            batch.source_mask[:count],
-            batch.source_segments[:count],
-            self.decoding,
-        )
+        if not self.waiting:
+            return
+        tokens, segments, references = zip(*self.waiting, strict=True)
+        source, source_segments = (pad_sequence(list(rows), batch_first=True) for rows in (tokens, segments))  # (B, S)
+        lengths = torch.tensor([len(row) for row in tokens], device=source.device)
+        mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]  # (B, S)
+        best = decode(pl_module.model, source, mask, source_segments, self.decoding)
         self.hypotheses += [self._text(row[0].tokens) for row in best]
-        real = zip(batch.target_output[:count], batch.target_mask[:count], strict=True)
-        self.references += [self._text(tokens[mask].tolist()) for tokens, mask in real]
+        self.references += references
+        self.waiting = []
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._translate(pl_module)
         hypotheses, references = self._gathered(trainer)
         if hypotheses:
             scores = {

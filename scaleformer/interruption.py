@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,6 +15,11 @@ from pytorch_lightning.callbacks import Callback
 from .cli import Interrupted
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name))
+
+
+def interrupted(stop: int, step: int, run: Path) -> Interrupted:
+    """What to raise for a wish (`TranslationModule.stop`) once the run in that folder is saved."""
+    return Interrupted(f"interrupted by {SIGNALS[stop - 1].name}, saved at step {step:,}: go on by resume={run}")
 
 
 class SignalWatch(Callback):

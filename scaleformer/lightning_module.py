@@ -66,6 +66,11 @@ class TranslationModule(pl.LightningModule):
         if self.device_mesh is not None:
             shard_model(self.model, self.device_mesh["data_parallel"])
 
+    def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
+        # Lightning logs where its own count of the steps says so, which is one too many once a run that ended with a
+        # validation goes on: it would never agree with `_due`.
+        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.trainer.global_step
+
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         self.batch = batch
         self.batches.append(batch)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pytorch_lightning.loggers import WandbLogger
 
 
-def build_loggers(config: LoggerConfig, directory: Path, resumed: bool) -> list[Logger]:
-    """The loggers of a run in `directory`; nothing is started yet."""
-    loggers: list[Logger] = [MetricsCsv(directory, keep=resumed)]
+def build_loggers(config: LoggerConfig, directory: Path, resumed_at: int | None = None) -> list[Logger]:
+    """The loggers of a run in `directory`, which goes on at that step or is new; nothing is started yet."""
+    loggers: list[Logger] = [MetricsCsv(directory, resumed_at)]
     if config.name == "wandb":
         from pytorch_lightning.loggers import WandbLogger  # a second to import
 
@@ -29,7 +29,7 @@ def build_loggers(config: LoggerConfig, directory: Path, resumed: bool) -> list[
                 project=config.project,
                 name=config.run_name,
                 save_dir=directory,
-                id=_wandb_id(directory) if resumed else None,
+                id=None if resumed_at is None else _wandb_id(directory),
             )
         )
     return loggers

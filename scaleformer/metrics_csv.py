@@ -16,19 +16,20 @@ class MetricsCsv(Logger):
     """One row a logged step in `directory`/metrics.csv, with a column `step` and one for each metric.
 
     Lightning's own CSVLogger deletes the file of the run that it resumes, and splits training and validation of one
-    step over two rows. This one keeps the rows before the step it is resumed at, drops those after it (a killed run
+    step over two rows. This one keeps the rows up to the step it is resumed at, drops those after it (a killed run
     has logged steps that its checkpoint does not know), and replaces the file whole, so that it is never half-written.
 
-    keep  whether the rows that are there belong to the run; else they go with the first row that is logged
-    Raises ValueError where such rows are none of its own.
+    resumed_at  the step up to which the rows that are there belong to the run; None: none does. The others go with the
+                first row that is logged
+    Raises ValueError where the rows of a resumed run are none of its own.
     """
 
-    def __init__(self, directory: str | Path, keep: bool = True) -> None:
+    def __init__(self, directory: str | Path, resumed_at: int | None = None) -> None:
         super().__init__()
         self.path = Path(directory) / "metrics.csv"
         self._rows: list[dict[str, Any]] = []
-        if keep and self.path.is_file():
-            self._rows = self._read()
+        if resumed_at is not None and self.path.is_file():
+            self._rows = [row for row in self._read() if row["step"] <= resumed_at]
 
     @property
     def name(self) -> str:
@@ -45,8 +46,6 @@ class MetricsCsv(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         step = step or 0
-        while self._rows and self._rows[-1]["step"] > step:
-            self._rows.pop()
         if not self._rows or self._rows[-1]["step"] != step:
             self._rows.append({"step": step})
         self._rows[-1].update(metrics)

@@ -62,6 +62,10 @@ class ScheduleConfig:
             raise ValueError(f"schedule.name is {self.name!r}: choose one of {', '.join(SCHEDULES)}")
         if self.name == "cosine" and (self.total_steps is None or self.total_steps <= 0):
             raise ValueError("schedule.name=cosine ends somewhere: set trainer.max_steps or schedule.total_steps")
+        if self.warmup_steps < 0:
+            raise ValueError(f"schedule.warmup_steps is {self.warmup_steps}: it must be at least 0")
+        if not 0 <= self.floor <= 1:
+            raise ValueError(f"schedule.floor is {self.floor}: it must be in [0, 1], a share of the peak")
 
     def factor(self, step: int) -> float:
         """Share of the peak learning rate at `step`, counted from 0."""

@@ -155,7 +155,8 @@ def _candidates(run: str | Path) -> list[Path]:
 
 
 def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint with which a run goes on, and what it says of the run (`scaleformer.checkpoint.make_package`).
+    """The checkpoint with which a run goes on, and what it says of the run (`scaleformer.checkpoint.make_package`), its
+    `step` too.
 
     One that is cut short or has wrong bits is passed over with a warning for the one before it. Raises ValueError where
     none can be read, and where it has another format.
@@ -167,16 +168,15 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
         except ValueError as error:
             problem = problem or error
             continue
-        package = content["scaleformer"]
+        package, step = content["scaleformer"], content.get("global_step", 0)
         if package.get("format") != FORMAT:
             raise ValueError(
                 f"{path}: the checkpoint has format {package.get('format')}, this version goes on with format "
                 f"{FORMAT}: use the version of scaleformer that wrote it"
             )
         if problem is not None:
-            step = content.get("global_step")
             warnings.warn(f"{problem}: going on from {path.name} instead, step {step}", stacklevel=2)
-        return path, package
+        return path, {**package, "step": step}
     assert problem is not None
     raise problem
 

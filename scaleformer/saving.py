@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 
-from .cli import Interrupted
-from .interruption import SIGNALS
+from .interruption import interrupted
 from .lightning_module import TranslationModule
 
 
@@ -47,7 +45,7 @@ class LastCheckpoint(Checkpoint):
     """last.ckpt every so many steps and minutes, and where a signal ends the training: then it raises `Interrupted`.
 
     Where a validation follows the step, the checkpoint is written after it: a run that goes on from before it would not
-    catch up on it.
+    catch up on it. Training stops between steps alone, never with gradients half accumulated.
 
     minutes  None: by steps alone. The clock of the first process counts.
     """
@@ -69,8 +67,7 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         assert isinstance(pl_module, TranslationModule)
         if pl_module.stopping and self.saved_step == trainer.global_step and not pl_module.batches:
-            name, run = signal.Signals(SIGNALS[pl_module.stopping - 1]).name, self.path.parent.parent
-            raise Interrupted(f"interrupted by {name}, saved at step {self.saved_step:,}: go on by resume={run}")
+            raise interrupted(pl_module.stopping, self.saved_step, self.path.parent.parent)
         if self.minutes is not None and trainer.is_global_zero and time.monotonic() - self.saved >= 60 * self.minutes:
             pl_module.save = 1
 
@@ -79,6 +76,9 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         assert isinstance(pl_module, TranslationModule)
         if trainer.global_step == self.step:  # while gradients accumulate
+            # A Timer, which comes before this and asks again, ends training after any batch: gradients would be lost
+            # that the checkpoint counts as trained on.
+            trainer.should_stop = False
             return
         self.step = trainer.global_step
         if self.step % self.every == 0 or pl_module.saving or pl_module.stopping:

@@ -195,6 +195,8 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
     """What Lightning takes without a word and stumbles over later; the rest is its own affair."""
     for name, least in (("max_steps", -1), ("accumulate_grad_batches", 1), ("log_every_n_steps", 1)):
         _at_least(f"trainer.{name}", trainer[name], least)
+    if trainer["max_steps"] == 0:
+        raise ValueError("trainer.max_steps=0: wanted a whole number of at least 1, or -1 with trainer.max_time")
     interval, clip = trainer["val_check_interval"], trainer["gradient_clip_val"]
     if not (_whole(interval) and interval >= 1):
         duration = isinstance(interval, str) and re.fullmatch(r"\d+:\d\d:\d\d:\d\d", interval)

@@ -53,6 +53,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[i
     return folders
 
 
+def test_a_signal_in_the_last_step_is_not_lost(tmp_path: Path, cache: Path) -> None:
+    options, kills = (*OPTIONS, "trainer.max_steps=6"), {1: (5, signal.SIGTERM)}
+    training = Training(tmp_path, cache, *options, world=2, kills=kills, launcher="torchrun")
+    assert training.wait() == [75, 75], training.output
+    assert f"interrupted by SIGTERM, saved at step 6: go on by resume={tmp_path}" in training.output
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "interrupted"
+
+
 @pytest.mark.parametrize(
     ("name", "world", "launcher"),
     [

@@ -45,19 +45,19 @@ def test_a_run_and_its_resumption(tmp_path: Path) -> None:
         f"test/{i}" for i in range(4)
     ]
     assert list(media.glob("images/learning_curves*.png"))
-    resumed = build_loggers(LoggerConfig("wandb"), run, resumed=True)
+    resumed = build_loggers(LoggerConfig("wandb"), run, 1)
     assert resumed[1].version == folder.name.rsplit("-", 1)[-1]  # goes on in the same run
 
 
 def test_an_account_that_is_not_there_is_named(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(wandb, "init", lambda **_: (_ for _ in ()).throw(wandb.errors.UsageError("no\nkey")))
-    loggers = build_loggers(LoggerConfig("wandb"), tmp_path, resumed=False)
+    loggers = build_loggers(LoggerConfig("wandb"), tmp_path)
     with pytest.raises(ValueError, match=r"logger=wandb: no key .WANDB_MODE=offline needs no account"):
         start_loggers(loggers, {})
 
 
 def test_metrics_are_always_written_and_nothing_else_is_started(tmp_path: Path) -> None:
-    loggers = build_loggers(LoggerConfig("csv"), tmp_path, resumed=False)
+    loggers = build_loggers(LoggerConfig("csv"), tmp_path)
     assert [type(logger).__name__ for logger in loggers] == ["MetricsCsv"]
     start_loggers(loggers, {})
     log_results(loggers, None, "test", None)

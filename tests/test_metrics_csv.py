@@ -32,7 +32,7 @@ def test_a_resumed_run_keeps_what_came_before_and_replaces_what_its_checkpoint_d
     for step in (10, 20, 30):
         first.log_metrics({"train/loss": float(step)}, step)
     first.save()
-    second = MetricsCsv(tmp_path)
+    second = MetricsCsv(tmp_path, 20)
     second.log_metrics({"train/loss": 0.5, "extra": 1.0}, 20)
     second.finalize("success")
     assert [(row["step"], row["train/loss"], row["extra"]) for row in read(tmp_path)] == [
@@ -42,9 +42,21 @@ def test_a_resumed_run_keeps_what_came_before_and_replaces_what_its_checkpoint_d
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.csv"]
 
 
+def test_rows_beyond_the_step_it_is_resumed_at_go_though_the_next_comes_later(tmp_path: Path) -> None:
+    first = MetricsCsv(tmp_path)
+    for step in (10, 20, 30, 40):
+        first.log_metrics({"train/loss": float(step)}, step)
+    first.save()
+    second = MetricsCsv(tmp_path, 10)
+    assert len(read(tmp_path)) == 4  # until there is something to put in their place
+    second.log_metrics({"train/loss": 0.5}, 30)
+    second.save()
+    assert [(row["step"], row["train/loss"]) for row in read(tmp_path)] == [("10", "10.0"), ("30", "0.5")]
+
+
 def test_a_new_run_starts_anew(tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text("step,train/loss\n5,1.0\n", encoding="utf-8")
-    logger = MetricsCsv(tmp_path, keep=False)
+    logger = MetricsCsv(tmp_path)
     assert len(read(tmp_path)) == 1  # until there is something to put in its place
     logger.log_metrics({"train/loss": 2.0}, 10)
     logger.save()
@@ -59,7 +71,7 @@ def test_a_new_run_starts_anew(tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_named_and_stays(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "metrics.csv").write_bytes(content)
     with pytest.raises(ValueError, match=r"metrics\.csv: not the metrics of a run"):
-        MetricsCsv(tmp_path)
+        MetricsCsv(tmp_path, 5)
     assert (tmp_path / "metrics.csv").read_bytes() == content
 
 

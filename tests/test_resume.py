@@ -244,6 +244,12 @@ def test_a_broken_checkpoint_gives_way_to_the_one_before(run: Path) -> None:
         open_checkpoint(run)
 
 
+def test_the_step_comes_from_the_checkpoint(run: Path) -> None:
+    content = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    torch.save({**content, "global_step": 7}, run / "checkpoints" / "last.ckpt")
+    assert open_checkpoint(run)[1]["step"] == 7
+
+
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_hostile_checkpoint_does_not_run(run: Path) -> None:
     marker = run / "executed"

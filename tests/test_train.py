@@ -6,6 +6,7 @@ import json
 import os
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 import yaml
 
 import train
+from scaleformer.cli import Interrupted
 from scaleformer.resume import OVERRIDES, merge_overrides, quoted
 from scaleformer.translator import Translator
 from tests.runs import DOCUMENTS, write_corpus
@@ -130,6 +132,59 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
         assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts, key).items())
 
 
+def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cache: Path) -> None:
+    options = (*FAST, "trainer.val_check_interval=4", "trainer.log_every_n_steps=2")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.run(configure(whole, cache, *options, "trainer.max_steps=8"))
+    train.run(configure(parts, cache, *options, "trainer.max_steps=4"))
+    train.run(configure(parts, cache, *options, "trainer.max_steps=8", f"resume={parts}"))
+    rows = read_metrics(parts, *TIMES)
+    assert [row["step"] for row in rows if row["train/loss"]] == ["2", "4", "6", "8"]
+    assert rows == read_metrics(whole, *TIMES)
+
+
+def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    said = []
+
+    def killed(module, batch, index):
+        said.append(json.loads((tmp_path / "status.json").read_text(encoding="utf-8")))
+        raise KeyError("killed")
+
+    options = (*FAST, f"resume={tmp_path}", "trainer.max_steps=4")
+    train.run(configure(tmp_path, cache, *FAST, "trainer.max_steps=2"))
+    monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+    with pytest.raises(KeyError, match="killed"):
+        train.run(configure(tmp_path, cache, *options))
+    monkeypatch.setattr(train.pl.Trainer, "fit", lambda *_, **__: killed(None, None, 0))
+    with pytest.raises(KeyError, match="killed"):
+        train.run(configure(tmp_path, cache, *options))
+    assert [(status["state"], status["step"]) for status in said] == [("training", 2)] * 2
+    status = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
+    assert (status["state"], status["step"]) == ("failed", 2)
+
+
+@pytest.mark.parametrize("where", ["training_step", "validation_step"])
+def test_a_signal_that_no_step_follows_is_not_lost(tmp_path: Path, cache: Path, monkeypatch, where: str) -> None:
+    disturbed = getattr(train.TranslationModule, where)
+
+    def told(module, batch, index):
+        if module.global_step == 4 - (where == "training_step") and not module.stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return disturbed(module, batch, index)
+
+    options = (*FAST, "trainer.max_steps=4", "trainer.val_check_interval=4", "test.enabled=true")
+    monkeypatch.setattr(train.TranslationModule, where, told)
+    with pytest.raises(Interrupted, match=f"interrupted by SIGTERM, saved at step 4: go on by resume={tmp_path}"):
+        train.run(configure(tmp_path, cache, *options))
+    assert weights(tmp_path, "global_step") == 4
+    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "interrupted"
+    assert not (tmp_path / "results" / "bleu-test.json").exists()
+    monkeypatch.setattr(train.TranslationModule, where, disturbed)
+    train.run(configure(tmp_path, cache, *options, f"resume={tmp_path}"))
+    assert (tmp_path / "results" / "bleu-test.json").is_file()
+    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
+
+
 def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, command: Command) -> None:
     run = tmp_path / "it's, one run"
     code, _, err = command(f"hydra.run.dir={quoted(str(run))}", "trainer.max_steps=1", "seed=3")
@@ -222,7 +277,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
         ("optimizer.name=adam", "optimizer.name=adam, but the run has optimizer.name=adamw"),
         ("decoding.beam_size=0", "beam_size=0"),
         ("data.path=nowhere", "nowhere: no such file or folder"),
-        ("nothing=1", "Could not override 'nothing'"),
+        ("nothing=1", "nothing: no such setting; there are seed, threads"),
         ("trainer.precision=half", "trainer: Precision 'half' is invalid"),
     ],
     ids=lambda value: value if "=" in value and " " not in value else "",
@@ -243,6 +298,25 @@ def test_a_new_run_does_not_overwrite_another(finished: Path, command: Command) 
     assert snapshot(finished / "checkpoints") == before
 
 
+def test_a_resumed_run_does_not_overwrite_another(
+    finished: Path, command: Command, tmp_path: Path, monkeypatch
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(finished, other)
+    before = snapshot(other)
+    line = only_line(command(f"resume={finished}", f"hydra.run.dir={other}", "trainer.max_steps=2"))
+    assert line == f"error: {other} holds a run: go on with it by resume={other}, or take another hydra.run.dir"
+    assert snapshot(other) == before
+    (tmp_path / "link").symlink_to(other)
+    code, out, err = command(f"resume={tmp_path / 'link'}", f"hydra.run.dir={other}", "trainer.max_steps=2")
+    assert code == 0, err
+    assert "trained to step 2" in out
+    monkeypatch.chdir(tmp_path)
+    config = configure(Path("other"), tmp_path, f"resume={other}/checkpoints/last.ckpt", *FAST, "trainer.max_steps=3")
+    train.run(config)
+    assert weights(other, "global_step") == 3
+
+
 def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / OVERRIDES).parent.mkdir(parents=True)
@@ -256,8 +330,8 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["nothing=1"], "Could not override 'nothing'"),
-        (["trainer.nothing=1"], "Could not override 'trainer.nothing'"),
+        (["nothing=1"], "nothing: no such setting; there are seed, threads"),
+        (["trainer.nothing=1"], "trainer.nothing: no such setting; there are accelerator"),
         (["+trainer.nothing=1"], "trainer: Trainer.__init__() got an unexpected keyword argument 'nothing'"),
         (["model=huge"], "Could not find 'model/huge' Available options in 'model': base small tiny"),
         (["seed"], "missing EQUAL"),
@@ -339,6 +413,30 @@ def test_splits_that_the_run_will_want_are_missed_before_it_starts(command: Comm
     (corpus / "test.jsonl").write_text("{", encoding="utf-8")
     assert "test.jsonl:1: malformed JSON" in failing("test.enabled=true")
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_splits_of_the_hub_that_the_run_does_not_want_may_be_missing(
+    command: Command, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
+    corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20) / "train.jsonl"
+    run = tmp_path / "run"
+    options = ("data=hub", "data.hub.name=json", f"data.hub.data_files={{train:{corpus}}}", "tokenizer.vocab_size=290")
+
+    def start(*more: str) -> tuple[int, str]:
+        code, _, err = command(*options, f"hydra.run.dir={run}", "trainer.max_steps=1", *more)
+        return code, err.splitlines()[-1]  # before it bars of `datasets`
+
+    code, line = start()
+    assert code == 1
+    assert line.endswith('data.hub.valid="" where there is none)')
+    code, line = start("data.hub.valid=", "test.enabled=true")
+    assert code == 1
+    assert line.endswith("test.enabled=false does without)")
+    assert not (run / "config.yaml").exists()
+    assert start("data.hub.valid=")[0] == 0
+    (start_of_it,) = json.loads((run / "environment.json").read_text(encoding="utf-8"))["starts"]
+    assert list(start_of_it["data"]) == ["train"]
 
 
 def test_no_place_for_the_run(command: Command, tmp_path: Path) -> None:

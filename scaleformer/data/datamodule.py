@@ -8,17 +8,16 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.trainer.states import TrainerFn
 
-from scaleformer.data.batching import make_batches, share
+from scaleformer.data.batching import make_batches, make_example, share
 from scaleformer.data.config import DataConfig
 from scaleformer.data.corpus import DocumentStream, load_split
-from scaleformer.data.cutting import Cutting, make_plan
+from scaleformer.data.cutting import Cutting, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import DataError
@@ -104,7 +103,8 @@ class DocumentDataModule(pl.LightningDataModule):
         documents = self._readable("train")
 
         def train(sides: tuple[str, ...]) -> Tokenizer:
-            name = f"{self._fingerprint('train')} {' '.join(sides)}"
+            # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
+            name = f"{self._fingerprint('train')} {' + '.join(sides)}"
             return cached_tokenizer(_Texts(documents, sides, config.max_segments), name, config, self.config.cache_dir)
 
         if config.joint:
@@ -137,9 +137,10 @@ class DocumentDataModule(pl.LightningDataModule):
         """The documents of a split, to be read from the start once or more; nothing of them is kept."""
         return self.documents(split) if self.source(split).synthetic is not None else DocumentStream(self.source(split))
 
-    def fingerprint(self) -> dict[str, str]:
-        """sha256 of the content of each split's files and of the settings that decide its documents."""
-        return {split: self._fingerprint(split) for split in self.sources}
+    def fingerprint(self, splits: Iterable[str] | None = None) -> dict[str, str]:
+        """sha256 of the content of each split's files and of the settings that decide its documents; of some splits, or
+        of all. Raises DataError for one that is not there or cannot be read."""
+        return {split: self._fingerprint(split) for split in (self.sources if splits is None else splits)}
 
     def _fingerprint(self, split: str) -> str:
         if split not in self._fingerprints:
@@ -186,10 +187,18 @@ class DocumentDataModule(pl.LightningDataModule):
         """
         if "valid" not in self.sources:
             return []
-        corpus, recipe = self.encoded("valid"), self._recipe
-        plan = make_plan(corpus, self._validation_cutting, recipe.rng(0))
+        plan, recipe = self._validation_plan, self._recipe
         batches = share(make_batches(plan, self.config.batch_tokens, None), recipe.rank, recipe.world)
-        return FixedLoader(corpus, plan, batches, self.config.num_workers)
+        return FixedLoader(self.encoded("valid"), plan, batches, self.config.num_workers)
+
+    def validation_ids(self) -> list[str]:
+        """The names of the examples of the validation split, of all processes together."""
+        corpus, plan = self.encoded("valid"), self._validation_plan
+        return [make_example(corpus, plan.segments(example)).id for example in range(len(plan))]
+
+    @cached_property
+    def _validation_plan(self) -> Plan:
+        return make_plan(self.encoded("valid"), self._validation_cutting, self._recipe.rng(0))
 
     @cached_property
     def report(self) -> DataReport:
@@ -290,18 +299,21 @@ class DocumentDataModule(pl.LightningDataModule):
 
 
 class _Texts(Iterable[str]):
-    """Segments of some documents, as often as wanted: `limit` at most, evenly spread; 0 for MOST_SEGMENTS."""
+    """Segments of some documents, as often as wanted: `limit` at most (but one of each side), as many of each side and
+    evenly spread; 0 for MOST_SEGMENTS."""
 
     def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
         self.documents = documents
         self.sides = sides
         self.limit = limit or MOST_SEGMENTS
 
-    def _all(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[str]:
+        count = sum(len(document.source) for document in self.documents)  # of the target too: they are aligned
+        share = max(1, self.limit // len(self.sides))
+        # Each side has a stride of its own: over both in turn, that of 2 would take the sources of one-line documents.
+        stride = max(1, -(-count // share))
+        seen = 0
         for document in self.documents:
             for side in self.sides:
-                yield from getattr(document, side)
-
-    def __iter__(self) -> Iterator[str]:
-        count = sum(1 for _ in self._all())
-        return islice(self._all(), 0, None, max(1, -(-count // self.limit)))
+                yield from getattr(document, side)[-seen % stride :: stride]
+            seen += len(document.source)
