@@ -48,8 +48,8 @@ def segment_gated_attention(
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
     far_tokens      how many tokens the far part may weigh
-    feature_map     phi, a name of `FEATURE_MAPS`. Of the maps that can be zero (relu, squared_relu) a query all of whose
-                    scores are zero has, in the linear form, sums of rounding errors for a denominator, and not zeros
+    feature_map     phi, a name of `FEATURE_MAPS`. With those that can be zero (relu, squared_relu) a query all of whose
+                    scores are zero has rounding errors for a denominator in the linear form, and not zeros
     algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
                     (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
 
