@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import pickle
@@ -129,7 +130,8 @@ def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedM
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
     """Write a model without any pickle: model.safetensors, config.yaml, source.model and target.model.
 
-    The folder is there when all of it is. Raises ValueError if it has something in it before.
+    The folder is there when all of it is. Raises ValueError if it has something in it before, OSError with its name
+    where it cannot be written.
     """
     directory = Path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
@@ -150,14 +152,17 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         "config": loaded.config,
     }
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    temporary.mkdir(parents=True)
     try:
+        temporary.mkdir(parents=True)
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "model.safetensors")
         (temporary / "source.model").write_bytes(loaded.source_tokenizer.proto)
         (temporary / "target.model").write_bytes(loaded.target_tokenizer.proto)
         text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True)
         (temporary / "config.yaml").write_text(text, encoding="utf-8")
         os.replace(temporary, directory)
+    except (OSError, SafetensorError) as error:  # safetensors' writer has an error of its own for a full disk
+        number, reason = getattr(error, "errno", None) or errno.EIO, getattr(error, "strerror", None) or str(error)
+        raise OSError(number, f"the model cannot be written ({reason})", str(directory)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -38,9 +38,11 @@ class SafeCheckpointIO(TorchCheckpointIO):
                 _keep(path, path.with_name(PREVIOUS))
             os.replace(temporary, path)
             _sync_folder(path.parent)
-        except (OSError, RuntimeError) as error:  # torch's own writer has no other error for a disk that is full
-            number = getattr(error, "errno", None) or errno.EIO
-            reason = getattr(error, "strerror", None) or str(error)
+        except (OSError, RuntimeError) as error:
+            # Where a disk is full torch's own writer stumbles over what is missing: the reason came before.
+            first = error.__context__ if isinstance(error.__context__, OSError) else error
+            number = getattr(first, "errno", None) or errno.EIO
+            reason = getattr(first, "strerror", None) or str(first)
             raise OSError(number, f"the checkpoint cannot be written ({reason}); {_left(path)}", str(path)) from error
         finally:
             with suppress(OSError):
@@ -77,6 +79,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _left(path: Path) -> str:
-    if path.is_file():
-        return f"the one before it is intact: make room, then go on by resume={path.parent.parent}"
-    return "there was none before it"
+    if not path.is_file():
+        return "there was none before it"
+    resume = f", then go on by resume={path.parent.parent}" if path.parent.name == "checkpoints" else ""
+    return f"the one before it is intact: make room{resume}"

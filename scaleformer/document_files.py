@@ -12,7 +12,7 @@ from typing import TextIO
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document, decode_lines, parse_document, read_lines
 from scaleformer.evaluation.bleu import join_segments
-from scaleformer.evaluation.results import atomic_writer
+from scaleformer.files import atomic_writer
 from scaleformer.translator import Translation
 
 FORMATS = ("jsonl", "text")

@@ -20,13 +20,13 @@ from scaleformer.cli import one_line_errors, run_command
 @hydra.main(version_base="1.3", config_path="../conf", config_name="export")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    loaded = load_model(config.checkpoint)
+    loaded = load_model(str(config.checkpoint))
     if config.attention is not None:
         options = OmegaConf.to_container(config.attention) if OmegaConf.is_config(config.attention) else None
         if not isinstance(options, dict):
             raise ValueError(f"attention={config.attention}: wanted options and their values, such as {{kept: 256}}")
         loaded = change_attention(loaded, {str(name): value for name, value in options.items()})
-    target = Path(config.output)
+    target = Path(str(config.output))
     export_model(loaded, target)
     print(f"exported {loaded.path} to {target}: python scripts/translate.py checkpoint={target} input=- output=-")
 

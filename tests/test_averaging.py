@@ -12,7 +12,7 @@ from scaleformer.averaging import average_checkpoints
 from scaleformer.checkpoint import find_checkpoint
 from scaleformer.translator import Translator
 from tests.runs import make_run
-from tests.scripts.commands import run_script
+from tests.scripts.commands import error_line, run_script
 
 
 @pytest.fixture
@@ -56,6 +56,23 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
         monkeypatch, capsys, "average_checkpoints.py", f"checkpoints=[{files[0]}]", f"output={output}"
     )
     assert (code, err) == (1, "error: 1 checkpoints to average: wanted at least 2\n")
+
+
+def test_one_checkpoint_without_brackets_is_a_list_of_one(files, tmp_path, monkeypatch, capsys):
+    arguments = f"checkpoints={files[0]}", f"output={tmp_path / 'mean.ckpt'}"
+    found = error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
+    assert found == "error: 1 checkpoints to average: wanted at least 2\n"
+
+
+def test_a_full_disk_leaves_no_half_a_checkpoint(files, tmp_path, monkeypatch, capsys):
+    def full(*_: object) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(torch, "save", full)
+    arguments = f"checkpoints=[{files[0]},{files[1]}]", f"output={tmp_path / 'new' / 'mean.ckpt'}"
+    found = error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
+    assert f"{tmp_path / 'new' / 'mean.ckpt'}: the checkpoint cannot be written (" in found
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_other_models_are_named(files):

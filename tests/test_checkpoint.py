@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import SafetensorError
 
 from scaleformer.checkpoint import export_model, find_checkpoint, load_model, make_package
 from scaleformer.data.tokenizer import Tokenizer
@@ -62,6 +63,26 @@ def test_a_run_its_file_and_its_export_are_the_same_model(run: Path, tokenizer: 
         assert again.target_tokenizer.proto == tokenizer.proto
         assert again.config == loaded.config
         torch.testing.assert_close(again.model(batch), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        ("scaleformer.checkpoint.save_file", SafetensorError("I/O error: No space left on device (os error 28)")),
+        ("pathlib.Path.write_text", OSError(28, "No space left on device")),
+    ],
+    ids=["weights", "configuration"],
+)
+def test_a_full_disk_leaves_no_half_an_export(run: Path, tmp_path: Path, monkeypatch, function: str, error: Exception):
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    loaded = load_model(run)
+    monkeypatch.setattr(function, full)
+    with pytest.raises(OSError, match=r"the model cannot be written \(.*No space left on device") as caught:
+        export_model(loaded, tmp_path / "new" / "exported")
+    assert caught.value.filename == str(tmp_path / "new" / "exported")
+    assert list((tmp_path / "new").iterdir()) == []
 
 
 def test_the_last_checkpoint_stands_in_for_a_missing_best(run: Path) -> None:

@@ -51,6 +51,27 @@ def test_a_device_that_is_full(path: Path, monkeypatch) -> None:
     assert list(path.parent.iterdir()) == []
 
 
+def test_the_reason_before_an_error_of_the_writer(path: Path, monkeypatch) -> None:
+    def broken(*_: object) -> None:
+        try:
+            full()
+        finally:
+            raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 704 vs 598")
+
+    monkeypatch.setattr(torch, "save", broken)
+    with pytest.raises(OSError, match=r"cannot be written \(No space left on device\)") as error:
+        SafeCheckpointIO().save_checkpoint(CONTENT, path)
+    assert error.value.errno == errno.ENOSPC
+
+
+def test_a_checkpoint_of_no_run_is_not_to_be_gone_on_with(tmp_path: Path, monkeypatch) -> None:
+    SafeCheckpointIO().save_checkpoint(CONTENT, tmp_path / "mean.ckpt")
+    monkeypatch.setattr("torch.save", full)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        SafeCheckpointIO().save_checkpoint(CONTENT, tmp_path / "mean.ckpt")
+    assert error.value.strerror.endswith("; the one before it is intact: make room")
+
+
 def test_an_error_of_the_writer_without_a_number(path: Path, monkeypatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("PytorchStreamWriter failed writing file")

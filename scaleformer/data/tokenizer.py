@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,6 +18,7 @@ import sentencepiece as spm
 from filelock import FileLock
 
 from scaleformer.data.errors import cache_errors, shown
+from scaleformer.files import replaced
 
 PAD, UNK, BOS, EOS, SEP = 0, 1, 2, 3, 4
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"
@@ -176,14 +175,14 @@ class Tokenizer:
         """sha256 of the model, the name under which encoded corpora are kept."""
         return hashlib.sha256(self.proto).hexdigest()
 
-    def encode(self, text: str, sample: bool = False, alpha: float = 0.1, nbest: int = -1) -> list[int]:
+    def encode(self, text: str, sample: bool = False, alpha: float = 0.1) -> list[int]:
         """Token ids of a text, without `<sep>` or `</s>`.
 
-        sample=True draws one of the possible segmentations (unigram: among the `nbest` best, -1 all; BPE: merges are
-        dropped with probability `alpha`) from sentencepiece's generator, see `seed_sampling`.
+        sample=True draws one of all possible segmentations (unigram: with the exponent `alpha`; BPE: merges are dropped
+        with probability `alpha`) from sentencepiece's generator, see `seed_sampling`.
         """
         if sample:
-            return self._processor.encode(escape(text), enable_sampling=True, alpha=alpha, nbest_size=nbest)
+            return self._processor.encode(escape(text), enable_sampling=True, alpha=alpha, nbest_size=-1)
         return self._processor.encode(escape(text))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -248,7 +247,8 @@ def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, c
             if (kept := _kept(path)) is not None:
                 return kept
             tokenizer = Tokenizer.train(texts, **settings)
-            write_atomically(path, tokenizer.proto)
+            with replaced(path) as temporary:
+                temporary.write_bytes(tokenizer.proto)
     return tokenizer
 
 
@@ -257,19 +257,6 @@ def _kept(path: Path) -> Tokenizer | None:
     with suppress(OSError, ValueError):
         return Tokenizer.from_proto(path.read_bytes())
     return None
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name in the same folder, then rename it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)  # mkstemp's files are for their owner alone
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback: bool) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleformer.evaluation.results import write_result
+from scaleformer.files import replaced
 
 #: site -> what its queries and its keys are
 SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)  # what the reader of an .npz raises
 
 
 @dataclass(frozen=True)
@@ -37,9 +41,9 @@ class AttentionMaps:
 
 def write_maps(path: Path, maps: AttentionMaps, conditions: Mapping[str, Any]) -> Path:
     """PATH.json with pieces and conditions, PATH.npz beside it with an array a site. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     arrays = path.with_suffix(".npz")
-    np.savez_compressed(arrays, **maps.weights)  # type: ignore[arg-type]
+    with replaced(arrays) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, **maps.weights)  # type: ignore[arg-type]
     payload = {
         **conditions,
         "kind": "attention",
@@ -64,6 +68,6 @@ def read_maps(path: Path) -> AttentionMaps:
         for site, (queries, keys) in SIDES.items():
             if site in weights and weights[site].shape[2:] != (sizes[queries], sizes[keys]):
                 raise ValueError(f"the weights of {site} are of another document")
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError, OSError, *DAMAGED) as error:
         raise ValueError(f"{path}: no attention maps ({error})") from error
     return maps

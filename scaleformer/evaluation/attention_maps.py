@@ -44,7 +44,7 @@ def attention_maps(
             f"{longest} tokens are too many for attention maps: wanted at most {max_tokens} (fewer segments, or a "
             "larger max_tokens)"
         )
-    batch = collate([Example("", "", (), np.array(tokens), np.array(output))]).to(translator.device)
+    batch = collate([Example("", np.array(tokens), np.array(output))]).to(translator.device)
     model = translator.model
     with _recorded(model) as found:
         model(batch)

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from scaleformer import __version__
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.bleu import preset
 from scaleformer.evaluation.extrapolation_scores import by_size, score_translations
@@ -155,7 +155,7 @@ def _measure(system: System, mode: str, length: LengthSet, options: Options, cac
     seen = [views(mode, [len(tokens) for tokens in e.source], options.window) for e in encoded]
     title = f"{system.name}, {mode}, {length.spec.label}"
     key = {
-        "format": [FORMAT, _version()],
+        "format": [FORMAT, __version__],
         "checkpoint": translator.sha256,
         "documents": _digest([[d.source, d.target] for d in documents]),
         "views": _digest([[[v.start, v.new, v.stop] for v in of_one] for of_one in seen]),
@@ -215,13 +215,6 @@ def _segments(translation: ViewTranslation, translator: Translator, mode: str) -
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
-
-
-def _version() -> str:
-    try:
-        return version("scaleformer")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def default_window(trained: tuple[str, int] | None) -> Window | None:

@@ -18,8 +18,8 @@ from scaleformer.evaluation.extrapolation_scores import (
     sentence_bleu,
 )
 from scaleformer.evaluation.lengths import LengthSet, TestText
-from scaleformer.evaluation.results import atomic_writer
 from scaleformer.evaluation.significance import compare_systems
+from scaleformer.files import atomic_writer
 
 
 def assemble(

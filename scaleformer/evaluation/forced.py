@@ -40,7 +40,7 @@ def example(document: EncodedDocument, view: View) -> Example:
     sides = []
     for side in (document.source, document.target):
         sides.append(np.array([*(t for tokens in side[view.start : view.stop] for t in tokens), EOS], dtype=np.int64))
-    return Example("", "", (), *sides)
+    return Example("", *sides)
 
 
 def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
@@ -140,7 +140,7 @@ def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:
 
 
 def position_bins(longest: int) -> list[tuple[int, int]]:
-    """Ranges of target positions, each about 1.4 times as long as all before it: [0, 16), [16, 23), [23, 32) ..."""
+    """Ranges of target positions, each ending at some 1.4 times where it starts: [0, 16), [16, 23), [23, 32) ..."""
     edges = [0, FINEST]
     while edges[-1] < longest:
         edges.append(round(FINEST * 2 ** ((len(edges) - 1) / 2)))

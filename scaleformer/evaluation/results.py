@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import platform
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
+
+from scaleformer.files import atomic_writer
 
 PACKAGES = ("scaleformer", "torch", "pytorch-lightning", "sentencepiece", "sacrebleu", "datasets", "numpy")
 
@@ -74,39 +74,6 @@ def write_result(path: str | Path, payload: Mapping[str, Any]) -> Path:
     with atomic_writer(path) as file:
         file.write(text + "\n")
     return Path(path)
-
-
-@contextmanager
-def atomic_writer(path: str | Path) -> Iterator[TextIO]:
-    """A UTF-8 text file, gzip for names in .gz, that takes its name when the block ends without an exception.
-
-    The temporary file beside it is opened at once, so that a folder without write permission shows before the work.
-    What is no plain file (a pipe, /dev/null) is written to as it is. Raises OSError.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path}: is a folder, wanted the name of a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plain = path.is_file() or not path.exists()
-    target = path.resolve() if plain else path  # a link stays a link
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp") if plain else target
-    try:
-        with _open_text(temporary, compressed=path.suffix == ".gz") as file:
-            yield file
-        if plain:
-            os.replace(temporary, target)
-    except BaseException as error:
-        if plain:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk does not say where
-        raise
-
-
-def _open_text(path: Path, compressed: bool) -> Any:
-    if compressed:
-        return gzip.open(path, "wt", encoding="utf-8", newline="\n")
-    return open(path, "w", encoding="utf-8", newline="\n")
 
 
 def device_in_words(device: Mapping[str, Any]) -> str:

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.bleu import BleuReport, Preset, TranslatedDocument, evaluate_documents, join_segments
-from scaleformer.evaluation.results import atomic_writer, provenance, write_result
+from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.samples import Sample
+from scaleformer.files import atomic_writer
 from scaleformer.translator import Translation, Translator
 
 
@@ -98,7 +99,7 @@ def write_evaluation(
     report = evaluation.report
     conditions = provenance(
         translator.device,
-        evaluation.decoding.seed,
+        translator.config.get("seed"),
         translator.path,
         translator.sha256,
         {score.metric: score.signature for score in report.scores},

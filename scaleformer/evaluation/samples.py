@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scaleformer.evaluation.align import align_segments
-from scaleformer.evaluation.results import atomic_writer
+from scaleformer.files import atomic_writer
 
 
 @dataclass(frozen=True)

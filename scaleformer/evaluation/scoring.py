@@ -71,8 +71,6 @@ def score_documents(
     examples = [
         Example(
             str(number),
-            str(number),
-            (),
             np.array([*translator.source_tokenizer.encode_segments(source), EOS]),
             np.array([*translator.target_tokenizer.encode_segments(target), EOS]),
         )

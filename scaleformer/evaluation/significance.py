@@ -79,9 +79,12 @@ def compare_systems(
     hypotheses  name of a system -> its lines, as many as `references`; the first is what the others are tested against
     preset      a name of `scaleformer.evaluation.bleu.PRESETS`
     Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): equal numbers at every call.
-    Raises ValueError: fewer than two systems, other numbers of lines, no such preset.
+    Raises ValueError: fewer than two systems, other numbers of lines, no such preset, less than one sample or trial.
     """
     chosen = bleu.preset(preset)
+    for what, number in (("bootstrap_samples", bootstrap_samples), ("randomization_trials", randomization_trials)):
+        if number < 1:  # 0 stands for sacrebleu's own default
+            raise ValueError(f"{what}={number}: wanted at least 1")
     if len(hypotheses) < 2:
         raise ValueError(f"{len(hypotheses)} systems to compare: wanted at least 2")
     if not references:

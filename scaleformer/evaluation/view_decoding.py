@@ -148,7 +148,7 @@ def _decode(
 ) -> list[Hypothesis]:
     """The best hypothesis of each of the places, in one batch."""
     # collate wants a target; the context stands there with a </s> that is never forced
-    given = [Example("", "", (), _array([*read[i], EOS]), _array([*context[i], EOS])) for i in places]
+    given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS])) for i in places]
     batch = collate(given).to(device)
     lengths = torch.tensor([len(context[i]) for i in places], device=device)
     prefixed = PrefixedModel(model, batch.target_output, lengths)

@@ -116,6 +116,34 @@ def test_written_and_read(translator, tmp_path: Path):
         read_maps(path)
 
 
+def test_a_full_disk_leaves_the_maps_before(translator, tmp_path: Path, monkeypatch):
+    maps = attention_maps(translator, SOURCE, TARGET)
+    path = write_maps(tmp_path / "attention-x", maps, {})
+
+    def full(file, **_) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        write_maps(tmp_path / "attention-x", maps, {})
+    assert error.value.filename == str(path.with_suffix(".npz"))
+    np.testing.assert_array_equal(read_maps(path).weights["cross"], maps.weights["cross"])
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["attention-x.json", "attention-x.npz"]
+
+
+@pytest.mark.parametrize("kept", [0, 100, 1000], ids="first {} bytes".format)
+def test_damaged_arrays_are_named(translator, tmp_path: Path, kept: int):
+    path = write_maps(tmp_path / "attention-x", attention_maps(translator, SOURCE, TARGET), {})
+    arrays = path.with_suffix(".npz")
+    arrays.write_bytes(arrays.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"attention-x\.json: no attention maps"):
+        read_maps(path)
+    arrays.write_bytes(b"\0" * 100)
+    with pytest.raises(ValueError, match=r"attention-x\.json: no attention maps"):
+        read_maps(path)
+
+
 def test_a_long_document_is_refused(translator):
     with pytest.raises(ValueError, match="tokens are too many for attention maps: wanted at most 5"):
         attention_maps(translator, SOURCE, TARGET, max_tokens=5)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-from scaleformer.evaluation.results import atomic_writer, device_in_words, provenance, write_result
+from scaleformer.evaluation.results import device_in_words, provenance, write_result
 
 
 def test_provenance_says_what_is_needed(monkeypatch):
@@ -39,45 +36,6 @@ def test_what_json_cannot_hold_leaves_the_old_file(tmp_path):
         with pytest.raises(ValueError, match=r"x\.json: the result cannot be written as JSON"):
             write_result(path, payload)
     assert json.loads(path.read_text()) == {"score": 1}
-
-
-def test_a_writer_that_fails_leaves_the_old_file(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-
-    def fail() -> None:
-        with atomic_writer(path) as file:
-            file.write("new")
-            raise RuntimeError("half way")
-
-    with pytest.raises(RuntimeError, match="half way"):
-        fail()
-    assert path.read_text() == "old"
-    assert [p.name for p in tmp_path.iterdir()] == ["out.txt"]
-
-
-def test_gzip_by_name(tmp_path):
-    with atomic_writer(tmp_path / "out.jsonl.gz") as file:
-        file.write("año\n")
-    assert gzip.decompress((tmp_path / "out.jsonl.gz").read_bytes()).decode() == "año\n"
-
-
-def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
-    (tmp_path / "real").write_text("old")
-    link = tmp_path / "link"
-    link.symlink_to(tmp_path / "real")
-    with atomic_writer(link) as file:
-        file.write("new")
-    assert link.is_symlink()
-    assert (tmp_path / "real").read_text() == "new"
-    with atomic_writer(os.devnull) as file:
-        file.write("gone")
-    assert not Path(os.devnull).is_file()
-
-
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(OSError, match="is a folder"), atomic_writer(tmp_path):
-        pass
 
 
 def test_a_device_in_words():

@@ -87,6 +87,12 @@ def test_the_table_marks_what_is_significant(comparison):
     assert "*" not in rows["like it"]
 
 
+def test_no_number_of_samples_stands_for_another():
+    for name in ("bootstrap_samples", "randomization_trials"):
+        with pytest.raises(ValueError, match=f"{name}=0: wanted at least 1"):
+            compare_systems(SYSTEMS, REFERENCES, **{name: 0})
+
+
 @pytest.mark.parametrize(
     ("systems", "references", "message"),
     [

@@ -11,7 +11,7 @@ import pytest
 from scaleformer.data.errors import DataError
 from scaleformer.evaluation.translations import lines_of, read_translations, same_documents
 from tests.results import TRANSLATIONS, bleu, make_results
-from tests.scripts.commands import run_script
+from tests.scripts.commands import error_line, run_script
 
 
 def write(path: Path, *records: Any) -> Path:
@@ -66,10 +66,18 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
         (f"[{first},{second}]", "first has 2 translations and second 2, or of other documents"),
         (f"[{first},{first}]", "is named twice"),
         (f"[{first},{tmp_path / 'none'}]", "no translations"),
+        (str(first), "1 runs to compare: wanted at least 2, runs=[RUN,RUN]"),
+        ("[]", "0 runs to compare"),
     ):
-        code, _, err = run_script(monkeypatch, capsys, "compare.py", f"runs={runs}", *few)
-        assert (code, err.count("\n")) == (1, 1)
-        assert message in err
+        assert message in error_line(run_script(monkeypatch, capsys, "compare.py", f"runs={runs}", *few))
+    write(second / "results" / "bleu-test.jsonl", *better)
+    for setting, message in (
+        ("bootstrap_samples=abc", "bootstrap_samples='abc': wanted int"),
+        ("bootstrap_samples=0", "bootstrap_samples=0: wanted at least 1"),
+        ("randomization_trials=null", "randomization_trials=None: wanted int"),
+    ):
+        found = run_script(monkeypatch, capsys, "compare.py", f"runs=[{first},{second}]", *few, setting)
+        assert message in error_line(found)
 
 
 def test_the_same_documents_are_wanted(tmp_path):

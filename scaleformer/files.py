@@ -1,0 +1,53 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+
+@contextmanager
+def replaced(path: str | Path) -> Iterator[Path]:
+    """The name of a temporary file beside `path`; what the block writes there takes the name `path` when it ends
+    without an exception, else it is removed.
+
+    What is no plain file (a pipe, /dev/null) is written to as it is, a link stays a link. Raises OSError.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder, wanted the name of a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plain = path.is_file() or not path.exists()
+    target = path.resolve() if plain else path  # a link stays a link
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp") if plain else target
+    try:
+        yield temporary
+        if plain:
+            os.replace(temporary, target)
+    except BaseException as error:
+        if plain:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a full disk does not say where
+        raise
+
+
+@contextmanager
+def atomic_writer(path: str | Path) -> Iterator[TextIO]:
+    """A UTF-8 text file, gzip for names in .gz, that takes its name when the block ends without an exception.
+
+    The temporary file beside it is opened at once, so that a folder without write permission shows before the work.
+    Otherwise as `replaced`. Raises OSError.
+    """
+    with replaced(path) as temporary, _open_text(temporary, compressed=Path(path).suffix == ".gz") as file:
+        yield file
+
+
+def _open_text(path: Path, compressed: bool) -> Any:
+    if compressed:
+        return gzip.open(path, "wt", encoding="utf-8", newline="\n")
+    return open(path, "w", encoding="utf-8", newline="\n")
