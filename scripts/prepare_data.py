@@ -1,7 +1,10 @@
-"""Convert text pairs, TSV, gettext .po trees or JSON Lines to JSON Lines splits.
+"""Convert text pairs, TSV, gettext .po trees, JSON Lines, data sets of the Hub or test sets of sacrebleu to JSON Lines.
 
     python scripts/prepare_data.py format=text input=corpus.en target=corpus.es output=data/prepared/corpus
     python scripts/prepare_data.py format=po input=locale/es/LC_MESSAGES output=data/prepared/docs min_segments=5
+    python scripts/prepare_data.py format=hub input=Helsinki-NLP/opus-100 subset=en-es source_column=translation.en \\
+        target_column=translation.es output=data/prepared/opus
+    python scripts/prepare_data.py format=sacrebleu input=wmt22:en-de valid=0 test=1 output=data/prepared/wmt22
 
 All settings: `scaleformer.data.prepare.PrepareConfig`.
 """

@@ -30,16 +30,12 @@ _CHUNK = 1 << 16
 class Example:
     """Some segments of a document, as tokens.
 
-    id        document, segment range: "name[3:7]"; the plain name for a whole document
-    document  name of the (first segment's) document
-    segments  numbers of the segments, within the whole corpus
-    source    ids: every segment closed by `<sep>`, `</s>` at the end
-    target    likewise
+    id      document, segment range: "name[3:7]"; the plain name for a whole document
+    source  ids: every segment closed by `<sep>`, `</s>` at the end
+    target  likewise
     """
 
     id: str
-    document: str
-    segments: tuple[int, ...]
     source: NDArray[Any]
     target: NDArray[Any]
 
@@ -138,8 +134,6 @@ def make_example(corpus: EncodedCorpus, segments: Ints) -> Example:
         label = f"{name}[{first - start}:{last + 1 - start}]"
     return Example(
         label,
-        name,
-        tuple(segments.tolist()),
         _tokens(corpus.source, corpus.source_offsets, segments),
         _tokens(corpus.target, corpus.target_offsets, segments),
     )
@@ -159,7 +153,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     """
     if not examples:
         nothing = np.array([EOS])
-        batch = collate([Example("", "", (), nothing, nothing)])
+        batch = collate([Example("", nothing, nothing)])
         return replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())
     source, source_mask = _pad([example.source for example in examples])
     output, target_mask = _pad([example.target for example in examples])

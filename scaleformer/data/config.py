@@ -124,9 +124,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
             value = from_mapping(hint, value, f"{prefix}{key}")
         elif isinstance(value, list):
             value = tuple(value)
-        if not _fits(value, hint):
-            name = hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint)
-            raise ValueError(f"{prefix}{key}={shown(value)}: wanted {name.replace('None', 'null')}")
+        check_type(f"{prefix}{key}", value, hint)
         made[key] = value
     wanted = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
     if missing := [name for name in wanted if name not in made]:
@@ -134,7 +132,16 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     return kind(**made)
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def check_type(name: str, value: Any, hint: Any, least: float | None = None) -> None:
+    """ValueError that names the setting unless its value is of a type (int, `float | None`), and at least `least`."""
+    if fits(value, hint) and (value is None or least is None or value >= least):
+        return
+    wanted = hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint)
+    wanted = wanted.replace("None", "null") + ("" if least is None else f" of at least {least}")
+    raise ValueError(f"{name}={shown(value)}: wanted {wanted}")
+
+
+def fits(value: Any, hint: Any) -> bool:
     """Whether a value is of an annotated type; an int is a float too, a bool is no number, nor are nan and infinity."""
     if isinstance(value, str):
         try:
@@ -143,12 +150,12 @@ def _fits(value: Any, hint: Any) -> bool:
             return False
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return any(_fits(value, choice) for choice in arguments)
+        return any(fits(value, choice) for choice in arguments)
     if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(_fits, value, arguments))
+        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(fits, value, arguments))
     if origin is dict:
         return isinstance(value, dict) and all(
-            _fits(k, arguments[0]) and _fits(v, arguments[1]) for k, v in value.items()
+            fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items()
         )
     if hint in (int, float) and (isinstance(value, bool) or (isinstance(value, (int, float)) and not _usual(value))):
         return False

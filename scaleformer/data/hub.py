@@ -23,7 +23,8 @@ def hub_documents(
 
     streaming: read rows as they are asked for, instead of fetching all of the split first. Files of the data set are
     dealt out whole where their number allows it and a row is a document, so that no process reads what is another's.
-    Raises DataError: not found, no network, no such column, wrong types.
+    Raises DataError: not found, no network, no such column, wrong types, a row without segments or not as many on both
+    sides.
     """
     with _own_errors(config, f"the split {split!r}"):
         rows = datasets.load_dataset(
@@ -64,22 +65,15 @@ def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
         where = f"{config.name}[{split}]:{number}"
         source, target = (_cell(row, column, where) for column in (config.source, config.target))
         own = str(_value(row, config.document, where)) if config.document else f"{split}/{number}"
+        check_document(Document(own, tuple(source), tuple(target)), where)
         if pending[0] and own != name:
-            yield _document(name, pending, where)
+            yield Document(name, tuple(pending[0]), tuple(pending[1]))
             pending = ([], [])
         name = own
         pending[0].extend(source)
         pending[1].extend(target)
-        if len(source) != len(target):
-            raise DataError(f"{where}: {len(source)} source segments and {len(target)} target segments: align them")
     if pending[0]:
-        yield _document(name, pending, config.name)
-
-
-def _document(name: str, sides: tuple[list[str], list[str]], where: str) -> Document:
-    document = Document(name, tuple(sides[0]), tuple(sides[1]))
-    check_document(document, where)
-    return document
+        yield Document(name, tuple(pending[0]), tuple(pending[1]))
 
 
 def _value(row: Any, column: str, where: str) -> Any:

@@ -104,6 +104,8 @@ def _check_order(entry: _Entry, keyword: str, where: str) -> None:
         raise DataError(f"{where}: {keyword} without a msgid before it")
     if keyword == "msgstr" and "msgid_plural" in entry.texts:
         raise DataError(f"{where}: msgstr after msgid_plural, wanted msgstr[0]")
+    if keyword.startswith("msgstr[") and "msgid_plural" not in entry.texts:
+        raise DataError(f"{where}: {keyword} without a msgid_plural before it, wanted msgstr")
 
 
 def _unquote(text: str, where: str) -> str:

@@ -17,12 +17,14 @@ from typing import IO
 
 from rich.table import Table
 
-from scaleformer.data.config import BOUNDARIES
+from scaleformer.data.config import BOUNDARIES, HubConfig
 from scaleformer.data.errors import DataError, shown
 from scaleformer.data.formats import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
+from scaleformer.data.hub import hub_documents
 from scaleformer.data.po import read_po_tree
+from scaleformer.data.testsets import read_test_set
 
-FORMATS = ("jsonl", "text", "tsv", "po")
+FORMATS = ("jsonl", "text", "tsv", "po", "hub", "sacrebleu")
 SPLITS = ("train", "valid", "test")
 
 
@@ -30,10 +32,14 @@ SPLITS = ("train", "valid", "test")
 class PrepareConfig:
     """Settings of a conversion.
 
-    format          jsonl | text | tsv | po
-    input           jsonl, tsv: a file; po: a file or folder; text: the source file
+    format          jsonl | text | tsv | po | hub | sacrebleu
+    input           jsonl, tsv: a file; po: a file or folder; text: the source file; hub: the id of a data set of the
+                    Hugging Face Hub, or a builder of `datasets`; sacrebleu: test set and languages, "wmt22:en-de"
     target, ids     text: the target file, and with boundaries=ids the file of document names
     boundaries      text: blank | ids | lines
+    subset, split   hub: as `datasets.load_dataset` takes them; data_files too (for builders that read files)
+    source_column, target_column, document_column
+                    hub: see source, target and document of `scaleformer.data.config.HubConfig`
     output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
     valid, test     shares of the documents that become valid and test, drawn by `seed`
     drop_empty      leave out segments that are empty (or blank) on a side
@@ -48,6 +54,12 @@ class PrepareConfig:
     target: str | None = None
     ids: str | None = None
     boundaries: str = "blank"
+    subset: str | None = None
+    split: str = "train"
+    data_files: dict[str, str] | None = None
+    source_column: str = "source"
+    target_column: str = "target"
+    document_column: str = ""
     valid: float = 0.05
     test: float = 0.05
     seed: int = 1
@@ -158,6 +170,11 @@ def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
         return read_tsv(config.input)
     if config.format == "po":
         return read_po_tree(config.input, report.dropped_segments)
+    if config.format == "hub":
+        columns = config.source_column, config.target_column, config.document_column
+        return hub_documents(HubConfig(config.input, config.subset, config.data_files, *columns), config.split)
+    if config.format == "sacrebleu":
+        return read_test_set(config.input)
     assert config.target is not None
     return read_text_pair(config.input, config.target, config.boundaries, config.ids)
 

@@ -198,7 +198,7 @@ def test_steps_of_alike_batches(group: int) -> None:
 def test_examples_carry_their_names_and_tokens() -> None:
     corpus = encoded([[(2, 3), (3, 2)], [(1, 2), (2, 1), (2, 2)]])
     part = make_example(corpus, np.array([2, 3]))
-    assert (part.id, part.document, part.segments) == ("d1[0:2]", "d1", (2, 3))
+    assert part.id == "d1[0:2]"
     # Source tokens of segments 2 and 3: positions 5 and 6..7 of the corpus, the last of each a `<sep>` (4).
     assert part.source.tolist() == [4, 16, 4, 3]
     assert part.target.tolist() == [15, 4, 4, 3]
@@ -216,8 +216,8 @@ def test_fillers_weigh_nothing() -> None:
 
 
 def test_collate_by_hand() -> None:
-    long = Example("a", "a", (0, 1), np.array([7, 4, 8, 9, 4, 3]), np.array([5, 6, 4, 4, 3]))
-    short = Example("b", "b", (2,), np.array([4, 3]), np.array([7, 4, 3]))
+    long = Example("a", np.array([7, 4, 8, 9, 4, 3]), np.array([5, 6, 4, 4, 3]))
+    short = Example("b", np.array([4, 3]), np.array([7, 4, 3]))
     batch = collate([long, short])
     assert batch.ids == ("a", "b")
     assert batch.source.tolist() == [[7, 4, 8, 9, 4, 3], [4, 3, 0, 0, 0, 0]]

@@ -201,6 +201,10 @@ def test_hub_builder_with_lists(tmp_path: Path) -> None:
         pytest.param(
             {"source": ["a"], "target": ["x", "y"]}, {}, "1 source segments and 2 target segments", id="lengths"
         ),
+        pytest.param({"source": [], "target": []}, {}, r"json\[train\]:1: document 'train/1' is empty", id="empty"),
+        pytest.param(
+            {"source": [], "target": [], "doc": "d"}, {"document": "doc"}, r":1: document 'd' is empty", id="empty part"
+        ),
     ],
 )
 def test_hub_faults(tmp_path: Path, row: dict[str, object], options: dict[str, str], message: str) -> None:

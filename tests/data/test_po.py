@@ -79,6 +79,9 @@ def test_obsolete(tmp_path: Path) -> None:
         pytest.param(
             'msgid "a"\nmsgid_plural "b"\nmsgstr "x"\n', r"a\.po:3: .*wanted msgstr\[0\]", id="plural without number"
         ),
+        pytest.param(
+            'msgid "a"\nmsgstr[0] "x"\n', r"a\.po:2: msgstr\[0\] without a msgid_plural", id="number without plural"
+        ),
     ],
 )
 def test_faults(tmp_path: Path, text: str, message: str) -> None:

@@ -59,6 +59,22 @@ def test_samples(tmp_path: Path, settings: dict[str, Any], documents: int) -> No
         assert sorted(d.id for found in splits.values() for d in found) == sorted(d.id for d in EVERYTHING)
 
 
+def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
+    rows: list[tuple[str, str, str]] = [("1", "a", "x"), ("1", "b", "y"), ("2", "same", "same"), ("2", "c", "z")]
+    lines = [json.dumps({"doc": doc, "translation": {"en": source, "es": target}}) for doc, source, target in rows]
+    (tmp_path / "rows.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    arguments = ["format=hub", "input=json", f"data_files={{some: {tmp_path / 'rows.jsonl'}}}", "split=some"]
+    arguments += ["source_column=translation.en", "target_column=translation.es", "document_column=doc"]
+    config = SCRIPT.settings([*arguments, f"output={tmp_path / 'out'}", "drop_identical=true", "valid=0", "test=0"])
+    report = prepare(config)
+    assert report.dropped_segments == {"identical": 1}
+    wanted = [Document("1", ("a", "b"), ("x", "y")), Document("2", ("c",), ("z",))]
+    assert written(tmp_path / "out") == {"train": wanted}
+    kept = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert kept["settings"]["source_column"] == "translation.en"
+
+
 def test_same_bytes_again(tmp_path: Path) -> None:
     for name in ("a", "b"):
         prepare(PrepareConfig("jsonl", str(SAMPLES / "one_file.jsonl.gz"), str(tmp_path / name)))
