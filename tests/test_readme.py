@@ -16,16 +16,17 @@ PAGES = [
     *sorted((ROOT / "conf" / "experiment").glob("*.yaml")),
 ]
 COMMAND = re.compile(r"^[#\s$]*python (train|scripts/\w+)\.py *(.*)$")
+IN_A_TABLE = re.compile(r"`(?:python )?(train|scripts/\w+)\.py *([^`]*)`")
 
 
 def commands() -> list[tuple[str, str]]:
-    """(program, arguments) of every command shown, continued lines joined and comments left out."""
+    """(program, arguments) of every command shown, in tables too, continued lines joined and comments left out."""
     found = []
     for page in PAGES:
         text = page.read_text(encoding="utf-8").replace("\\\n", " ")
         for line in text.splitlines():
-            if match := COMMAND.match(line):
-                found.append((match[1], shlex.join(shlex.split(match[2], comments=True))))
+            shown = IN_A_TABLE.findall(line) if line.startswith("|") else COMMAND.findall(line)
+            found += [(program, shlex.join(shlex.split(arguments, comments=True))) for program, arguments in shown]
     return sorted(set(found))
 
 
