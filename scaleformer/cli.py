@@ -14,11 +14,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from scaleformer.allocator import keep_freed_memory
+from scaleformer.data.config import check_type
 from scaleformer.decoding import DecodingConfig
 
 # Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
 RESUMABLE = 75  # exit code: EX_TEMPFAIL of sysexits.h, "try again later"
+NAME = str | int | None  # of a file or folder: 2024 is one too, null stands for the usual one
 
 
 class Interrupted(Exception):
@@ -96,7 +98,9 @@ def _unknown_setting(cause: BaseException | None) -> str | None:
     parent, key = getattr(cause, "parent_node", None), getattr(cause, "full_key", None)
     if parent is None or not key or "is not in struct" not in str(cause):
         return None
-    return f"{key}: no such setting; there are {', '.join(name for name in parent if name != 'hydra')}"
+    group, _, inner = key.partition(".")
+    other = f" (another choice of {group}= may have others)" if inner else ""
+    return f"{key}: no such setting; there are {', '.join(name for name in parent if name != 'hydra')}{other}"
 
 
 def _wants_traceback() -> bool:
@@ -144,6 +148,14 @@ def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides:
         return DecodingConfig.from_mapping(settings)
     given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     return DecodingConfig.from_mapping({**asdict(run), **{key: settings[key] for key in given}})
+
+
+def check_settings(config: Mapping[str, Any], **wanted: Any) -> None:
+    """ValueError, in one line, for the first setting of a command that is not what is wanted: `max_tokens=int | None` a
+    whole number or null, `samples=(int, 0)` a whole number of at least 0."""
+    for name, kind in wanted.items():
+        hint, least = kind if isinstance(kind, tuple) else (kind, None)
+        check_type(name, config[name], hint, least)
 
 
 def listed(value: Any) -> list[Any]:

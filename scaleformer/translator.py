@@ -189,7 +189,7 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
     try:
         resolved = torch.device(device)
         torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"device={device}: not available here ({reason}); take device=cpu") from error
     return resolved

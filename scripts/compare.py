@@ -11,7 +11,7 @@ import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 
-from scaleformer.cli import one_line_errors, run_command
+from scaleformer.cli import NAME, check_settings, listed, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.significance import compare_systems, comparison_table
@@ -21,11 +21,13 @@ from scaleformer.evaluation.translations import lines_of, read_translations, sam
 @hydra.main(version_base="1.3", config_path="../conf", config_name="compare")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    files = [_file(Path(run), config.split) for run in config.runs]
+    check_settings(config, metrics=str, bootstrap_samples=int, randomization_trials=int, output=NAME)
+    files = [_file(Path(str(run)), config.split) for run in listed(config.runs)]
+    if len(files) < 2:
+        raise ValueError(f"{len(files)} runs to compare: wanted at least 2, runs=[RUN,RUN]")
     names = _names(files)
     systems = {name: read_translations(file) for name, file in zip(names, files, strict=True)}
-    if len(systems) > 1:
-        same_documents(systems)
+    same_documents(systems)
     lines = {name: lines_of(documents, config.level) for name, documents in systems.items()}
     first = next(iter(lines.values()))
     comparison = compare_systems(
@@ -37,7 +39,7 @@ def main(config: DictConfig) -> None:
     )
     settings = {"level": config.level, "metrics": config.metrics, "alignment": RULE}
     translations = dict(zip(names, map(str, files), strict=True))
-    path = Path(config.output or files[0].with_name(f"compare-{config.split}.json"))
+    path = Path(str(config.output or files[0].with_name(f"compare-{config.split}.json")))
     payload = {**provenance(), **settings, "translations": translations, **comparison.to_dict()}
     write_result(path, {**payload, "kind": "compare"})
     console = Console()

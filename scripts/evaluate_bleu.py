@@ -12,7 +12,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu
+from scaleformer.cli import NAME, check_settings, choose_decoding, one_line_errors, run_command, set_up_cpu
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.runner import results_folder
@@ -23,8 +23,12 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    translator = Translator.load(config.checkpoint, config.device)
-    decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
+    check_settings(config, split=str, metrics=str | None, ter=bool, output=NAME)
+    check_settings(config, max_tokens=int | None, max_documents=(int | None, 1), samples=(int, 0))
+    translator = Translator.load(str(config.checkpoint), config.device)
+    # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
+    given = [f"decoding.{o}" if o.startswith("seed=") else o for o in HydraConfig.get().overrides.task]
+    decoding = choose_decoding(translator.decoding, dict(config.decoding), given)
     settings: Any = OmegaConf.to_container(config.data, resolve=True) if config.get("data") else None
     corpus = choose_corpus(translator.config, settings, config.split)
     documents = list(islice(corpus.read(), config.max_documents))
@@ -34,7 +38,7 @@ def main(config: DictConfig) -> None:
         translator,
         documents,
         decoding,
-        config.output or results_folder(translator.path),
+        str(config.output or results_folder(translator.path)),
         split=config.split,
         metrics=config.metrics or (translator.config.get("test") or {}).get("metrics", "default"),
         samples=config.samples,

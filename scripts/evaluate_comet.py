@@ -10,7 +10,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import one_line_errors, run_command
+from scaleformer.cli import NAME, check_settings, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.results import provenance, write_result
@@ -20,7 +20,8 @@ from scaleformer.evaluation.translations import lines_of, read_translations
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    translations = Path(config.translations)
+    check_settings(config, model=str, batch_size=(int, 1), gpus=(int, 0), output=NAME)
+    translations = Path(str(config.translations))
     lines = lines_of(read_translations(translations))
     if not any(lines.sources):
         raise ValueError(f"{translations}: no sources beside the translations, and COMET reads them")
@@ -28,7 +29,7 @@ def main(config: DictConfig) -> None:
         lines.sources, lines.hypotheses, lines.references, config.model, batch_size=config.batch_size, gpus=config.gpus
     )
     name = translations.name.split(".")[0].removeprefix("bleu-")
-    path = Path(config.output or translations.with_name(f"comet-{name}.json"))
+    path = Path(str(config.output or translations.with_name(f"comet-{name}.json")))
     payload = {
         **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}),
         "kind": "comet",

@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from scaleformer.cli import one_line_errors, run_command
+from scaleformer.cli import NAME, check_settings, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.consistency import read_terms, score_consistency
 from scaleformer.evaluation.results import provenance, write_result
@@ -23,8 +23,9 @@ from scaleformer.evaluation.translations import read_translations
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")
 @one_line_errors()
 def main(config: DictConfig) -> None:
+    check_settings(config, output=NAME)
     terms = None if config.terms is None else read_terms(str(config.terms))
-    translations = Path(config.translations)
+    translations = Path(str(config.translations))
     documents = read_translations(translations)
     scores = score_consistency(documents, terms)
     if not scores:
@@ -32,7 +33,7 @@ def main(config: DictConfig) -> None:
             f"{translations}: no word is repeated in any document: there is nothing to be consistent about"
         )
     name = translations.name.split(".")[0].removeprefix("bleu-")
-    path = Path(config.output or translations.with_name(f"consistency-{name}.json"))
+    path = Path(str(config.output or translations.with_name(f"consistency-{name}.json")))
     payload = {**provenance(), "kind": "consistency", "translations": str(translations), "alignment": RULE}
     write_result(path, {**payload, "terms": config.terms, "scores": [score.to_dict() for score in scores]})
     table = Table(title=f"{len(documents)} documents", title_justify="left", box=SIMPLE_HEAD)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,24 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import (
+    NAME,
+    check_settings,
+    choose_decoding,
+    listed,
+    one_line_errors,
+    run_command,
+    set_up_cpu,
+    translation_bar,
+)
 from scaleformer.data.config import DataConfig, from_mapping
-from scaleformer.data.synthetic import generate
+from scaleformer.data.synthetic import SyntheticConfig, generate
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.context_files import contrastive_documents, labelled_documents, read_contrastive
 from scaleformer.evaluation.discourse import ContextDocument, ContextReport, evaluate_context
-from scaleformer.evaluation.results import atomic_writer, provenance, write_result
+from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.runner import results_folder
+from scaleformer.files import atomic_writer
 from scaleformer.translator import Translator
 
 
@@ -34,7 +44,9 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    translator = Translator.load(config.checkpoint, config.device)
+    check_settings(config, documents=(int, 1), context=int | None, output=NAME)
+    check_settings(config, contrastive=bool, generative=bool)
+    translator = Translator.load(str(config.checkpoint), config.device)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
     documents, corpus = _documents(translator, config, decoding)
     with ExitStack() as bars:
@@ -52,9 +64,9 @@ def main(config: DictConfig) -> None:
             decoding=decoding,
             progress=bar,
         )
-    name = f"context-{Path(config.input).name.split('.')[0] if config.input else config.split}"
-    folder = Path(config.output or results_folder(translator.path))
-    conditions = provenance(translator.device, decoding.seed, translator.path, translator.sha256)
+    name = f"context-{Path(str(config.input)).name.split('.')[0] if config.input is not None else config.split}"
+    folder = Path(str(config.output or results_folder(translator.path)))
+    conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
     settings = {"kind": "context", "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
     payload = {**conditions, **settings, "corpus": corpus, "documents": len(documents), **report.to_dict()}
     path = write_result(folder / f"{name}.json", payload)
@@ -70,18 +82,17 @@ def _documents(
 ) -> tuple[list[ContextDocument], dict[str, Any]]:
     """What is asked, and where it comes from."""
     if config.input is not None:
-        return contrastive_documents(read_contrastive(config.input), translator, decoding), {"input": str(config.input)}
+        name = str(config.input)
+        return contrastive_documents(read_contrastive(name), translator, decoding), {"input": name}
     run = translator.config.get("data")
     data = from_mapping(DataConfig, run, "data") if isinstance(run, dict) else None
     if data is None or data.format != "synthetic":
         raise ValueError(
             "the corpus of the run has no labels (only the synthetic one has): give examples by input=FILE.jsonl"
         )
-    synthetic = data.synthetic
-    if config.max_distance is not None:
-        synthetic = replace(synthetic, max_distance=config.max_distance)
-    if config.segments is not None:
-        synthetic = replace(synthetic, segments=tuple(config.segments))
+    given = {"segments": listed(config.segments) or None, "max_distance": config.max_distance}
+    changed = {name: value for name, value in given.items() if value is not None}
+    synthetic = from_mapping(SyntheticConfig, {**asdict(data.synthetic), **changed}, "")
     documents = labelled_documents(generate(synthetic, config.split, config.documents))
     return documents, {"where": "synthetic", "split": config.split, "synthetic": asdict(synthetic)}
 

@@ -15,7 +15,17 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import (
+    NAME,
+    check_settings,
+    choose_decoding,
+    listed,
+    one_line_errors,
+    run_command,
+    set_up_cpu,
+    translation_bar,
+)
+from scaleformer.data.config import check_type
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
@@ -33,20 +43,22 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    for name in ("documents", "max_documents"):
-        if config[name] is not None and config[name] < 1:
-            raise ValueError(f"{name}={config[name]}: wanted at least 1, or null for all")
+    check_settings(config, split=str, metrics=str | None, output=NAME)
+    check_settings(config, loss=bool, decode=bool, loss_only=bool)
+    check_settings(config, documents=(int | None, 1), max_documents=(int | None, 1), loss_tokens=(int, 1), seed=int)
+    check_settings(config, bootstrap_samples=(int, 0), randomization_trials=(int, 0))
     systems = _systems(config)
     first = systems[0].translator
     if config.output is None and len(systems) > 1:
         raise ValueError("several systems: say where the results go with output=DIR")
-    output = Path(config.output or results_folder(first.path))
+    output = Path(str(config.output or results_folder(first.path)))
     options = _options(systems, config)
-    corpus = choose_corpus(first.config, _plain(config.get("data")), config.split)
+    data: Any = OmegaConf.to_container(config.data, resolve=True) if config.get("data") else None
+    corpus = choose_corpus(first.config, data, config.split)
     text = TestText.of(
         list(islice(corpus.read(), config.max_documents)), first.source_tokenizer, first.target_tokenizer
     )
-    specs = parse_lengths(_plain(config.lengths), _plain(config.segments), systems[0].trained)
+    specs = parse_lengths(listed(config.lengths), listed(config.segments), systems[0].trained)
     chosen = bool(specs)
     if not chosen and systems[0].trained is None:
         raise ValueError("the checkpoint does not say how long its training examples were: set lengths or segments")
@@ -89,10 +101,10 @@ def main(config: DictConfig) -> None:
 
 
 def _systems(config: DictConfig) -> list[System]:
-    paths = [str(path) for path in _list(config.checkpoint)]
+    paths = [str(path) for path in listed(config.checkpoint)]
     if not paths:
         raise ValueError("checkpoint=[]: wanted at least one")
-    names = [str(name) for name in _list(config.names)] or [Path(path).resolve().name for path in paths]
+    names = [str(name) for name in listed(config.names)] or [Path(path).resolve().name for path in paths]
     if len(names) != len(paths):
         raise ValueError(f"names: {len(names)} names for {len(paths)} checkpoints")
     if len({file_name(name) for name in names}) < len(names):
@@ -105,7 +117,7 @@ def _options(systems: list[System], config: DictConfig) -> Options:
     overrides = list(HydraConfig.get().overrides.task)
     run = replace(first.translator.decoding, strategy="greedy", n_best=1)
     decoding: DecodingConfig = choose_decoding(run, dict(config.decoding), overrides)
-    modes = tuple(str(mode) for mode in _list(config.modes))
+    modes = tuple(str(mode) for mode in listed(config.modes))
     test = first.translator.config.get("test") or {}
     return Options(
         decoding=decoding,
@@ -119,6 +131,10 @@ def _options(systems: list[System], config: DictConfig) -> Options:
 
 
 def _window(trained: tuple[str, int] | None, settings: DictConfig) -> Window | None:
+    if not OmegaConf.is_dict(settings):
+        raise ValueError(f"window={settings}: it has parts, set window.size, window.context and window.unit")
+    for name in ("size", "context"):
+        check_type(f"window.{name}", settings[name], int | None)
     window = default_window(trained)
     if settings.size is None:
         if settings.context is not None and window is not None:
@@ -126,15 +142,6 @@ def _window(trained: tuple[str, int] | None, settings: DictConfig) -> Window | N
         return window
     unit = settings.unit or (window.unit if window else "tokens")
     return Window(unit, settings.size, settings.size // 2 if settings.context is None else settings.context)
-
-
-def _plain(value: Any) -> Any:
-    return OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
-
-
-def _list(value: Any) -> list[Any]:
-    value = _plain(value)
-    return value if isinstance(value, list) else [] if value is None else [value]
 
 
 if __name__ == "__main__":

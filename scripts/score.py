@@ -16,7 +16,8 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import check_settings, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.data.config import fits
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import decode_lines, read_lines
 from scaleformer.document_files import translation_writer
@@ -30,8 +31,9 @@ FIELDS = ("n_best", "hypothesis", "target")
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
+    check_settings(config, length_penalty=float | None, old_weight=float, batch_tokens=(int | None, 1))
     records, field = _read(str(config.input), config.field)
-    translator = Translator.load(config.checkpoint, config.device)
+    translator = Translator.load(str(config.checkpoint), config.device)
     alpha = translator.decoding.length_penalty if config.length_penalty is None else config.length_penalty
     sources = [record["source"] for record in records]
     with translation_writer(str(config.output)) as file, translation_bar("scoring") as progress:
@@ -87,8 +89,7 @@ def _numbers(score: DocumentScore) -> dict[str, Any]:
 
 
 def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
-    old = float(entry.get("score", 0.0))
-    return DocumentHypothesis(tuple(entry["segments"]), float(entry.get("log_probability", 0.0)), old, True)
+    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # its score alone counts
 
 
 def _read(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
@@ -113,13 +114,19 @@ def _read(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
     for number, record in enumerate(records, 1):
         value = record.get(chosen)
         if chosen == "n_best":
-            right = isinstance(value, list) and all(isinstance(e, dict) and _texts(e.get("segments")) for e in value)
+            right = isinstance(value, list) and all(map(_is_hypothesis, value))
         else:
             right = _texts(value)
         if not right:
-            wanted = "a list of objects with 'segments'" if chosen == "n_best" else "a list of texts"
+            wanted = (
+                "a list of objects with 'segments' and a finite 'score'" if chosen == "n_best" else "a list of texts"
+            )
             raise DataError(f"{where}:{number}: {chosen!r} is {value!r:.60}, wanted {wanted}")
     return records, chosen
+
+
+def _is_hypothesis(entry: Any) -> bool:
+    return isinstance(entry, dict) and _texts(entry.get("segments")) and fits(entry.get("score", 0.0), float)
 
 
 def _texts(value: Any) -> bool:

@@ -11,7 +11,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from scaleformer.cli import choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import check_settings, choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.document_files import choose_format, read_documents, translation_writer, write_translations
 from scaleformer.translator import Translator
 
@@ -22,9 +22,10 @@ log = logging.getLogger(__name__)
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
+    check_settings(config, max_tokens=int | None)
     names = str(config.input), str(config.output)
     format = choose_format(config.format, *names)
-    translator = Translator.load(config.checkpoint, config.device)
+    translator = Translator.load(str(config.checkpoint), config.device)
     overrides = list(HydraConfig.get().overrides.task)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), overrides)
     if format == "text" and decoding.n_best > 1:

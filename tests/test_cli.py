@@ -13,7 +13,16 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scaleformer.cli import Interrupted, choose_decoding, describe, one_line_errors, run_command, set_up_cpu
+from scaleformer.cli import (
+    Interrupted,
+    check_settings,
+    choose_decoding,
+    describe,
+    listed,
+    one_line_errors,
+    run_command,
+    set_up_cpu,
+)
 from scaleformer.decoding import DecodingConfig
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -119,7 +128,9 @@ def test_errors_of_the_configuration_are_cut_to_their_first_line():
 def test_a_misspelt_setting_is_told_its_neighbours(override, line):
     with initialize_config_dir(str(CONF), version_base="1.3"), pytest.raises(HydraException) as error:
         compose("translate", overrides=[override])
-    assert describe(error.value).startswith(line)
+    said = describe(error.value)
+    assert said.startswith(line)
+    assert said.endswith("(another choice of decoding= may have others)") == ("." in override)
 
 
 def test_settings_of_the_command_line_go_before_those_of_the_run():
@@ -132,6 +143,33 @@ def test_settings_of_the_command_line_go_before_those_of_the_run():
 
 def test_the_beam_configuration_is_the_default():
     assert yaml.safe_load((CONF / "decoding" / "beam.yaml").read_text(encoding="utf-8")) == asdict(DecodingConfig())
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "message"),
+    [
+        ("ten", int | None, "x='ten': wanted int | null"),
+        (None, int, "x=None: wanted int"),
+        (True, int, "x=True: wanted int"),
+        (1, bool, "x=1: wanted bool"),
+        (-1, (int, 0), "x=-1: wanted int of at least 0"),
+        ("a", (float, 0), "x='a': wanted float of at least 0"),
+        (["a"], str | None, r"x=\['a'\]: wanted str | null"),
+    ],
+)
+def test_settings_of_commands_are_checked(value, kind, message):
+    with pytest.raises(ValueError, match=message.replace("|", r"\|")):
+        check_settings(OmegaConf.create({"x": value}), x=kind)
+
+
+def test_right_settings_of_commands():
+    config = OmegaConf.create({"a": None, "b": 0, "c": 1, "d": "text"})
+    check_settings(config, a=(int | None, 1), b=(int, 0), c=float, d=str | None)
+
+
+def test_one_thing_is_a_list_of_one():
+    config = OmegaConf.create({"none": None, "one": "RUN", "many": ["a", "b"], "number": 3})
+    assert [listed(value) for value in config.values()] == [[], ["RUN"], ["a", "b"], [3]]
 
 
 def test_threads():

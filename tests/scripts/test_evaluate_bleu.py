@@ -83,8 +83,15 @@ BAD = {
     "no data": (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder"),
     "no path": (["data=jsonl"], "data.path"),
     "metrics": (["metrics=best"], "metrics=best: no such preset; choose one of default, lowercase, multi30k"),
-    "data setting": (["data=jsonl", "data.pat=x"], "Key 'pat' is not in struct"),
-    "data alone": (["data.path=x"], "Key 'data' is not in struct"),
+    "list of metrics": (["metrics=[default]"], "metrics=['default']: wanted str | null"),
+    "max_tokens": (["max_tokens=ten"], "max_tokens='ten': wanted int | null"),
+    "max_documents": (["max_documents=0"], "max_documents=0: wanted int | null of at least 1"),
+    "samples": (["samples=abc"], "samples='abc': wanted int of at least 0"),
+    "ter": (["ter=no idea"], "ter='no idea': wanted bool"),
+    "seed": (["seed=abc"], "seed='abc' (wanted a whole number of at least 0)"),
+    "output": (["output=[a]"], "output=['a']: wanted str | int | null"),
+    "data setting": (["data=jsonl", "data.pat=x"], "data.pat: no such setting; there are path, source_suffix"),
+    "data alone": (["data.path=x"], "data: no such setting; there are decoding, checkpoint"),
 }
 
 
@@ -93,6 +100,27 @@ def test_what_is_wrong_is_one_line(run, evaluate, name):
     changes, message = BAD[name]
     assert message in error_line(evaluate(f"checkpoint={run}", *changes))
     assert not (run / "results").exists()
+
+
+def test_the_seeds_of_the_run_and_of_its_samples(tmp_path, corpus, evaluate):
+    decoding = {"strategy": "sample", "max_length_ratio": 0.2, "max_length_offset": 3, "seed": 4}
+    config = {"data": {"format": "jsonl", "path": str(corpus)}, "decoding": decoding, "seed": 3}
+    run = make_run(tmp_path / "seeded", config)
+
+    def result(*arguments: str) -> dict:
+        code, _, err = evaluate(f"checkpoint={run}", "ter=false", *arguments)
+        assert code == 0, err
+        return json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
+
+    for arguments, seed in (
+        ([], 4),
+        (["seed=7"], 7),
+        (["decoding=sample", "seed=7"], 7),
+        (["decoding=sample"], 1),
+        (["seed=7", "decoding.seed=8"], 8),
+    ):
+        found = result(*arguments, "decoding.max_length_offset=3")
+        assert (found["seed"], found["decoding"]["seed"]) == (3, seed)
 
 
 def test_a_checkpoint_without_a_corpus_asks_for_one(evaluate, tmp_path):

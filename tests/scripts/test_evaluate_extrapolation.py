@@ -153,8 +153,14 @@ BAD = {
     "split": (["split=valid"], "'valid' split; present: test"),
     "names": (["names=[a,b]"], "2 names for 1 checkpoints"),
     "nothing": (["loss=false", "decode=false"], "there is nothing to do"),
-    "key": (["length=[3]"], "Could not override 'length'"),
-    "documents": (["documents=0"], "documents=0: wanted"),
+    "key": (["length=[3]"], "length: no such setting; there are "),
+    "documents": (["documents=0"], "documents=0: wanted int | null of at least 1"),
+    "documents in words": (["documents=abc"], "documents='abc': wanted int | null"),
+    "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
+    "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
+    "window alone": (["window=5"], "window=5: it has parts, set window.size, window.context and window.unit"),
+    "half a length": (["lengths=1.5"], "1.5 is no length"),
+    "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),
     "max_documents": (["max_documents=0"], "max_documents=0: wanted"),
 }
 

@@ -55,7 +55,7 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
         ("{keep: 3}", "has no option keep: it has algorithm, explore, horizon, kept, near, recency, slope"),
         ("{near: 2}", "near cannot be changed after training: the weights of"),
         ("{kept: 0}", "model.attention.kept is 0: it must be at least 1"),
-        ("{kept: many}", "attention={'kept': 'many'}: "),
+        ("{kept: many}", "model.attention.kept is 'many': it must be a whole number"),
         ("3", "attention=3: wanted options and their values, such as {kept: 256}"),
     ],
 )

@@ -13,7 +13,7 @@ from scaleformer.data.formats import Document
 from scaleformer.data.synthetic import SyntheticConfig, generate
 from tests.results import bleu, context, make_results
 from tests.runs import make_run
-from tests.scripts.commands import run_script
+from tests.scripts.commands import error_line, run_script
 
 EXAMPLE = {
     "source_context": ["the cat sees"],
@@ -83,6 +83,22 @@ def test_a_corpus_without_labels_is_named(command, tmp_path):
     assert "the corpus of the run has no labels" in err
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("documents=abc", "documents='abc': wanted int of at least 1"),
+        ("context=abc", "context='abc': wanted int | null"),
+        ("segments=5", "segments=(5,): wanted tuple[int, int]"),
+        ("max_distance=abc", "max_distance='abc': wanted int"),
+        ("generative=perhaps", "generative='perhaps': wanted bool"),
+    ],
+)
+def test_what_is_wrong_with_the_context_is_one_line(run, command, tmp_path, setting, message):
+    found = error_line(command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path / 'out'}", setting))
+    assert message in found
+    assert not (tmp_path / "out").exists()
+
+
 def test_scores_of_translations(run, command, tmp_path):
     record = {"id": "d", "source": ["a dog"], "target": ["ein hund"], "hypothesis": ["ein hund", "ein haus"]}
     source, output = write(tmp_path / "in.jsonl", record), tmp_path / "out.jsonl"
@@ -118,15 +134,31 @@ def test_lists_are_ranked_anew(run, command, tmp_path):
         ({"source": ["a"]}, "nothing to score: wanted one of n_best, hypothesis, target"),
         ({"source": ["a"], "target": "b"}, "'target' is 'b', wanted a list of texts"),
         ({"source": ["a"], "n_best": [1]}, "'n_best' is [1], wanted a list of objects with 'segments'"),
+        ({"source": ["a"], "n_best": [{"segments": ["b"], "score": None}]}, "in.jsonl:1: 'n_best' is "),
         ({"source": ["a"], "n_best": []}, "the n-best list of document 0 is empty"),
     ],
-    ids=["source", "nothing", "text", "n_best", "empty"],
+    ids=["source", "nothing", "text", "n_best", "no score", "empty"],
 )
 def test_what_cannot_be_scored_is_named(run, command, tmp_path, record, message):
     source = write(tmp_path / "in.jsonl", record)
     code, _, err = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}")
     assert code == 1
     assert message in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("batch_tokens=abc", "batch_tokens='abc': wanted int | null of at least 1"),
+        ("length_penalty=abc", "length_penalty='abc': wanted float | null"),
+        ("old_weight=abc", "old_weight='abc': wanted float"),
+    ],
+)
+def test_what_is_wrong_with_the_scoring_is_one_line(run, command, tmp_path, setting, message):
+    source = write(tmp_path / "in.jsonl", {"source": ["a"], "target": ["b"]})
+    found = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}", setting)
+    assert message in error_line(found)
     assert not (tmp_path / "out").exists()
 
 
@@ -143,6 +175,7 @@ def test_attention_of_a_document(run, command, tmp_path):
     for wrong, message in (
         (["text=a", f"input={path}"], "nothing to look at, or two things"),
         ([f"input={path}", "document=1"], "document=1: "),
+        ([f"input={path}", "document=abc"], "document='abc': wanted int"),
         ([f"input={path}", "segments=9"], "has 3 segments"),
     ):
         code, _, err = command("attention_maps.py", *where, *wrong)
@@ -160,3 +193,7 @@ def test_the_page_of_a_run(command, tmp_path):
     }  # fmt: skip
     code, _, err = command("plot.py")
     assert (code, err) == (1, "error: no run to draw: give run=RUN or runs=[RUN,RUN]\n")
+    assert "samples='abc': wanted int" in error_line(command("plot.py", f"run={run}", "samples=abc"))
+    code, _, err = command("plot.py", f"runs={run}", f"output={tmp_path / 'one'}")
+    assert code == 0, err
+    assert (tmp_path / "one" / "report.html").is_file()

@@ -116,8 +116,8 @@ def test_a_process_of_its_own(run, tmp_path):
 BAD = {
     "no checkpoint": (["checkpoint=nowhere"], "nowhere: no such run directory, checkpoint file or exported model"),
     "no input": (["input=missing.jsonl"], "missing.jsonl: no such file"),
-    "key": (["beam=3"], "Could not override 'beam'"),
-    "setting": (["decoding.beams=3"], "Key 'beams' is not in struct"),
+    "key": (["beam=3"], "beam: no such setting; there are "),
+    "setting": (["decoding.beams=3"], "decoding.beams: no such setting; there are strategy, beam_size"),
     "added setting": (["+decoding.beams=3"], "no such decoding setting: beams"),
     "choice": (["decoding=best"], "Available options in 'decoding': beam greedy sample"),
     "value": (["decoding.beam_size=0"], "beam_size=0 (wanted a whole number of at least 1)"),
@@ -125,6 +125,8 @@ BAD = {
     "format": (["format=xml"], "format=xml: choose one of auto, jsonl, text"),
     "mode": (["mode=page"], "mode=page: choose one of document, segment"),
     "device": (["device=gpu"], "device=gpu: not available here"),
+    "max_tokens": (["max_tokens=ten"], "max_tokens='ten': wanted int | null"),
+    "devices": (["device=[cpu]"], "device=['cpu']: not available here"),
     "threads": (["threads=many"], "threads=many: wanted a whole number of at least 1"),
 }
 
