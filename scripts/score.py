@@ -130,7 +130,8 @@ def _is_hypothesis(entry: Any) -> bool:
 
 
 def _texts(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(item, str) for item in value)
+    """Whether this is a list of texts that can be written; a lone surrogate cannot."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(item, str) for item in value)
 
 
 if __name__ == "__main__":

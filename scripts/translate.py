@@ -6,6 +6,7 @@ python scripts/translate.py checkpoint=RUN input=FILE output=FILE [decoding.beam
 from __future__ import annotations
 
 import logging
+import os
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -25,6 +26,8 @@ def main(config: DictConfig) -> None:
     check_settings(config, max_tokens=int | None)
     names = str(config.input), str(config.output)
     format = choose_format(config.format, *names)
+    if format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
+        raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
     translator = Translator.load(str(config.checkpoint), config.device)
     overrides = list(HydraConfig.get().overrides.task)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), overrides)
@@ -42,6 +45,11 @@ def main(config: DictConfig) -> None:
                 progress=progress,
             )
         write_translations(file, source, translations)
+    empty = sum(not segment.strip() for t in translations for segment in t.segments)
+    if empty and format == "text":
+        log.warning(
+            "%d segments are empty: blank lines, which look like the end of a document; format=jsonl does not", empty
+        )
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +17,8 @@ from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.samples import Sample
 from scaleformer.files import atomic_writer
 from scaleformer.translator import Translation, Translator
+
+log = logging.getLogger(__name__)
 
 
 class ReferenceDocument(Protocol):
@@ -84,9 +88,19 @@ def write_evaluation(
     NAME.jsonl            id, source, target (the reference), hypothesis, finished: a document a line
     NAME.hypotheses.txt   a document a line, as d-BLEU sees it; NAME.references.txt likewise, so that
                           `sacrebleu NAME.references.txt -i NAME.hypotheses.txt` gives the same number
+    Results of that name from another checkpoint or other documents go to previous/ there, and a warning says so.
     Returns the path of the JSON. Raises OSError.
     """
     folder = Path(folder)
+    references = [join_segments(d.target) + "\n" for d in evaluation.documents]
+    if _made_from(folder, name) not in (None, (translator.sha256, "".join(references))):
+        aside = folder / "previous"
+        aside.mkdir(exist_ok=True)
+        for old in folder.glob(f"{name}.*"):
+            os.replace(old, aside / old.name)
+        log.warning(
+            "the results in %s were of another checkpoint or other documents: they are in %s now", folder, aside
+        )
     with atomic_writer(folder / f"{name}.jsonl") as file:
         for d, t in zip(evaluation.documents, evaluation.translations, strict=True):
             record: dict[str, Any] = {"id": d.id, "source": list(d.source), "target": list(d.target)}
@@ -95,7 +109,7 @@ def write_evaluation(
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
         file.writelines(join_segments(t.segments) + "\n" for t in evaluation.translations)
     with atomic_writer(folder / f"{name}.references.txt") as file:
-        file.writelines(join_segments(d.target) + "\n" for d in evaluation.documents)
+        file.writelines(references)
     report = evaluation.report
     conditions = provenance(
         translator.device,
@@ -111,6 +125,15 @@ def write_evaluation(
     }
     payload = {**conditions, **settings, **extra, "translation_seconds": evaluation.seconds, **report.to_dict()}
     return write_result(folder / f"{name}.json", payload)
+
+
+def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
+    """The hash of the checkpoint and the references behind the results that are there; None for no such results."""
+    try:
+        checkpoint = json.loads((folder / f"{name}.json").read_bytes())["checkpoint"]["sha256"]
+        return checkpoint, (folder / f"{name}.references.txt").read_text(encoding="utf-8")
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def results_folder(checkpoint: Path) -> Path:

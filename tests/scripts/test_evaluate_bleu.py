@@ -54,6 +54,22 @@ def test_the_corpus_of_the_run(run, evaluate):
     assert "north/one" in (run / "samples.txt").read_text(encoding="utf-8")
 
 
+def test_results_of_other_documents_or_another_checkpoint_are_set_aside(run, evaluate, caplog):
+    results = run / "results"
+    assert evaluate(f"checkpoint={run}")[0] == 0
+    first = (results / "bleu-test.json").read_bytes()
+    assert evaluate(f"checkpoint={run}", "decoding=beam")[0] == 0
+    assert not (results / "previous").exists(), "the same model and documents"
+    second = (results / "bleu-test.json").read_bytes()
+    assert second != first
+    assert "previous" not in caplog.text
+    assert evaluate(f"checkpoint={run}", "max_documents=1")[0] == 0
+    assert "previous" in caplog.text
+    assert (results / "previous" / "bleu-test.json").read_bytes() == second
+    assert len(list((results / "previous").iterdir())) == 4
+    assert json.loads((results / "bleu-test.json").read_bytes())["documents"] == 1
+
+
 def test_another_corpus_and_other_settings(run, evaluate, tmp_path):
     other = write_corpus(tmp_path / "other", "valid", [{"id": "x", "source": ["a b", "c"], "target": ["d", "e"]}])
     code, out, err = evaluate(

@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -175,7 +176,34 @@ def test_bad_input_is_named_with_its_line(run, translate, tmp_path, monkeypatch,
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_input_and_output_may_be_one_file(run, translate, tmp_path):
+def test_input_and_output_may_be_one_file_that_keeps_the_source(run, translate, tmp_path):
+    text = tmp_path / "in.txt"
+    text.write_text("the cat sees\n", encoding="utf-8")
+    (tmp_path / "link.txt").symlink_to(text)
+    code, _, err = translate(f"checkpoint={run}", f"input={text}", f"output={tmp_path / 'link.txt'}")
+    assert code == 1
+    assert "is the input: its text would be lost" in err
+    assert text.read_text(encoding="utf-8") == "the cat sees\n"
     path = write_corpus(tmp_path) / "test.jsonl"
     assert translate(f"checkpoint={run}", f"input={path}", f"output={path}")[0] == 0
     assert [json.loads(line)["hypothesis"] for line in path.read_text().splitlines()] == expected(run)
+
+
+@pytest.mark.parametrize(("format", "told"), [("text", True), ("jsonl", False)])
+def test_empty_segments_of_text_are_told(run, translate, tmp_path, monkeypatch, caplog, format, told):
+    document = {"text": "the cat sees\nit runs\n", "jsonl": '{"id": "a", "source": ["the cat sees", "it runs"]}\n'}[
+        format
+    ]
+    (tmp_path / "in").write_text(document, encoding="utf-8")
+    whole = Translator.translate_documents
+
+    def with_an_empty_one(self, *arguments, **options):
+        (translation,) = whole(self, *arguments, **options)
+        return [replace(translation, hypotheses=[replace(translation.hypotheses[0], segments=["", "b"])])]
+
+    monkeypatch.setattr(Translator, "translate_documents", with_an_empty_one)
+    code, _, err = translate(
+        f"checkpoint={run}", f"input={tmp_path / 'in'}", f"output={tmp_path / 'out'}", f"format={format}"
+    )
+    assert code == 0, err
+    assert ("1 segments are empty" in caplog.text) == told
