@@ -150,7 +150,7 @@ def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides:
     return DecodingConfig.from_mapping({**asdict(run), **{key: settings[key] for key in given}})
 
 
-def check_settings(config: Mapping[str, Any], **wanted: Any) -> None:
+def check_types(config: Mapping[str, Any], **wanted: Any) -> None:
     """ValueError, in one line, for the first setting of a command that is not what is wanted: `max_tokens=int | None` a
     whole number or null, `samples=(int, 0)` a whole number of at least 0."""
     for name, kind in wanted.items():

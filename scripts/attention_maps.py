@@ -11,7 +11,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import NAME, check_settings, one_line_errors, run_command, set_up_cpu
+from scaleformer.cli import NAME, check_types, one_line_errors, run_command, set_up_cpu
 from scaleformer.document_files import choose_format, read_documents
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
@@ -25,7 +25,7 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_settings(config, document=int, first=int, segments=int, max_tokens=(int, 1), output=NAME)
+    check_types(config, document=int, first=int, segments=int, max_tokens=(int, 1), output=NAME)
     translator = Translator.load(str(config.checkpoint), config.device)
     source, target, where = _segments(config)
     maps = attention_maps(translator, source, target, max_tokens=config.max_tokens)

@@ -11,7 +11,7 @@ import hydra
 from omegaconf import DictConfig
 from rich.console import Console
 
-from scaleformer.cli import NAME, check_settings, listed, one_line_errors, run_command
+from scaleformer.cli import NAME, check_types, listed, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.significance import compare_systems, comparison_table
@@ -21,7 +21,7 @@ from scaleformer.evaluation.translations import lines_of, read_translations, sam
 @hydra.main(version_base="1.3", config_path="../conf", config_name="compare")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    check_settings(config, metrics=str, bootstrap_samples=int, randomization_trials=int, output=NAME)
+    check_types(config, metrics=str, bootstrap_samples=int, randomization_trials=int, output=NAME)
     files = [_file(Path(str(run)), config.split) for run in listed(config.runs)]
     if len(files) < 2:
         raise ValueError(f"{len(files)} runs to compare: wanted at least 2, runs=[RUN,RUN]")

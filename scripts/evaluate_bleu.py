@@ -12,7 +12,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import NAME, check_settings, choose_decoding, one_line_errors, run_command, set_up_cpu
+from scaleformer.cli import NAME, check_types, choose_decoding, one_line_errors, run_command, set_up_cpu
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.runner import results_folder
@@ -23,8 +23,8 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_settings(config, split=str, metrics=str | None, ter=bool, output=NAME)
-    check_settings(config, max_tokens=int | None, max_documents=(int | None, 1), samples=(int, 0))
+    check_types(config, split=str, metrics=str | None, ter=bool, output=NAME)
+    check_types(config, max_tokens=int | None, max_documents=(int | None, 1), samples=(int, 0))
     translator = Translator.load(str(config.checkpoint), config.device)
     # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in HydraConfig.get().overrides.task]

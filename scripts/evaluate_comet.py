@@ -10,7 +10,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import NAME, check_settings, one_line_errors, run_command
+from scaleformer.cli import NAME, check_types, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.results import provenance, write_result
@@ -20,7 +20,7 @@ from scaleformer.evaluation.translations import lines_of, read_translations
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    check_settings(config, model=str, batch_size=(int, 1), gpus=(int, 0), output=NAME)
+    check_types(config, model=str, batch_size=(int, 1), gpus=(int, 0), output=NAME)
     translations = Path(str(config.translations))
     lines = lines_of(read_translations(translations))
     if not any(lines.sources):

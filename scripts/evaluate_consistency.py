@@ -13,7 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from scaleformer.cli import NAME, check_settings, one_line_errors, run_command
+from scaleformer.cli import NAME, check_types, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.consistency import read_terms, score_consistency
 from scaleformer.evaluation.results import provenance, write_result
@@ -23,7 +23,7 @@ from scaleformer.evaluation.translations import read_translations
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    check_settings(config, output=NAME)
+    check_types(config, output=NAME)
     terms = None if config.terms is None else read_terms(str(config.terms))
     translations = Path(str(config.translations))
     documents = read_translations(translations)

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from scaleformer.cli import (
     NAME,
-    check_settings,
+    check_types,
     choose_decoding,
     listed,
     one_line_errors,
@@ -44,8 +44,8 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_settings(config, documents=(int, 1), context=int | None, output=NAME)
-    check_settings(config, contrastive=bool, generative=bool)
+    check_types(config, documents=(int, 1), context=int | None, output=NAME)
+    check_types(config, contrastive=bool, generative=bool)
     translator = Translator.load(str(config.checkpoint), config.device)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
     documents, corpus = _documents(translator, config, decoding)

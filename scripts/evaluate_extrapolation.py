@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.cli import (
     NAME,
-    check_settings,
+    check_types,
     choose_decoding,
     listed,
     one_line_errors,
@@ -43,10 +43,10 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_settings(config, split=str, metrics=str | None, output=NAME)
-    check_settings(config, loss=bool, decode=bool, loss_only=bool)
-    check_settings(config, documents=(int | None, 1), max_documents=(int | None, 1), loss_tokens=(int, 1), seed=int)
-    check_settings(config, bootstrap_samples=(int, 0), randomization_trials=(int, 0))
+    check_types(config, split=str, metrics=str | None, output=NAME)
+    check_types(config, loss=bool, decode=bool, loss_only=bool)
+    check_types(config, documents=(int | None, 1), max_documents=(int | None, 1), loss_tokens=(int, 1), seed=int)
+    check_types(config, bootstrap_samples=(int, 0), randomization_trials=(int, 0))
     systems = _systems(config)
     first = systems[0].translator
     if config.output is None and len(systems) > 1:

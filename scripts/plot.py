@@ -11,14 +11,14 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import NAME, check_settings, listed, one_line_errors, run_command
+from scaleformer.cli import NAME, check_types, listed, one_line_errors, run_command
 from scaleformer.run_report import write_report
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="plot")
 @one_line_errors()
 def main(config: DictConfig) -> None:
-    check_settings(config, samples=(int, 0), segments=(int, 0), wandb=bool, output=NAME)
+    check_types(config, samples=(int, 0), segments=(int, 0), wandb=bool, output=NAME)
     runs = [str(run) for run in listed(config.run) + listed(config.runs)]
     if not runs:
         raise ValueError("no run to draw: give run=RUN or runs=[RUN,RUN]")

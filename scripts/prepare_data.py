@@ -27,9 +27,6 @@ from scaleformer.data.prepare import PrepareConfig, prepare
 
 def settings(arguments: list[str]) -> PrepareConfig:
     """The configuration that `key=value` arguments give; raises ValueError for unknown, missing and wrong ones."""
-    if {"-h", "--help"} & set(arguments):
-        print(f"{__doc__}\nsettings: {', '.join(f.name for f in fields(PrepareConfig))}")
-        sys.exit(0)
     if wrong := [argument for argument in arguments if "=" not in argument]:
         raise ValueError(f"{shown(wrong[0])}: wanted key=value")
     values: dict[str, Any] = {}
@@ -53,6 +50,9 @@ def settings(arguments: list[str]) -> PrepareConfig:
 
 
 def main(arguments: list[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(f"{__doc__}\nsettings: {', '.join(f.name for f in fields(PrepareConfig))}")
+        return 0
     try:
         rich.print(prepare(settings(arguments)).table())
     except ValueError as error:

@@ -12,7 +12,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from scaleformer.cli import check_settings, choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import check_types, choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.document_files import choose_format, read_documents, translation_writer, write_translations
 from scaleformer.translator import Translator
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_settings(config, max_tokens=int | None)
+    check_types(config, max_tokens=int | None)
     names = str(config.input), str(config.output)
     format = choose_format(config.format, *names)
     if format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):

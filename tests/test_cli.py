@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from scaleformer.cli import (
     Interrupted,
-    check_settings,
+    check_types,
     choose_decoding,
     describe,
     listed,
@@ -159,12 +159,12 @@ def test_the_beam_configuration_is_the_default():
 )
 def test_settings_of_commands_are_checked(value, kind, message):
     with pytest.raises(ValueError, match=message.replace("|", r"\|")):
-        check_settings(OmegaConf.create({"x": value}), x=kind)
+        check_types(OmegaConf.create({"x": value}), x=kind)
 
 
 def test_right_settings_of_commands():
     config = OmegaConf.create({"a": None, "b": 0, "c": 1, "d": "text"})
-    check_settings(config, a=(int | None, 1), b=(int, 0), c=float, d=str | None)
+    check_types(config, a=(int | None, 1), b=(int, 0), c=float, d=str | None)
 
 
 def test_one_thing_is_a_list_of_one():

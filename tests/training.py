@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
@@ -31,6 +32,12 @@ SMALL = (
     "test.enabled=false",
     "threads=1",
 )
+FAST = (
+    "trainer.log_every_n_steps=1",
+    "callbacks.validation_bleu.examples=0",
+    "callbacks.checkpoint.every_n_train_steps=3",
+)
+Command = Callable[..., tuple[int, str, str]]  # of arguments, to exit code, stdout and stderr
 
 
 def configure(run: Path, cache: Path, *overrides: str) -> DictConfig:
@@ -43,6 +50,22 @@ def read_metrics(run: Path, *without: str) -> list[dict[str, str]]:
     """The rows of metrics.csv, without some of its columns."""
     with (run / "metrics.csv").open(newline="", encoding="utf-8") as file:
         return [{k: v for k, v in row.items() if k not in without} for row in csv.DictReader(file)]
+
+
+def only_line(result: tuple[int, str, str]) -> str:
+    """The error of a command that had to fail before the first step, in one line."""
+    code, _, err = result
+    assert code == 1
+    assert err.count("\n") == 1, err
+    return err.strip()
+
+
+def weights(run: Path, key: str = "state_dict") -> dict[str, torch.Tensor]:
+    return torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)[key]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def make_module(dropout: float = 0.0, label_smoothing: float = 0.1, **model: Any) -> TranslationModule:

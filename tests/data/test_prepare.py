@@ -193,3 +193,11 @@ def test_command_errors_are_one_line(
     assert error.startswith(message)
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert SCRIPT.main([option]) == 0
+    out = capsys.readouterr().out
+    assert "format=text input=" in out
+    assert "settings: format, input, output" in out

@@ -1,0 +1,43 @@
+"""What the tests of the whole program share."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training import FAST, SMALL, Command
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, cache: Path) -> Command:
+    """train.py in this process with a small configuration: exit code, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
+        quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
+        resumed = any(argument.startswith(("resume=/", "resume='", "--config-path")) for argument in arguments)
+        small = [] if resumed else [*SMALL, *FAST, f"data.cache_dir={cache}"]
+        monkeypatch.setattr(
+            sys,
+            "argv",
+            [str(ROOT / "train.py"), *(arguments if resumed else ()), *small, *quiet, *(() if resumed else arguments)],
+        )
+        code: object = 0
+        try:
+            runpy.run_path(str(ROOT / "train.py"), run_name="__main__")
+        except SystemExit as error:
+            code = error.code
+        return int(str(code or 0)), *capsys.readouterr()
+
+    return run
