@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.feature_maps import FeatureMap
-from scaleformer.ops.hybrid_plan import Plan, number_segments, plan_windows, shared_plan
-from scaleformer.ops.hybrid_windows import WindowAttention
+from scaleformer.ops.hybrid_plan import TilePlan, number_segments, plan_tiles, shared_plan
+from scaleformer.ops.hybrid_windows import HybridAttention
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.windows import table_of, with_counts
 
@@ -37,10 +37,10 @@ def linear_hybrid(
     horizon, table = None if rel is None else horizon_of(rel), table_of(rel, heads, causal)
     options = near, reach, causal, horizon, far_tokens, heads, dtype
 
-    def make() -> Plan:
+    def make() -> TilePlan:
         numbers = number_segments(query_segments, key_segments, key_mask, causal, reach)
-        return plan_windows(numbers, key_mask, *options)
+        return plan_tiles(numbers, key_mask, *options)
 
     plan = shared_plan((query_segments, key_segments, key_mask), options, make)
-    out: Tensor = WindowAttention.apply(q, k, u, table, log_gate, plan, phi)
+    out: Tensor = HybridAttention.apply(q, k, u, table, log_gate, plan, phi)
     return out.to(v.dtype)

@@ -78,7 +78,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TilePlan:
     """M tiles of T queries; each row of keys has P blocks, and an empty one on either side.
 
     queries        T
@@ -100,7 +100,7 @@ class Plan:
     causal: bool
 
 
-def plan_windows(
+def plan_tiles(
     numbers: Numbers,
     real: Tensor | None,
     near: int,
@@ -111,7 +111,7 @@ def plan_windows(
     heads: int,
     dtype: torch.dtype,
     hold_horizon: bool = False,
-) -> Plan:
+) -> TilePlan:
     """The plan for keys of which `real` (B, L_K) bool, or None, tells pads; `horizon` R is None if no positions count.
 
     The window of a tile holds the segments less than G from any of its queries, or, where nothing is far, those near;
@@ -174,7 +174,7 @@ def plan_windows(
         seen = _far_counts(numbers, real, reach, causal)  # (B, L_Q)
         scale = far_scale(_fill(seen, size).flatten(0, 1), far_tokens, dtype).unsqueeze(-1)  # (M, T, 1)
     left_out = far and bool(outside[0])
-    return Plan(steps, size, count + 2, found.row + low + 1, found.row + high, scale, left_out, near, causal)
+    return TilePlan(steps, size, count + 2, found.row + low + 1, found.row + high, scale, left_out, near, causal)
 
 
 class _Kept(NamedTuple):

@@ -12,10 +12,8 @@ from scaleformer.ops.checks import check_gate, check_positive, check_segments
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.hybrid_join import BITS, join
 from scaleformer.ops.hybrid_plan import check_near
-from scaleformer.ops.segment_plan import NO_SEGMENT
+from scaleformer.ops.near_tokens import NearTokens
 from scaleformer.ops.segment_weights import far_scale
-
-_FIRST_ROOM = 32
 
 
 @dataclass
@@ -24,26 +22,17 @@ class HybridCausalState:
 
     A_s is the sum of phi(k) (x) [v, 1] over segment s.
 
-    key, value  (B, H, T, d) and (B, H, T, e), the tokens of segments t - N .. t from the first on, in order
-    numbers     (B, T) long, their segments
-    length      (B,) long, how many they are; T holds the most of any row, and doubles when it no longer does
-    most        at least the greatest `length`
-    far         (B, G-N, H, d, e+1) A_(t-N-1) .. A_(t-G+1), and last the sum of all segments before those
-    counts      (B, G-N) how many tokens these have
-    past        (B, H, d, e+1) `far`, each times its gate as seen from t, the last one scaled
-    segment     (B,) long, t
-    log_gate    (H, 2G+1)
+    recent    keys and values of segments t - N .. t
+    far       (B, G-N, H, d, e+1) A_(t-N-1) .. A_(t-G+1), and last the sum of all segments before those
+    counts    (B, G-N) how many tokens these have
+    past      (B, H, d, e+1) `far`, each times its gate as seen from t, the last one scaled
+    log_gate  (H, 2G+1)
     """
 
-    key: Tensor
-    value: Tensor
-    numbers: Tensor
-    length: Tensor
-    most: int
+    recent: NearTokens
     far: Tensor
     counts: Tensor
     past: Tensor
-    segment: Tensor
     log_gate: Tensor
     near: int
     far_tokens: float
@@ -51,8 +40,8 @@ class HybridCausalState:
 
     def reorder(self, index: Tensor) -> HybridCausalState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
-        names = ("key", "value", "numbers", "length", "far", "counts", "past", "segment")
-        return replace(self, **{name: getattr(self, name).index_select(0, index) for name in names})
+        far = {name: getattr(self, name).index_select(0, index) for name in ("far", "counts", "past")}
+        return replace(self, recent=self.recent.reorder(index), **far)
 
 
 @torch.no_grad()
@@ -76,15 +65,10 @@ def hybrid_causal_init(
     reach = log_gate.shape[1] // 2
     past = torch.zeros(batch, heads, d, e + 1, dtype=dtype, device=device)
     return HybridCausalState(
-        key=past.new_zeros(batch, heads, _FIRST_ROOM, d),
-        value=past.new_zeros(batch, heads, _FIRST_ROOM, e),
-        numbers=torch.zeros(batch, _FIRST_ROOM, dtype=torch.long, device=device),
-        length=torch.zeros(batch, dtype=torch.long, device=device),
-        most=0,
+        recent=NearTokens.none(batch, heads, (d, e), past),
         far=past.new_zeros(batch, reach - near, heads, d, e + 1),
         counts=past.new_zeros(batch, reach - near),
         past=past,
-        segment=torch.full((batch,), NO_SEGMENT, device=device),
         log_gate=log_gate.to(past),
         near=near,
         far_tokens=far_tokens,
@@ -104,74 +88,48 @@ def hybrid_causal_step(
     batch, _, d = q.shape
     check_segments("segments", segments[:, None], batch, 1)
     with torch.autocast(q.device.type, enabled=False):
-        rows = (segments > state.segment).nonzero().flatten()
+        recent = state.recent
+        rows = (segments > recent.segment).nonzero().flatten()
         if rows.numel() > 0:
-            _advance(state, segments.to(state.segment), rows)
-        _append(state, k, v)
-        used = slice(0, state.most)
-        keys, values = state.key[:, :, used], state.value[:, :, used]  # (B, H, T, d | e)
+            _advance(state, segments.to(recent.segment), rows)
+        recent.append(k, v)
+        keys, values = recent.used()  # (B, H, T, d | e)
         query = q.to(keys.dtype)[:, :, None]  # (B, H, 1, d)
         scaled = query * d**-0.5
         scores = scaled @ keys.transpose(-1, -2)  # (B, H, 1, T)
-        offset = torch.arange(state.most, device=q.device) - state.length[:, None] + 1  # (B, T), 0 the new token's own
+        offset = recent.offset()  # (B, T)
         if rel is not None:
             horizon = rel.shape[-2] // 2
             by_distance = scaled @ rel.to(keys.dtype).transpose(-1, -2)  # (B, H, 1, 2R+1)
             place = (offset.clamp(-horizon, 0) + horizon)[:, None, None].expand_as(scores)
             scores = scores + by_distance.gather(-1, place)  # (B, H, 1, T)
         reach = state.log_gate.shape[1] // 2
-        distance = (state.numbers[:, used] - state.segment[:, None]).clamp(-state.near, 0)  # (B, T)
-        gate = state.log_gate[:, distance + reach].transpose(0, 1)[:, :, None]  # (B, H, 1, T)
+        gate = state.log_gate[:, recent.distance(state.near) + reach].transpose(0, 1)[:, :, None]  # (B, H, 1, T)
         scores = ((scores + gate) * BITS).masked_fill((offset > 0)[:, None, None], float("-inf"))
         far = get_feature_map(state.feature_map)(query) / d @ state.past  # (B, H, 1, e+1)
         out = join(scores, values, far)
     return out[:, :, 0].to(v.dtype), state
 
 
-def _append(state: HybridCausalState, k: Tensor, v: Tensor) -> None:
-    """Write the new token behind the others of its row, in place."""
-    state.most += 1
-    room = state.key.shape[2]
-    if state.most > room:
-        state.key, state.value = (functional.pad(x, (0, 0, 0, room)) for x in (state.key, state.value))
-        state.numbers = functional.pad(state.numbers, (0, room))
-    row = torch.arange(k.shape[0], device=k.device)
-    state.key[row, :, state.length] = k.to(state.key)
-    state.value[row, :, state.length] = v.to(state.value)
-    state.numbers[row, state.length] = state.segment
-    state.length += 1
-
-
 def _advance(state: HybridCausalState, segments: Tensor, rows: Tensor) -> None:
     """Begin another segment in `rows`, in place: what is no longer near goes to the far states, and these move on."""
     near, slots, dtype = state.near, state.far.shape[1], state.far.dtype
-    steps = (segments - state.segment)[rows].clamp(max=slots)  # (r,)
+    steps = (segments - state.recent.segment)[rows].clamp(max=slots)  # (r,)
     target = (torch.arange(slots, device=rows.device) + steps[:, None]).clamp(max=slots - 1)  # (r, G-N)
     move = functional.one_hot(target, slots).transpose(1, 2).to(dtype)  # (r, G-N, G-N)
     far = (move @ state.far[rows].flatten(2)).view(-1, *state.far.shape[1:])  # (r, G-N, H, d, e+1)
     counts = (move @ state.counts[rows][:, :, None])[:, :, 0]  # (r, G-N)
 
-    used = slice(0, state.most)
-    key, value, numbers = state.key[rows, :, used], state.value[rows, :, used], state.numbers[rows, used]
-    place = torch.arange(state.most, device=rows.device)  # (T,)
-    distance = segments[rows, None] - numbers  # (r, T)
-    leaving = (distance > near) & (place < state.length[rows, None])  # (r, T), the first ones of each row
-    slot = (distance - near - 1).clamp(0, slots - 1)  # (r, T)
-    at = (functional.one_hot(slot, slots) * leaving[:, :, None]).to(dtype)  # (r, T, G-N)
-    features = get_feature_map(state.feature_map)(key).transpose(-1, -2)  # (r, H, d, T)
-    u = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)  # (r, H, T, e+1)
+    leaving = state.recent.begin(segments, rows, near)
+    key, value = leaving.columns  # (r, H, g, d | e)
+    slot = (segments[rows, None] - leaving.numbers - near - 1).clamp(0, slots - 1)  # (r, g)
+    at = (functional.one_hot(slot, slots) * leaving.real[:, :, None]).to(dtype)  # (r, g, G-N)
+    features = get_feature_map(state.feature_map)(key).transpose(-1, -2)  # (r, H, d, g)
+    u = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)  # (r, H, g, e+1)
     for x in range(slots):
         far[:, x] += features @ (u * at[:, None, :, x, None])  # (r, H, d, e+1)
     counts += at.sum(1)
-
-    dropped = leaving.sum(1)  # (r,)
-    kept = (place + dropped[:, None]).clamp(max=max(state.most - 1, 0))  # (r, T)
-    state.key[rows, :, used] = key.take_along_dim(kept[:, None, :, None], dim=2)
-    state.value[rows, :, used] = value.take_along_dim(kept[:, None, :, None], dim=2)
-    state.numbers[rows, used] = numbers.gather(1, kept)
-    state.length[rows] -= dropped
-    state.most = int(state.length.max())
-    state.far[rows], state.counts[rows], state.segment[rows] = far, counts, segments[rows]
+    state.far[rows], state.counts[rows] = far, counts
     state.past[rows] = _weigh(far, counts, state)
 
 

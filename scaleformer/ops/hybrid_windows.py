@@ -22,11 +22,11 @@ from scaleformer.ops.blocks import running
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS, inverse_power
-from scaleformer.ops.hybrid_plan import BLOCK, Plan, Step
+from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan
 from scaleformer.ops.windows import Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
 
 
-class WindowAttention(torch.autograd.Function):
+class HybridAttention(torch.autograd.Function):
     """Near scores, far scores and the state outside, under one denominator."""
 
     @staticmethod
@@ -37,7 +37,7 @@ class WindowAttention(torch.autograd.Function):
         u: Tensor,
         table: Tensor | None,
         log_gate: Tensor,
-        plan: Plan,
+        plan: TilePlan,
         phi: FeatureMap,
     ) -> Tensor:
         """q (B, H, L_Q, d); k (B, H, L_K, d), u (B, H, L_K, e+1), [v, 1], zeros at pads; log_gate (H, 2G+1). All of one
@@ -179,7 +179,7 @@ class _Work(Windows):
     """The tensors of a call, and the scores of a step made from them: in both passes."""
 
     def __init__(
-        self, q: Tensor, k: Tensor, u: Tensor, table: Tensor | None, log_gate: Tensor, plan: Plan, phi: FeatureMap
+        self, q: Tensor, k: Tensor, u: Tensor, table: Tensor | None, log_gate: Tensor, plan: TilePlan, phi: FeatureMap
     ) -> None:
         far = plan.scale is not None
         reach = log_gate.shape[1] // 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from scaleformer.ops.hybrid_plan import BLOCK, Plan, Step, number_segments, plan_windows
+from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan, number_segments, plan_tiles
 from scaleformer.ops.recall_sets import Side
 from scaleformer.ops.segment_plan import clean_segments
 
@@ -33,7 +33,7 @@ class RecallPlan:
     segments  (B, L_K) of the keys, as they were given
     """
 
-    windows: Plan
+    windows: TilePlan
     room: int
     sides: list[Side]
     far: list[list[Far]]
@@ -53,9 +53,9 @@ def plan_recall(
     heads: int,
     dtype: torch.dtype,
 ) -> RecallPlan:
-    """The plan for `count` keys kept on a side; other arguments as in `plan_windows`."""
+    """The plan for `count` keys kept on a side; other arguments as in `plan_tiles`."""
     numbers = number_segments(query_segments, key_segments, key_mask, causal, near + 1)
-    plan = plan_windows(numbers, key_mask, near, near + 1, causal, horizon, 1, heads, dtype, hold_horizon=True)
+    plan = plan_tiles(numbers, key_mask, near, near + 1, causal, horizon, 1, heads, dtype, hold_horizon=True)
     segments = clean_segments(query_segments, key_segments, key_mask, causal)[1]
     if plan.scale is None:
         return RecallPlan(plan, 0, [], [[] for _ in plan.steps], *numbers[:2], segments)

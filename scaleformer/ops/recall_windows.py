@@ -38,7 +38,7 @@ class RecallAttention(torch.autograd.Function):
         table: Tensor | None,
     ) -> Tensor:
         """q (B, H, L_Q, d); k (B, H, L_K, d), u (B, H, L_K, e+1), [v, 1], zeros at pads; salience (B, H, L_K); log_gate
-        (H, 2G+1); table as in `WindowAttention`. All of one dtype. -> (B, H, L_Q, e)"""
+        (H, 2G+1); table as in `HybridAttention`. All of one dtype. -> (B, H, L_Q, e)"""
         work = _Work(q, k, u, salience, table, log_gate, plan, recalled)
         count, heads, size, _ = work.q.shape
         e = u.shape[3] - 1

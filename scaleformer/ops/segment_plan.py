@@ -35,7 +35,7 @@ def clean_segments(
     return queries.cummax(1).values, keys.cummax(1).values  # (B, L_Q), (B, L_K)
 
 
-class Pieces(NamedTuple):
+class SegmentPieces(NamedTuple):
     """A sequence cut into N pieces of one segment each, at most C positions long.
 
     start      (B, N) long, the first position; L in the pieces that a shorter row lacks
@@ -50,7 +50,7 @@ class Pieces(NamedTuple):
     segment: Tensor
 
 
-def cut_segments(segments: Tensor, chunk: int) -> Pieces:
+def cut_segments(segments: Tensor, chunk: int) -> SegmentPieces:
     """Cut rows of clean segment numbers (B, L) at each border and every `chunk` positions after one."""
     batch, length = segments.shape
     position = torch.arange(length, device=segments.device).expand(batch, -1)  # (B, L)
@@ -65,7 +65,7 @@ def cut_segments(segments: Tensor, chunk: int) -> Pieces:
     size = torch.zeros_like(start).scatter_add_(1, piece, torch.ones_like(piece))  # (B, N)
     steps = torch.arange(chunk, device=segments.device)
     last = start.clamp(max=length - 1)
-    return Pieces(
+    return SegmentPieces(
         start=start,
         positions=(start[:, :, None] + steps).clamp(max=length - 1),
         valid=steps < size[:, :, None],

@@ -9,7 +9,7 @@ from torch.nn import functional
 from scaleformer.ops.blocks import diagonals
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS
-from scaleformer.ops.hybrid_plan import BLOCK, Plan, Step
+from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan
 from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 
 
@@ -70,7 +70,7 @@ def with_counts(
 
 
 def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
-    """The table of `WindowAttention`, for each head, from rel (1 or H, 2R+1, d)."""
+    """The table of `HybridAttention`, for each head, from rel (1 or H, 2R+1, d)."""
     if rel is None:
         return None
     rel = rel.expand(heads, -1, -1)  # (H, 2R+1, d)
@@ -80,8 +80,8 @@ def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
 class Windows:
     """The exact scores of a call, step by step: q.(k + rel) and gates, to the base of 2; in both passes."""
 
-    def __init__(self, q: Tensor, blocks: Tensor, table: Tensor | None, gate: Tensor, plan: Plan) -> None:
-        """q (B, H, L_Q, d); blocks (N, 32, n) of `to_blocks`, of each row the key first; table as in `WindowAttention`;
+    def __init__(self, q: Tensor, blocks: Tensor, table: Tensor | None, gate: Tensor, plan: TilePlan) -> None:
+        """q (B, H, L_Q, d); blocks (N, 32, n) of `to_blocks`, of each row the key first; table as in `HybridAttention`;
         gate (H, 2G+1), to the base of 2, `HIDDEN` where nothing is to be seen."""
         self.heads, self.width = q.shape[1], q.shape[3]
         self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)

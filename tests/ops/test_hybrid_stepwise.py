@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from scaleformer.benchmarks.systems import tensors
 from scaleformer.ops.hybrid_cross import hybrid_cross_state, hybrid_cross_step
 from scaleformer.ops.hybrid_stepwise import HybridCausalState, hybrid_causal_init, hybrid_causal_step
 from scaleformer.ops.segment_hybrid import segment_hybrid_attention
@@ -76,12 +77,12 @@ def test_the_state_does_not_grow_with_the_document() -> None:
     segments = (torch.arange(200) // 6).expand(2, -1)
     x = replace(x, query_segments=segments, key_segments=segments)
     state, kept = empty_state(x, 1), []
-    shapes = [t.shape for t in (state.key, state.value, state.numbers, state.far, state.past)]
+    shapes = [t.shape for t in tensors(state)]
     for i in range(200):
         _, state = decode(x, state, i, i + 1)
-        kept.append(int(state.length.max()))
+        kept.append(int(state.recent.length.max()))
     assert max(kept) == 12
-    assert [t.shape for t in (state.key, state.value, state.numbers, state.far, state.past)] == shapes
+    assert [t.shape for t in tensors(state)] == shapes
 
 
 @each_kind

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from scaleformer.benchmarks.systems import tensors
 from scaleformer.ops.recall_cross import recall_cross_state, recall_cross_step
 from scaleformer.ops.recall_stepwise import RecallCausalState, recall_causal_init, recall_causal_step
 from tests.ops.segment_inputs import SEGMENTS, SegmentInputs, make_segments
@@ -79,12 +80,12 @@ def test_the_state_does_not_grow_with_the_document() -> None:
     segments = (torch.arange(200) // 6).expand(2, -1)
     case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
     state, lengths = empty_state(case, 8), []
-    shapes = {name: x.shape for name, x in vars(state).items() if isinstance(x, Tensor)}
+    shapes = [t.shape for t in tensors(state)]
     for i in range(200):
         _, state = decode(case, state, i, i + 1)
-        lengths.append(int(state.length.max()))
+        lengths.append(int(state.recent.length.max()))
     assert max(lengths) == 12
-    assert {name: x.shape for name, x in vars(state).items() if isinstance(x, Tensor)} == shapes
+    assert [t.shape for t in tensors(state)] == shapes
 
 
 @each_kind

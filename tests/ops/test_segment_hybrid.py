@@ -302,7 +302,7 @@ def test_what_a_plan_says_of_each_pair(causal: bool) -> None:
     real = torch.ones(2, length, dtype=torch.bool)
     real[1, 450:] = real[1, 40] = False
     found = hybrid_plan.number_segments(segments, segments, real, causal, reach)
-    plan = hybrid_plan.plan_windows(found, real, near, reach, causal, 3, 20, 2, torch.float64)
+    plan = hybrid_plan.plan_tiles(found, real, near, reach, causal, 3, 20, 2, torch.float64)
     numbers, block = found.keys.tolist(), hybrid_plan.BLOCK
     tiles, padded = -(-length // plan.queries), -(-length // block) + 2
     assert plan.outside
@@ -339,7 +339,7 @@ def test_layers_share_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """One for all calls with the same tensors of segments, a new one when these or the options change."""
     made = []
     monkeypatch.setattr(hybrid_plan, "_LAST", hybrid_plan.deque(maxlen=4))
-    monkeypatch.setattr(hybrid_linear, "plan_windows", lambda *a: made.append(a) or hybrid_plan.plan_windows(*a))
+    monkeypatch.setattr(hybrid_linear, "plan_tiles", lambda *a: made.append(a) or hybrid_plan.plan_tiles(*a))
     x = make_segment_inputs(40, 40, masked=True)
     for _ in range(3):
         first = call(x, algorithm="linear")
