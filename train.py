@@ -111,6 +111,9 @@ def run(cfg: DictConfig) -> None:
                     with suppress(OSError):  # of a full disk what training itself could not write is told
                         if (report := data.trained_report) is not None:
                             write_counts(directory, report, fingerprints(data, settings), trainer, config["seed"])
+                if not trainer.global_step:
+                    limits = ", ".join(f"trainer.{n}={config['trainer'].get(n)}" for n in ("max_time", "max_epochs"))
+                    raise ValueError(f"no step was trained before the limit was reached ({limits}): raise it")
                 curves = plot_learning_curves(directory)
                 print(f"trained to step {trainer.global_step:,}: {directory}", flush=True)
                 evaluation = test(settings, directory, data) if settings.test.enabled else None

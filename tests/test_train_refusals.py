@@ -74,6 +74,13 @@ def test_a_resumed_run_does_not_overwrite_another(
     assert weights(other, "global_step") == 3
 
 
+@pytest.mark.parametrize("limit", ["trainer.max_time=00:00:00:00", "+trainer.max_epochs=0"])
+def test_a_training_without_a_step_is_named(command: Command, tmp_path: Path, limit: str) -> None:
+    line = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", limit))
+    assert "no step was trained before the limit was reached" in line
+    assert limit.strip("+") in line
+
+
 def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / OVERRIDES).parent.mkdir(parents=True)
