@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
@@ -29,8 +29,7 @@ from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
-
-MOST_SEGMENTS = 400_000  # that a tokenizer is trained on unless tokenizer.max_segments says otherwise
+from scaleformer.data.tokenizer_text import TokenizerText
 
 
 class DocumentDataModule(pl.LightningDataModule):
@@ -105,7 +104,9 @@ class DocumentDataModule(pl.LightningDataModule):
         def train(sides: tuple[str, ...]) -> Tokenizer:
             # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
             name = f"{self._fingerprint('train')} {' + '.join(sides)}"
-            return cached_tokenizer(_Texts(documents, sides, config.max_segments), name, config, self.config.cache_dir)
+            return cached_tokenizer(
+                TokenizerText(documents, sides, config.max_segments), name, config, self.config.cache_dir
+            )
 
         if config.joint:
             tokenizer = train(("source", "target"))
@@ -296,24 +297,3 @@ class DocumentDataModule(pl.LightningDataModule):
             stacklevel=2,
         )
         return epoch + 1, 0, 0
-
-
-class _Texts(Iterable[str]):
-    """Segments of some documents, as often as wanted: `limit` at most (but one of each side), as many of each side and
-    evenly spread; 0 for MOST_SEGMENTS."""
-
-    def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
-        self.documents = documents
-        self.sides = sides
-        self.limit = limit or MOST_SEGMENTS
-
-    def __iter__(self) -> Iterator[str]:
-        count = sum(len(document.source) for document in self.documents)  # of the target too: they are aligned
-        share = max(1, self.limit // len(self.sides))
-        # Each side has a stride of its own: over both in turn, that of 2 would take the sources of one-line documents.
-        stride = max(1, -(-count // share))
-        seen = 0
-        for document in self.documents:
-            for side in self.sides:
-                yield from getattr(document, side)[-seen % stride :: stride]
-            seen += len(document.source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +15,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 from scaleformer.batch import Batch
 from scaleformer.data.config import DataConfig
-from scaleformer.data.datamodule import DocumentDataModule, _Texts
+from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
 from scaleformer.data.synthetic import SyntheticConfig, generate
@@ -153,35 +152,6 @@ def test_fingerprint(cache: str) -> None:
 def test_tokenizer_from_part_of_the_text(cache: str) -> None:
     few = module(cache, {"max_segments": 60, "vocab_size": 330})
     assert few.source_tokenizer.hash != module(cache, {"vocab_size": 330}).source_tokenizer.hash
-
-
-def lines(documents: int, segments: int) -> list[Document]:
-    """Documents whose segments are numbered through."""
-    numbers = [range(d * segments, (d + 1) * segments) for d in range(documents)]
-    return [Document(str(n[0]), tuple(f"s{i}" for i in n), tuple(f"t{i}" for i in n)) for n in numbers]
-
-
-@pytest.mark.parametrize(("documents", "segments"), [(250, 1), (400, 2), (80, 5)])
-@pytest.mark.parametrize("limit", [100, 57, 2])
-def test_tokenizer_from_part_of_the_text_takes_both_sides(documents: int, segments: int, limit: int) -> None:
-    texts = list(_Texts(lines(documents, segments), ("source", "target"), limit))
-    assert limit / 4 < len(texts) <= limit
-    count = documents * segments
-    wanted = list(range(0, count, math.ceil(count / (limit // 2))))
-    for side in "st":
-        assert [int(text[1:]) for text in texts if text[0] == side] == wanted
-
-
-def test_tokenizer_from_one_side_keeps_its_limit() -> None:
-    texts = list(_Texts(lines(50, 2), ("target",), 30))
-    assert texts == [f"t{i}" for i in range(0, 100, 4)]
-
-
-def test_tokenizer_from_all_of_a_small_text_in_its_order() -> None:
-    documents = lines(5, 2)
-    whole = [text for d in documents for text in (*d.source, *d.target)]
-    for limit in (20, 21, 0):
-        assert list(_Texts(documents, ("source", "target"), limit)) == whole
 
 
 def test_overlong_error_reaches_the_user(cache: str) -> None:

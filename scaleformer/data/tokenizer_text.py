@@ -1,0 +1,38 @@
+"""The text that a tokenizer is trained on: of a large corpus a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from scaleformer.data.formats import Document
+
+MOST_SEGMENTS = 400_000  # that a tokenizer is trained on unless tokenizer.max_segments says otherwise
+
+
+class TokenizerText(Iterable[str]):
+    """Segments of some documents, as often as wanted: `limit` at most (but one of each side), the same ones of each
+    side; 0 for MOST_SEGMENTS.
+
+    Of every so many segments, counted through all documents, one is taken, at random but always the same one: every
+    tenth would be nothing but headings where all documents have ten segments.
+    """
+
+    def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
+        self.documents = documents
+        self.sides = sides
+        self.limit = limit or MOST_SEGMENTS
+
+    def __iter__(self) -> Iterator[str]:
+        count = sum(len(document.source) for document in self.documents)  # of the target too: they are aligned
+        stride = -(-count // max(1, self.limit // len(self.sides)))
+        places = np.arange(0, count, max(1, stride))
+        places += np.random.default_rng(0).integers(np.minimum(stride, count - places))  # the last stride may be short
+        seen = 0
+        for document in self.documents:
+            first, last = np.searchsorted(places, [seen, seen + len(document.source)])
+            chosen = (places[first:last] - seen).tolist()
+            for side in self.sides:
+                yield from (getattr(document, side)[place] for place in chosen)
+            seen += len(document.source)
