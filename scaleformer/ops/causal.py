@@ -154,7 +154,8 @@ class CausalAttention(torch.autograd.Function):
             sums = torch.bmm(parts.fq.view(-1, chunk, d), parts.states.flatten(0, 1))  # (Y, C, e+1)
             sums.baddbmm_(parts.scores, parts.u.view(-1, chunk, e + 1))
             if parts.corner is not None and parts.tails is not None:
-                sums[:, :head].baddbmm_(parts.corner, parts.tails.flatten(0, 1))
+                # Not `baddbmm_`: into a part of a tensor it takes the products one by one.
+                sums[:, :head] += torch.bmm(parts.corner, parts.tails.flatten(0, 1))
             sums = sums.view(rows, -1, e + 1)[:, : length - block.start]  # (X, at most T, e+1)
             block_inverse = inverse_denominator(sums, out=rows_at(inverse, block.start, sums.shape[1]))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
