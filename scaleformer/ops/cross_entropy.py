@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from scaleformer.ops.autograd import own_backward
 from scaleformer.ops.linear import by_convolution, linear, weight_gradient
+
+_BITS = math.log2(math.e)
 
 
 def linear_cross_entropy(
@@ -70,7 +73,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     x.copy_(low)
                 at_target = x.gather(1, y)  # (C, 1)
                 most = x.amax(1, keepdim=True)  # (C, 1)
-                x.sub_(most).exp_()
+                torch.add(-_BITS * most, x, alpha=_BITS, out=x).exp2_()  # exp is slow on AMD CPUs: feature_maps.py
                 total = x.sum(1, keepdim=True)  # (C, 1)
                 loss += (total.log() + most - (1 - label_smoothing) * at_target).sum()
                 if label_smoothing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from scaleformer.ops.hybrid_dense import HIDDEN
@@ -21,22 +22,38 @@ def dense_recall(
     recalled: list[Recalled],
     rel: Tensor | None,
 ) -> Tensor:
-    """Arguments as in `RecallAttention`, rel (1 or H, 2R+1, d) in place of its table. -> (B, H, L_Q, e)"""
-    width, keys = q.shape[3], k.shape[2]
-    scaled = q * width**-0.5
-    scores = scaled @ k.transpose(-1, -2)  # (B, H, L_Q, L_K)
+    """Arguments as in `RecallAttention`, rel (1 or H, 2R+1, d) in place of its table. -> (B, H, L_Q, e)
+
+    A key stands in one of n segments, so what a score owes to segments is a product, too: of n more features of the
+    query, what it makes of a key in each of them, and n of the key, 1 in its own. Thus gate, salience and pads come
+    with the product of queries and keys, and cost no pass over the scores.
+    """
+    heads, queries, keys, causal = q.shape[1], q.shape[2], k.shape[2], plan.windows.causal
+    reach, real = log_gate.shape[1] // 2, u[..., -1:] > 0  # (B, H, L_K, 1)
+    number = torch.arange(plan.total, device=q.device)
+    distance = (number - plan.queries[..., None]).clamp(-reach, reach)  # (B, L_Q, n)
+    inside = (plan.keys[..., None] == number).to(q.dtype)[:, None].expand(-1, heads, -1, -1)  # (B, H, L_K, n)
+    scaled = q * q.shape[3] ** -0.5
+    query = [scaled, look_up(log_gate, distance + reach)]  # (B, H, L_Q, d | n)
+    key = [k, inside]  # (B, H, L_K, d | n)
+    if recalled:
+        far = (distance.abs() == reach).to(q.dtype)  # (B, L_Q, n)
+        query.append(far[:, None].expand(-1, heads, -1, -1))
+        key.append(inside * salience[..., None])
+    query.append(scaled.new_ones(()).expand(*scaled.shape[:3], 1))
+    # Where nothing is far salience has a gradient of zero, not none: processes that train together wait for one.
+    key.append(torch.where(real, 0.0 * salience[..., None], HIDDEN))
+    scores = torch.cat(query, dim=-1) @ torch.cat(key, dim=-1).transpose(-1, -2)  # (B, H, L_Q, L_K)
     if rel is not None:
-        scores = scores + relative_scores(scaled @ rel.transpose(-1, -2), keys)  # (B, H, L_Q, L_K)
-    reach, real = log_gate.shape[1] // 2, u[:, :1, None, :, -1] > 0  # (B, 1, 1, L_K)
-    distance = (plan.keys[:, None, :] - plan.queries[:, :, None]).clamp(-reach, reach)  # (B, L_Q, L_K)
-    visible = real.expand(-1, -1, q.shape[2], -1)
-    if plan.windows.causal:
-        visible = visible.tril()
-    scores = scores + look_up(log_gate, distance + reach)
-    far = distance.abs()[:, None] == reach  # (B, 1, L_Q, L_K)
-    scores, seen = scores + far * salience[:, :, None], visible
+        scores.add_(relative_scores(scaled @ rel.transpose(-1, -2), keys))
+    if causal:
+        scores.masked_fill_(scores.new_ones(queries, keys, dtype=torch.bool).triu(1), HIDDEN)
     for x, end in zip(recalled, (-reach, reach), strict=False):
         dropped = x.rank[:, :, None] < x.threshold[..., None]  # (B, H, L_Q, L_K)
-        seen = seen & ~(dropped & (distance == end)[:, None])
-    out = scores.masked_fill(~seen, HIDDEN).softmax(-1) @ u[..., :-1]  # (B, H, L_Q, e)
-    return out * visible.any(-1, keepdim=True)
+        at_end = (distance == end).gather(2, plan.keys[:, None].expand(-1, queries, -1))  # (B, L_Q, L_K)
+        scores.masked_fill_(dropped & at_end[:, None], HIDDEN)
+    out = scores.softmax(-1) @ u[..., :-1]  # (B, H, L_Q, e)
+    if causal:
+        last = torch.arange(queries, device=q.device).clamp(max=keys - 1)  # the last key that each query may see
+        return out * (real.cumsum(2) > 0)[:, :, last]  # (B, H, L_Q, 1)
+    return out * real.any(2, keepdim=True)

@@ -29,7 +29,8 @@ class RecallPlan:
 
     room      of how many blocks, on either side; 0 and no sides where nothing is far
     far       of each step, by side
-    queries   (B, L_Q) segment numbers, and keys (B, L_K)
+    queries   (B, L_Q) segment numbers, and keys (B, L_K), from 0 on
+    total     how many numbers there are
     segments  (B, L_K) of the keys, as they were given
     """
 
@@ -39,6 +40,7 @@ class RecallPlan:
     far: list[list[Far]]
     queries: Tensor
     keys: Tensor
+    total: int
     segments: Tensor
 
 
@@ -58,7 +60,7 @@ def plan_recall(
     plan = plan_tiles(numbers, key_mask, near, near + 1, causal, horizon, 1, heads, dtype, hold_horizon=True)
     segments = clean_segments(query_segments, key_segments, key_mask, causal)[1]
     if plan.scale is None:
-        return RecallPlan(plan, 0, [], [[] for _ in plan.steps], *numbers[:2], segments)
+        return RecallPlan(plan, 0, [], [[] for _ in plan.steps], *numbers, segments)
     length = numbers.keys.shape[1]
     number = torch.arange(numbers.total, device=segments.device).expand(len(segments), -1).contiguous()
     low, high = (x.view(len(segments), -1) % plan.blocks for x in (plan.before, plan.after))  # (B, tiles)
@@ -70,7 +72,7 @@ def plan_recall(
     room = -(-count // BLOCK)
     made = [_with_room(step, room, (0, 2 * near + 2)[: len(sides)]) for step in plan.steps]
     windows = replace(plan, steps=[step for step, _ in made])
-    return RecallPlan(windows, room, sides, [far for _, far in made], *numbers[:2], segments)
+    return RecallPlan(windows, room, sides, [far for _, far in made], *numbers, segments)
 
 
 def _with_room(step: Step, room: int, beyond: tuple[int, ...]) -> tuple[Step, list[Far]]:
