@@ -26,7 +26,8 @@ def dense_recall(
 
     A key stands in one of n segments, so what a score owes to segments is a product, too: of n more features of the
     query, what it makes of a key in each of them, and n of the key, 1 in its own. Thus gate, salience and pads come
-    with the product of queries and keys, and cost no pass over the scores.
+    with the product of queries and keys, and cost no pass over the scores (more than such passes would, in segments of
+    fewer than some six tokens).
     """
     heads, queries, keys, causal = q.shape[1], q.shape[2], k.shape[2], plan.windows.causal
     reach, real = log_gate.shape[1] // 2, u[..., -1:] > 0  # (B, H, L_K, 1)
