@@ -99,6 +99,19 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
     return {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
 
 
+def run_lengths(options: Options, console: Console) -> None:
+    """The steps of all systems at all lengths: tables, a figure and the file of results."""
+    output = Path(options.output)
+    conditions = provenance("cpu", 0)
+    conditions["versions"] |= peer_versions()
+    result = {**conditions, "settings": asdict(options), **compare(options, console)}
+    text = "\n\n".join([*training_tables(result), *result["notes"]])
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    draw_training(result["rows"], output / "training.png")
+    written = write_result(output / "training.json", result)
+    console.print(f"{written} and training.png beside it", highlight=False, soft_wrap=True)
+
+
 def run_long(options: Options, console: Console) -> None:
     """The step on a pair of long documents, for each system of ours; its result has a file of its own."""
     assert options.long is not None
@@ -130,20 +143,12 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_options(arguments)
     set_up_cpu(options.threads)
     console = Console()
-    output = Path(options.output)
     if options.long is not None:
         run_long(options, console)
-        return
-    conditions = provenance("cpu", 0)
-    conditions["versions"] |= peer_versions()
-    result = {**conditions, "settings": asdict(options), **compare(options, console)}
-    text = "\n\n".join([*training_tables(result), *result["notes"]])
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
-    draw_training(result["rows"], output / "training.png")
-    written = write_result(output / "training.json", result)
-    console.print(f"{written} and training.png beside it", highlight=False, soft_wrap=True)
+    else:
+        run_lengths(options, console)
     if options.page:
-        console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)
+        console.print(f"{write_page(Path(options.output), Path(options.page))}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

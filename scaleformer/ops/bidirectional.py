@@ -44,11 +44,10 @@ class _Keys(NamedTuple):
 
 
 class _Queries(NamedTuple):
-    """A block of queries; Y = X M, W = C + 2R. Without relative positions only fq."""
+    """A block of queries and, with relative positions, what their scores weigh; Y = X M, W = C + 2R."""
 
     fq: Tensor  # (X, T, d)
     window: Tensor | None  # (Y, W, e+1)
-    scores: Tensor | None  # (Y, C, W)
 
 
 def _prepare_keys(
@@ -64,33 +63,38 @@ def _prepare_keys(
 def _prepare_queries(
     q: Tensor,
     v: Tensor,
-    table: Tensor | None,
     beyond: Tensor | None,
+    head: int,
     key_mask: Tensor | None,
     phi: FeatureMap,
     chunk: int,
     block: Block,
     dtype: torch.dtype,
 ) -> _Queries:
-    batch, heads, chunks = q.shape[0], q.shape[1], block.chunks
+    chunks = block.chunks
     fq = phi(rows_of(q, block.start, chunks * chunk, dtype)).contiguous()  # (X, T, d)
-    if table is None or beyond is None:
-        return _Queries(fq, None, None)
-    band = table.shape[1] - 2
-    head = band // 2
+    if beyond is None:
+        return _Queries(fq, None)
     window = u_windows(v, key_mask, block, chunk, head, head, 2, dtype).flatten(0, 1)  # (X, M, W, e+1)
     first = block.start // chunk
     window[:, :, -2:] = beyond[:, first : first + chunks]
-    window = window.flatten(0, 1)  # (Y, W, e+1)
-    by_distance = fq @ spread(table, batch, heads).transpose(1, 2)  # (X, T, 2R+1)
-    by_distance = by_distance.view(fq.shape[0] * chunks, chunk, -1)  # (Y, C, 2R+1)
-    scores = fq.new_zeros(*by_distance.shape[:2], window.shape[1])  # (Y, C, W)
+    return _Queries(fq, window.flatten(0, 1))
+
+
+def _relative_scores(fq: Tensor, table: Tensor, chunk: int) -> Tensor:
+    """The weights (Y, C, W) of the window of each chunk, from its queries (X, T, d)."""
+    band = table.shape[1] - 2
+    head = band // 2
+    copies = fq.shape[0] // table.shape[0]
+    by_distance = fq @ spread(table, copies, table.shape[0]).transpose(1, 2)  # (X, T, 2R+1)
+    by_distance = by_distance.view(-1, chunk, table.shape[1])  # (Y, C, 2R+1)
+    scores = fq.new_zeros(*by_distance.shape[:2], chunk + 2 * head + 2)  # (Y, C, W)
     own, past = scores[:, :, head : head + chunk], scores.new_ones(chunk, chunk).tril()
     torch.mul(by_distance[..., -2:-1], past, out=own)
     own.addcmul_(by_distance[..., -1:], 1 - past)  # by arithmetic: torch.where is slow with a mask that repeats
     scores[:, :, -2:] = by_distance[..., -2:]
     diagonals(scores, band).add_(by_distance[..., :-2])
-    return _Queries(fq, window, scores)
+    return scores
 
 
 def _sums_beyond(by_chunk: Tensor) -> Tensor:
@@ -103,7 +107,7 @@ def _sums_beyond(by_chunk: Tensor) -> Tensor:
 
 
 class BidirectionalAttention(torch.autograd.Function):
-    """Bidirectional attention, block after block; the backward pass of long sequences computes each block again."""
+    """Bidirectional attention, block after block; of long ones the backward pass makes all but the scores again."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -128,7 +132,9 @@ class BidirectionalAttention(torch.autograd.Function):
         keep = tuple(trained and little_enough(x.shape[2], rows * max(d, e), q.device) for x in (q, k))
         kept_queries: list[Tensor | None] = []
         kept_keys: list[Tensor] = []
+        kept_scores: list[Tensor] = []
         state = q.new_zeros(rows, d, e + 1, dtype=dtype)
+        head = 0 if table is None else table.shape[1] // 2 - 1
         chunks = -(-max(length, k.shape[2]) // chunk)
         by_chunk = state.new_zeros(rows, chunks, e + 1)
         for block in key_blocks:
@@ -142,25 +148,31 @@ class BidirectionalAttention(torch.autograd.Function):
         out = v.new_empty(batch, heads, length, e, dtype=dtype if trained else v.dtype)  # backward needs it exactly
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
         for block in query_blocks:
-            queries = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
+            queries = _prepare_queries(q, v, beyond, head, key_mask, phi, chunk, block, dtype)
             if keep[0]:
                 kept_queries.extend(queries)
             sums = queries.fq @ state  # (X, T, e+1)
-            if queries.scores is not None and queries.window is not None:
-                sums.view(-1, chunk, e + 1).baddbmm_(queries.scores, queries.window)
+            if table is not None:
+                assert queries.window is not None
+                scores = _relative_scores(queries.fq, table, chunk)  # (Y, C, W)
+                sums.view(-1, chunk, e + 1).baddbmm_(scores, queries.window)
+                if trained:
+                    kept_scores.append(scores)
             sums = sums[:, : length - block.start]  # (X, at most T, e+1)
             block_inverse = inverse_denominator(sums, out=rows_at(inverse, block.start, sums.shape[1]))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
-        ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept_keys, *kept_queries)
-        ctx.options = phi, chunk, query_blocks, key_blocks, len(kept_keys)
+        kept = [*kept_scores, *kept_keys, *kept_queries]
+        ctx.save_for_backward(q, k, v, table, key_mask, out, inverse, state, beyond, *kept)
+        ctx.options = phi, chunk, query_blocks, key_blocks, len(kept_scores), len(kept_keys)
         return out.to(v.dtype)
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, table, key_mask, out, inverse, state, beyond, *kept = ctx.saved_tensors
-        phi, chunk, query_blocks, key_blocks, keys_kept = ctx.options
-        kept_keys, kept_queries = kept[:keys_kept], kept[keys_kept:]
+        phi, chunk, query_blocks, key_blocks, *counts = ctx.options
+        kept_scores, kept = kept[: counts[0]], kept[counts[0] :]
+        kept_keys, kept_queries = kept[: counts[1]], kept[counts[1] :]
         batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], state.dtype
         rows, head = batch * heads, 0 if table is None else table.shape[1] // 2 - 1
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
@@ -173,7 +185,7 @@ class BidirectionalAttention(torch.autograd.Function):
             if kept_queries:
                 p = _Queries(*nth(kept_queries, number, len(_Queries._fields)))
             else:
-                p = _prepare_queries(q, v, table, beyond, key_mask, phi, chunk, block, dtype)
+                p = _prepare_queries(q, v, beyond, head, key_mask, phi, chunk, block, dtype)
             count, first = block.chunks * chunk, block.start // chunk
             d_sums = sums_gradient(*(rows_of(x, block.start, count, dtype) for x in (grad, out, inverse)))
             d_state.baddbmm_(p.fq.transpose(1, 2), d_sums)  # (X, d, e+1)
@@ -181,13 +193,13 @@ class BidirectionalAttention(torch.autograd.Function):
             if table is not None:
                 assert d_table is not None
                 assert p.window is not None
-                assert p.scores is not None
                 d_sums = d_sums.view(-1, chunk, e + 1)  # (Y, C, e+1)
                 d_by_distance = _scores_gradient(d_sums @ p.window.transpose(1, 2), head)  # (Y, C, 2R+1)
                 d_by_distance = d_by_distance.view(rows, count, -1)  # (X, T, 2R+1)
                 d_fq.baddbmm_(d_by_distance, spread(table, batch, heads))
                 d_table += table_gradient(d_by_distance, p.fq, table)
-                d_window = (p.scores.transpose(1, 2) @ d_sums[..., :e]).unflatten(0, (rows, -1))  # (X, M, W, e)
+                d_window = kept_scores[number].transpose(1, 2) @ d_sums[..., :e]  # (Y, W, e)
+                d_window = d_window.unflatten(0, (rows, -1))  # (X, M, W, e)
                 add_windows(d_values[:, block.start :], d_window[:, :, :-2], chunk)
                 d_beyond[:, first : first + block.chunks] = d_window[:, :, -2:]
             store_rows(dq, d_fq.mul_(phi.slope_of_value(p.fq)), block.start)

@@ -19,7 +19,8 @@ T = TypeVar("T")
 # How many numbers an operand of a block has: it bounds memory. Many small blocks would cost a call for each of their
 # products, and cores that wait for one another.
 BLOCK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
-# How many an operand may have in all blocks together, for what forward made of them to be kept for backward.
+# How many an operand may have in all blocks together, for all of them to be kept for backward. Products, which take
+# longer to make and less room, always are.
 KEPT_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
 
 
@@ -38,7 +39,7 @@ def blocks_of(length: int, chunk: int, row_numbers: int, device: torch.device) -
 
 
 def little_enough(length: int, row_numbers: int, device: torch.device) -> bool:
-    """Whether the blocks of a sequence are kept for backward, not made again; arguments as in `blocks_of`."""
+    """Whether the operands of a sequence are kept for backward, not made again; arguments as in `blocks_of`."""
     return length * row_numbers <= _limit(KEPT_NUMBERS, device)
 
 

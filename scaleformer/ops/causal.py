@@ -36,13 +36,18 @@ from scaleformer.ops.relative_position import skew
 from scaleformer.ops.sums import inverse_denominator, sums_gradient
 
 
-class _Parts(NamedTuple):
-    """What forward and backward need of a block of M chunks; X = B H, Y = X M, T = M C, corners only with a band."""
+class _Operands(NamedTuple):
+    """What the products of a block of M chunks take; X = B H, T = M C."""
 
     fq: Tensor  # (X, T, d)
     fk: Tensor  # (X, T, d), without b
     shifted: Tensor  # (X, T, d), phi(k) + b
     u: Tensor  # (X, T, e+1)
+
+
+class _Products(NamedTuple):
+    """What forward and backward take of these products; Y = X M, corners only with a band."""
+
     states: Tensor  # (X, M, d, e+1), before each chunk
     scores: Tensor  # (Y, C, C)
     corner: Tensor | None  # (Y, R-1, R-1), the scores of the last keys of the chunk before
@@ -56,35 +61,39 @@ class _Carry(NamedTuple):
     tail: Tensor  # (X, R-1, e+1), the last rows of U
 
 
-def _prepare(
+def _operands(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     far: Tensor | None,
-    near: Tensor | None,
     key_mask: Tensor | None,
     phi: FeatureMap,
     chunk: int,
     block: Block,
-    carry: _Carry,
-    once: bool,
-) -> tuple[_Parts, _Carry]:
-    """The parts of a block, and what it leaves; `once` if no backward pass will need fk, which is overwritten then."""
-    batch, heads, dtype, chunks = q.shape[0], q.shape[1], carry.state.dtype, block.chunks
-    count = chunks * chunk
+    dtype: torch.dtype,
+    once: bool = False,
+) -> _Operands:
+    """The operands of a block; `once` if no backward pass will need fk, which is overwritten then."""
+    batch, heads, count = q.shape[0], q.shape[1], block.chunks * chunk
     fq = phi(rows_of(q, block.start, count, dtype)).contiguous()  # (X, T, d)
     fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
     if key_mask is not None:
         clear_pads(fk, key_mask, Block(block.start, 1), heads)
     shifted = fk if far is None else torch.add(fk, spread(far, batch, heads), out=fk if once else None)  # (X, T, d)
-    u = u_rows(v, key_mask, block.start, count, dtype)  # (X, T, e+1)
-    by_chunk = [x.view(-1, chunk, x.shape[2]) for x in (fq, shifted, u)]  # (Y, C, ...)
-    own = torch.bmm(by_chunk[1].transpose(1, 2), by_chunk[2])  # (Y, d, e+1)
-    states, state = running(own.unflatten(0, (-1, chunks)), carry.state)
+    return _Operands(fq, fk, shifted, u_rows(v, key_mask, block.start, count, dtype))
+
+
+def _products(operands: _Operands, near: Tensor | None, chunk: int, carry: _Carry) -> tuple[_Products, _Carry]:
+    """The products of a block, and what it leaves."""
+    fq, u = operands.fq, operands.u
+    by_chunk = [x.view(-1, chunk, x.shape[2]) for x in (fq, operands.shifted, u)]  # (Y, C, ...)
+    own = torch.bmm(by_chunk[1].transpose(1, 2), by_chunk[2]).unflatten(0, (fq.shape[0], -1))  # (X, M, d, e+1)
+    states, state = running(own, carry.state)
     scores = torch.bmm(by_chunk[0], by_chunk[1].transpose(1, 2))  # (Y, C, C)
     if near is None:
-        return _Parts(fq, fk, shifted, u, states, scores.tril_(), None, None), _Carry(state, carry.tail)
-    by_distance = (fq @ spread(near, batch, heads).transpose(1, 2)).view(-1, chunk, near.shape[1])  # (Y, C, R)
+        return _Products(states, scores.tril_(), None, None), _Carry(state, carry.tail)
+    copies = fq.shape[0] // near.shape[0]
+    by_distance = (fq @ spread(near, copies, near.shape[0]).transpose(1, 2)).view(-1, chunk, near.shape[1])  # (Y, C, R)
     _band(scores, near.shape[1]).add_(by_distance[:, 1:])
     scores[:, 0, 0].add_(by_distance[:, 0, -1])
     scores.tril_()  # takes the band's entries before the chunk away, too
@@ -93,9 +102,9 @@ def _prepare(
     tail = carry.tail
     if head > 0:
         corner = skew(by_distance[:, :head], 2 * head)[..., :head]  # (Y, R-1, R-1)
-        ends = u.unflatten(1, (chunks, chunk))[:, :, chunk - head :]  # (X, M, R-1, e+1)
+        ends = u.unflatten(1, (-1, chunk))[:, :, chunk - head :]  # (X, M, R-1, e+1)
         tails, tail = torch.cat([carry.tail.unsqueeze(1), ends[:, :-1]], dim=1), ends[:, -1].clone()
-    return _Parts(fq, fk, shifted, u, states, scores, corner, tails), _Carry(state, tail)
+    return _Products(states, scores, corner, tails), _Carry(state, tail)
 
 
 def _band(matrix: Tensor, count: int) -> Tensor:
@@ -116,8 +125,7 @@ def least_chunk(near: Tensor | None) -> int:
 
 
 class CausalAttention(torch.autograd.Function):
-    """Causal attention, block after block; of long sequences the backward pass computes each block again, from the
-    state before it."""
+    """Causal attention, block after block; of long ones the backward pass makes all but the products again."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -142,33 +150,34 @@ class CausalAttention(torch.autograd.Function):
         inverse = v.new_empty(batch, heads, length, 1, dtype=dtype)
         blocks = blocks_of(length, chunk, rows * max(d, e), q.device)
         carry = _Carry(q.new_zeros(rows, d, e + 1, dtype=dtype), q.new_zeros(rows, head, e + 1, dtype=dtype))
-        carries: list[Tensor] = []
         keep = trained and little_enough(length, rows * max(d, e), q.device)
-        kept_parts: list[Tensor | None] = []
+        kept_operands: list[Tensor] = []
+        kept_products: list[Tensor | None] = []
         for block in blocks:
-            if trained:
-                carries.extend(carry)
-            parts, carry = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry, once=not keep)
+            operands = _operands(q, k, v, far, key_mask, phi, chunk, block, dtype, once=not keep)
+            products, carry = _products(operands, near, chunk, carry)
             if keep:
-                kept_parts.extend(parts)
-            sums = torch.bmm(parts.fq.view(-1, chunk, d), parts.states.flatten(0, 1))  # (Y, C, e+1)
-            sums.baddbmm_(parts.scores, parts.u.view(-1, chunk, e + 1))
-            if parts.corner is not None and parts.tails is not None:
+                kept_operands.extend(operands)
+            if trained:
+                kept_products.extend(products)
+            sums = torch.bmm(operands.fq.view(-1, chunk, d), products.states.flatten(0, 1))  # (Y, C, e+1)
+            sums.baddbmm_(products.scores, operands.u.view(-1, chunk, e + 1))
+            if products.corner is not None and products.tails is not None:
                 # Not `baddbmm_`: into a part of a tensor it takes the products one by one.
-                sums[:, :head] += torch.bmm(parts.corner, parts.tails.flatten(0, 1))
+                sums[:, :head] += torch.bmm(products.corner, products.tails.flatten(0, 1))
             sums = sums.view(rows, -1, e + 1)[:, : length - block.start]  # (X, at most T, e+1)
             block_inverse = inverse_denominator(sums, out=rows_at(inverse, block.start, sums.shape[1]))
             torch.mul(sums[..., :e], block_inverse, out=rows_at(out, block.start, sums.shape[1]))
-        ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *carries, *kept_parts)
-        ctx.options = phi, chunk, blocks, len(carries)
+        ctx.save_for_backward(q, k, v, far, near, key_mask, out, inverse, *kept_products, *kept_operands)
+        ctx.options = phi, chunk, blocks, len(kept_products)
         return out.to(v.dtype)
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, far, near, key_mask, out, inverse, *kept = ctx.saved_tensors
-        phi, chunk, blocks, carried = ctx.options
-        carries, kept = kept[:carried], kept[carried:]
+        phi, chunk, blocks, products_kept = ctx.options
+        kept_products, kept_operands = kept[:products_kept], kept[products_kept:]
         batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], inverse.dtype
         head = 0 if near is None else near.shape[1] - 1
         covered = blocks[-1].start + blocks[-1].chunks * chunk
@@ -176,17 +185,17 @@ class CausalAttention(torch.autograd.Function):
         dk[:, :, covered:], dv[:, :, covered:] = 0.0, 0.0
         d_far = None if far is None else torch.zeros_like(far)  # (1 or H, 1, d)
         d_near = None if near is None else torch.zeros_like(near)  # (1 or H, R, d)
-        d_state = torch.zeros_like(carries[0])  # (X, d, e+1), of the state after the block
+        d_state = out.new_zeros(batch * heads, q.shape[3], e + 1)  # (X, d, e+1), of the state after the block
         d_tail = d_state.new_zeros(batch * heads, head, e)  # of the last values of the block, from the corner after it
         for number in range(len(blocks) - 1, -1, -1):
             block = blocks[number]
             chunks, count = block.chunks, block.chunks * chunk
-            if kept:
-                p = _Parts(*nth(kept, number, len(_Parts._fields)))
+            p = _Products(*nth(kept_products, number, len(_Products._fields)))
+            if kept_operands:
+                operands = _Operands(*nth(kept_operands, number, len(_Operands._fields)))
             else:
-                carry = _Carry(*nth(carries, number, len(_Carry._fields)))
-                p, _ = _prepare(q, k, v, far, near, key_mask, phi, chunk, block, carry, once=False)
-            fq, shifted, u = (x.view(-1, chunk, x.shape[2]) for x in (p.fq, p.shifted, p.u))  # (Y, C, ...)
+                operands = _operands(q, k, v, far, key_mask, phi, chunk, block, dtype)
+            fq, fk, shifted, u = (x.view(-1, chunk, x.shape[2]) for x in operands)  # (Y, C, ...)
             d_sums = sums_gradient(*(rows_of(x, block.start, count, dtype) for x in (grad, out, inverse)))
             d_sums = d_sums.view(-1, chunk, e + 1)  # (Y, C, e+1)
 
@@ -210,12 +219,11 @@ class CausalAttention(torch.autograd.Function):
                     d_corner[..., :head] = d_sums[:, :head] @ p.tails.flatten(0, 1).transpose(1, 2)
                     d_by_distance[:, :head] += diagonals(d_corner, head + 1)
                 d_by_distance = d_by_distance.view(batch * heads, count, -1)  # (X, T, R)
-                d_fq.view_as(p.fq).baddbmm_(d_by_distance, spread(near, batch, heads))
-                d_near += table_gradient(d_by_distance, p.fq, near)
+                d_fq.view_as(operands.fq).baddbmm_(d_by_distance, spread(near, batch, heads))
+                d_near += table_gradient(d_by_distance, operands.fq, near)
                 d_far += d_fk.view(-1, far.shape[0], count, d_fk.shape[2]).sum((0, 2)).unsqueeze(1)
-            for target, d_x, x in ((dq, d_fq, fq), (dk, d_fk, p.fk)):
-                d_x = d_x.view_as(p.fq).mul_(phi.slope_of_value(x).view_as(p.fq))
-                store_rows(target, d_x, block.start)
+            for target, d_x, x in ((dq, d_fq, fq), (dk, d_fk, fk)):
+                store_rows(target, d_x.mul_(phi.slope_of_value(x)).view_as(operands.fq), block.start)
 
             d_values = torch.bmm(shifted, d_after[..., :e])  # (Y, C, e)
             d_values.baddbmm_(p.scores.transpose(1, 2), d_sums[..., :e])

@@ -56,10 +56,12 @@ def test_training(
 
 def test_a_long_step(training: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny = [argument.replace("sizes.", "long_sizes.") for argument in TINY]
-    training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", f"output={tmp_path}"])
+    places = [f"output={tmp_path}", f"page={tmp_path / 'page.md'}"]
+    training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", *places])
     (step,) = json.loads((tmp_path / "training_long.json").read_text())["steps"]
     assert (step["system"], step["tokens"], step["failure"]) == ("scaleformer", 40, "")
     assert "GiB resident at most" in capsys.readouterr().out
+    assert "A training step on a pair of long documents" in (tmp_path / "page.md").read_text()
 
 
 def test_decoding(
