@@ -170,9 +170,9 @@ class BidirectionalAttention(torch.autograd.Function):
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, table, key_mask, out, inverse, state, beyond, *kept = ctx.saved_tensors
-        phi, chunk, query_blocks, key_blocks, *counts = ctx.options
-        kept_scores, kept = kept[: counts[0]], kept[counts[0] :]
-        kept_keys, kept_queries = kept[: counts[1]], kept[counts[1] :]
+        phi, chunk, query_blocks, key_blocks, scores_kept, keys_kept = ctx.options
+        kept_scores, kept = kept[:scores_kept], kept[scores_kept:]
+        kept_keys, kept_queries = kept[:keys_kept], kept[keys_kept:]
         batch, heads, e, dtype = q.shape[0], q.shape[1], v.shape[3], state.dtype
         rows, head = batch * heads, 0 if table is None else table.shape[1] // 2 - 1
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
