@@ -48,6 +48,9 @@ class DecodingConfig:
                        segment's text, `<sep>` apart, so that no segment eats up the room of others: a segment has at
                        most what its own source segment allows with match_segments, else what the longest one does
     match_segments     as many `<sep>` in the output as in the source
+    no_repeat_ngram_size
+                       no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
+                       0 for no such rule
     temperature        logits are divided by it (sample)
     top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);
                        0 and 1 leave all
@@ -62,6 +65,7 @@ class DecodingConfig:
     max_length_ratio: float = 2.0
     max_length_offset: int = 10
     match_segments: bool = False
+    no_repeat_ngram_size: int = 0
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -90,6 +94,11 @@ class DecodingConfig:
             ("max_length_ratio", number("max_length_ratio") and self.max_length_ratio >= 0, "a number of at least 0"),
             ("max_length_offset", whole("max_length_offset") and self.max_length_offset >= 1, "1 or more"),
             ("match_segments", isinstance(self.match_segments, bool), "true or false"),
+            (
+                "no_repeat_ngram_size",
+                whole("no_repeat_ngram_size") and 0 <= self.no_repeat_ngram_size <= 100,
+                "a whole number from 1 to 100, 0 for no such rule",
+            ),
             ("temperature", number("temperature") and self.temperature >= 1e-6, "a number of at least 0.000001"),
             ("top_k", whole("top_k") and self.top_k >= 0, "a whole number, 0 for all"),
             ("top_p", number("top_p") and 0 < self.top_p <= 1, "a number above 0 and at most 1"),
@@ -153,7 +162,15 @@ def decode(
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
         raise ValueError(f"source, source_mask and source_segments have shapes {shapes}; wanted one (B, S) with B >= 1")
-    rows = Rows(source, source_mask, source_segments, config.rows, config.limit, config.match_segments)
+    rows = Rows(
+        source,
+        source_mask,
+        source_segments,
+        config.rows,
+        config.limit,
+        config.match_segments,
+        config.no_repeat_ngram_size,
+    )
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
     active = Active(rows.limits, config.rows, progress)
     if config.strategy == "beam":

@@ -27,6 +27,7 @@ class Rows:
     limits (A,) long: the most tokens of a document, `</s>` among them
     segment_limits (A*K, n) long: the most tokens of each segment, `<sep>` apart; the last column for all that follow
     wanted (A*K,) long: `<sep>` wanted, only with match_segments
+    text (A*K, W) long: the tokens since the last `<sep>`, only with ngram, of which none is written twice in a segment
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Rows:
         rows: int,
         limit: Callable[[Tensor], Tensor],
         match_segments: bool,
+        ngram: int = 0,
     ) -> None:
         B = source.shape[0]
         self.token = source.new_full((B * rows,), BOS)
@@ -58,6 +60,11 @@ class Rows:
             self.limits = limit(mask.sum(1))  # (B,)
             limits = limits.amax(1, keepdim=True)  # which segment answers which is not known
         self.segment_limits = limits.repeat_interleave(rows, 0)
+        self.ngram = ngram
+        self.text: Tensor | None = None
+        if ngram:
+            width = max(ngram, min(int(limits.max()), int(self.limits.max())))
+            self.text = source.new_full((B * rows, width), PAD)
 
     def allow(self, logits: Tensor) -> Tensor:
         """The logits (A*K, V) with -inf where a token may not come next."""
@@ -71,16 +78,35 @@ class Rows:
         current = self.segments.clamp(max=self.segment_limits.shape[1] - 1)
         limit = self.segment_limits.gather(1, current[:, None])[:, 0]
         logits = logits.masked_fill(forbidden, -math.inf)
+        if self.text is not None:
+            # where neither <sep> nor </s> is possible, a given beginning goes on
+            free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
+            logits = logits.masked_fill(self._repeats(self.text, logits.shape[1]) & free, -math.inf)
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none is forced
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self.ending = full & (logits.argmax(1) != SEP)
         return logits.masked_fill(full[:, None] & (self._ids != SEP), -math.inf)
+
+    def _repeats(self, text: Tensor, words: int) -> Tensor:
+        """(A*K, V) bool: the tokens that would write an n-gram of the segment at hand once more."""
+        windows = text.unfold(1, self.ngram, 1)  # (A*K, W-n+1, n)
+        places = self.segment_tokens[:, None] + torch.arange(1 - self.ngram, 0, device=text.device)
+        last = text.gather(1, places.clamp(0, text.shape[1] - 1))  # (A*K, n-1)
+        whole = torch.arange(self.ngram, text.shape[1] + 1, device=text.device) <= self.segment_tokens[:, None]
+        found = (windows[..., :-1] == last[:, None]).all(2) & whole  # (A*K, W-n+1)
+        repeats = torch.zeros(len(text), words, dtype=torch.bool, device=text.device)
+        repeats.scatter_(1, torch.where(found, windows[..., -1], PAD), True)  # a pad is never written
+        repeats[:, EOS] = False  # rows that are done write it for ever
+        return repeats
 
     def advance(self, tokens: Tensor) -> None:
         """Take the tokens (A*K,) chosen for the present rows."""
         separator = tokens == SEP
         self.cut = self.cut | (self.ending & separator)
         self.token = tokens
+        if self.text is not None:  # beyond its width only a given beginning goes
+            place = self.segment_tokens.clamp(max=self.text.shape[1] - 1)
+            self.text = self.text.scatter(1, place[:, None], tokens[:, None])
         self.segments = self.segments + separator
         self.segment_tokens = (self.segment_tokens + 1) * ~separator
 
@@ -88,6 +114,8 @@ class Rows:
         """New row i continues old row rows[i]; documents: the old places of those that stay, None when all do."""
         self.token, self.segments = self.token[rows], self.segments[rows]
         self.segment_tokens, self.cut, self.ending = self.segment_tokens[rows], self.cut[rows], self.ending[rows]
+        if self.text is not None:
+            self.text = self.text[rows]
         if documents is not None:
             self.limits, self.segment_limits = self.limits[documents], self.segment_limits[rows]
             if self.wanted is not None:

@@ -85,6 +85,7 @@ SETTINGS = {
     "beam": DecodingConfig(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
 }
 SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, config in SETTINGS.items()}
+UNREPEATED = {f"{name}, 2-grams once": replace(config, no_repeat_ngram_size=2) for name, config in SETTINGS.items()}
 
 
 def test_greedy_follows_the_most_probable_token_and_scores_it():
@@ -135,12 +136,23 @@ def test_improbable_ends_do_not_stop_the_search():
     assert found.tokens == (A,) * 5
 
 
-def everything(logits, source: tuple[int, ...], limit: int, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
+def repeats(tokens: tuple[int, ...], n: int) -> bool:
+    """Whether a segment has an n-gram twice."""
+    segments = [tuple(text) for end, text in itertools.groupby(tokens, lambda t: t == SEP) if not end]
+    ngrams = [[s[i : i + n] for i in range(len(s) - n + 1)] for s in segments]
+    return any(len(found) > len(set(found)) for found in ngrams)
+
+
+def everything(
+    logits, source: tuple[int, ...], limit: int, alpha: float, ngram: int
+) -> list[tuple[float, tuple[int, ...]]]:
     """Score and tokens of every target of at most `limit` tokens with `</s>`, best first."""
     words = [t for t in range(8) if t not in (PAD, BOS, EOS)]
     scored = []
     for n in range(limit):
         for tokens in itertools.product(words, repeat=n):
+            if ngram and repeats(tokens, ngram):
+                continue
             total, written = 0.0, (BOS,)
             for token in (*tokens, EOS):
                 total += float(logits(source, written).log_softmax(0)[token])
@@ -149,14 +161,20 @@ def everything(logits, source: tuple[int, ...], limit: int, alpha: float) -> lis
     return sorted(scored, reverse=True)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
-def test_wide_beam_equals_exhaustive_search(alpha):
+@pytest.mark.parametrize(("alpha", "ngram"), [(0.0, 0), (0.6, 0), (1.0, 0), (1.0, 1), (0.6, 2)])
+def test_wide_beam_equals_exhaustive_search(alpha, ngram):
     sources = [[A, SEP, EOS], [B, C, SEP, EOS]]
     config = DecodingConfig(
-        strategy="beam", beam_size=160, n_best=20, length_penalty=alpha, max_length_ratio=0, max_length_offset=4
+        strategy="beam",
+        beam_size=160,
+        n_best=20,
+        length_penalty=alpha,
+        max_length_ratio=0,
+        max_length_offset=4,
+        no_repeat_ngram_size=ngram,
     )
     for found, source in zip(decode(FakeModel(random_logits), *batch(*sources), config), sources, strict=True):
-        expected = everything(random_logits, tuple(source), 4, alpha)[:20]
+        expected = everything(random_logits, tuple(source), 4, alpha, ngram)[:20]
         assert [h.tokens for h in found] == [tokens for _, tokens in expected]
         assert [h.score for h in found] == pytest.approx([score for score, _ in expected], rel=1e-5)
 
@@ -187,11 +205,12 @@ def test_n_best_is_sorted_and_distinct():
 
 
 @pytest.mark.parametrize("every", [1, 3, 16], ids=lambda n: f"look every {n}")
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", SETTINGS | UNREPEATED)
 def test_batch_equals_one_by_one(name, every, monkeypatch):
-    single = [decode(FakeModel(random_logits), *batch(source), SETTINGS[name])[0] for source in SOURCES]
+    config = (SETTINGS | UNREPEATED)[name]
+    single = [decode(FakeModel(random_logits), *batch(source), config)[0] for source in SOURCES]
     monkeypatch.setattr(decoding_state, "CHECK_EVERY", {"cpu": every})
-    assert decode(FakeModel(random_logits), *batch(*SOURCES), SETTINGS[name]) == single
+    assert decode(FakeModel(random_logits), *batch(*SOURCES), config) == single
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])
@@ -258,6 +277,52 @@ def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
     [[found]] = decode(FakeModel(logits), *batch([A, A, SEP, B, SEP, C, SEP, EOS]), config)
     assert found.tokens == (A,) * 5 + (SEP, SEP, SEP)
     assert not found.finished
+
+
+def looping_logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+    """A B A B ... nearly always, now and then a C, an end of the segment or of all."""
+    logits = random_logits(source, written)
+    logits[A if written[-1] == B else B] += 6
+    return logits
+
+
+def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
+    """Greedy search that looks at everything written for every candidate."""
+    written: tuple[int, ...] = (BOS,)
+    while len(written) - 1 < limit:
+        ranked = looping_logits(source, written).argsort(descending=True).tolist()
+        token = next(t for t in ranked if t not in (PAD, BOS) and not repeats((*written[1:], t), n))
+        if token == EOS:
+            break
+        written = (*written, token)
+    return written[1:]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_greedy_without_repeated_ngrams(n):
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
+    free = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
+    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
+    assert all(repeats(before.tokens, n) for [before] in free)
+    for [hypothesis], source in zip(found, SOURCES, strict=True):
+        assert hypothesis.tokens == slow_unrepeated(tuple(source), n, 40)
+
+
+@pytest.mark.parametrize("strategy", ["beam", "sample"])
+@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
+def test_no_hypothesis_repeats_ngrams(strategy, matched):
+    config = DecodingConfig(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
+    for settings, repeated in ((config, False), (replace(config, no_repeat_ngram_size=0), True)):
+        found = decode(FakeModel(looping_logits), *batch(*SOURCES), settings)
+        assert any(repeats(h.tokens, 2) for hypotheses in found for h in hypotheses) == repeated
+
+
+def test_segments_may_repeat_each_other():
+    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
+    config = DecodingConfig(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
+    [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
+    assert found.tokens == (A, SEP) * 3
+    assert found.finished
 
 
 def test_pads_and_starts_are_never_written():
@@ -340,6 +405,7 @@ def test_shapes_that_differ_are_named():
         ({"temperature": 1e-40}, "temperature=1e-40"),
         ({"top_p": 0}, "top_p=0"),
         ({"top_k": -1, "seed": -1}, "top_k=-1 .*seed=-1"),
+        ({"no_repeat_ngram_size": -3}, r"no_repeat_ngram_size=-3 \(wanted a whole number from 1 to 100, 0 for"),
         ({"match_segments": "yes"}, "match_segments='yes'"),
         ({"max_length_ratio": math.inf}, "max_length_ratio=inf"),
     ],

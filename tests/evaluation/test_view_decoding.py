@@ -71,18 +71,23 @@ def test_greedy_by_views(attention, mode):
     assert shares[-1] == 1.0
 
 
+@pytest.mark.parametrize("ngram", [0, 1], ids=["", "no token twice"])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
-def test_forced_beginnings(strategy):
+def test_forced_beginnings(strategy, ngram):
     """Every hypothesis begins as told; without anything to force, all is as without the wrapper."""
     model = make_model()
     batch = make_batch([([3, 2], [1]), ([4], [1]), ([2, 2], [1])])
     config = DecodingConfig(
-        strategy=strategy, beam_size=3, n_best=1 if strategy == "greedy" else 3, max_length_ratio=1.5
+        strategy=strategy,
+        beam_size=3,
+        n_best=1 if strategy == "greedy" else 3,
+        max_length_ratio=1.5,
+        no_repeat_ngram_size=ngram,
     )
     given = batch.source, batch.source_mask, batch.source_segments
-    prefixes = torch.tensor([[7, 8, SEP], [9, PAD, PAD], [PAD, PAD, PAD]])
-    found = decode(PrefixedModel(model, prefixes, torch.tensor([3, 1, 0])), *given, config)
-    for hypotheses, wanted in zip(found, [(7, 8, SEP), (9,), ()], strict=True):
+    prefixes = torch.tensor([[7, 7, 7, SEP], [9, PAD, PAD, PAD], [PAD, PAD, PAD, PAD]])
+    found = decode(PrefixedModel(model, prefixes, torch.tensor([4, 1, 0])), *given, config)
+    for hypotheses, wanted in zip(found, [(7, 7, 7, SEP), (9,), ()], strict=True):
         assert len(hypotheses) == config.n_best
         assert all(h.tokens[: len(wanted)] == wanted for h in hypotheses)
     free = decode(PrefixedModel(model, prefixes, torch.zeros(3, dtype=torch.long)), *given, config)
