@@ -30,7 +30,7 @@ lint: install  ## Style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint test  ## Everything CI checks, but the wheel and the smoke run
+check: lint test  ## Style, types and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
 
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

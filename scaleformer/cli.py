@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -37,6 +38,15 @@ def run_command(command: Callable[[], Any]) -> None:
         os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")  # for the processes of other devices too
     with one_line_errors():
         command()
+
+
+def answer_help(arguments: Sequence[str] | None, text: str | None, options: Any) -> None:
+    """Where -h or --help is among the arguments (None: of the command line), print `text` and the settings with their
+    defaults, and leave with exit code 0. options: a dataclass whose fields have defaults."""
+    if {"-h", "--help"} & set(sys.argv[1:] if arguments is None else arguments):
+        print(f"{text}\nSettings, each key=value, with their defaults:\n")
+        print(yaml.safe_dump(asdict(options()), sort_keys=False, default_flow_style=None), end="")
+        sys.exit(0)
 
 
 @contextmanager

@@ -9,16 +9,15 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from scaleformer.decoding_config import DecodingConfig
 from scaleformer.decoding_state import EOS, Active, History, Rows
-
-STRATEGIES = ("greedy", "beam", "sample")
 
 
 class DecodableModel(Protocol):
@@ -31,102 +30,6 @@ class DecodableModel(Protocol):
     def step(self, tokens: Tensor, segments: Tensor, state: Any) -> tuple[Tensor, Any]: ...
 
     def reorder(self, state: Any, rows: Tensor, documents: Tensor | None) -> Any: ...
-
-
-@dataclass(frozen=True)
-class DecodingConfig:
-    """How to search.
-
-    strategy           greedy | beam | sample
-    beam_size          live and kept hypotheses of a document (beam)
-    length_penalty     alpha in score = log-probability / length ** alpha, length with `</s>`. The plain power of
-                       [Koehn & Knowles 2017] and fairseq; [Wu 2016, eq. 14] has ((5 + length) / 6) ** alpha, the same
-                       order of merit but for very short outputs. 0 ranks by probability alone, 1 by the mean
-    n_best             hypotheses returned of each document; with `sample` independent samples
-    max_length_ratio,  a target has at most floor(ratio * source tokens) + offset tokens. Source tokens are all that the
-    max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. The same holds of each
-                       segment's text, `<sep>` apart, so that no segment eats up the room of others: a segment has at
-                       most what its own source segment allows with match_segments, else what the longest one does
-    match_segments     as many `<sep>` in the output as in the source
-    no_repeat_ngram_size
-                       no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
-                       0 for no such rule
-    temperature        logits are divided by it (sample)
-    top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);
-                       0 and 1 leave all
-    seed               of the sampling
-    batch_tokens       source tokens with pads in a batch of the translator, times the rows a document
-    """
-
-    strategy: str = "beam"
-    beam_size: int = 5
-    length_penalty: float = 1.0
-    n_best: int = 1
-    max_length_ratio: float = 2.0
-    max_length_offset: int = 10
-    match_segments: bool = False
-    no_repeat_ngram_size: int = 0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
-    batch_tokens: int = 8192
-
-    def __post_init__(self) -> None:
-        wrong = [f"{name}={getattr(self, name)!r} (wanted {wanted})" for name, wanted in self._faults()]
-        if wrong:
-            raise ValueError(f"decoding settings are wrong: {'; '.join(wrong)}")
-
-    def _faults(self) -> list[tuple[str, str]]:
-        def number(name: str) -> bool:  # finite, and of 64 bits: what torch computes with
-            value = getattr(self, name)
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-
-        def whole(name: str) -> bool:
-            return isinstance(getattr(self, name), int) and number(name)
-
-        most = self.beam_size if self.strategy == "beam" else 1 if self.strategy == "greedy" else 2**31
-        checks = [
-            ("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}"),
-            ("beam_size", whole("beam_size") and self.beam_size >= 1, "a whole number of at least 1"),
-            ("length_penalty", number("length_penalty") and 0 <= self.length_penalty <= 10, "a number from 0 to 10"),
-            ("n_best", whole("n_best") and self.n_best >= 1, "a whole number of at least 1"),
-            ("max_length_ratio", number("max_length_ratio") and self.max_length_ratio >= 0, "a number of at least 0"),
-            ("max_length_offset", whole("max_length_offset") and self.max_length_offset >= 1, "1 or more"),
-            ("match_segments", isinstance(self.match_segments, bool), "true or false"),
-            (
-                "no_repeat_ngram_size",
-                whole("no_repeat_ngram_size") and 0 <= self.no_repeat_ngram_size <= 100,
-                "a whole number from 1 to 100, 0 for no such rule",
-            ),
-            ("temperature", number("temperature") and self.temperature >= 1e-6, "a number of at least 0.000001"),
-            ("top_k", whole("top_k") and self.top_k >= 0, "a whole number, 0 for all"),
-            ("top_p", number("top_p") and 0 < self.top_p <= 1, "a number above 0 and at most 1"),
-            ("seed", whole("seed") and self.seed >= 0, "a whole number of at least 0"),
-            ("batch_tokens", whole("batch_tokens") and self.batch_tokens >= 1, "a whole number of at least 1"),
-        ]
-        faults = [(name, wanted) for name, right, wanted in checks if not right]
-        if not faults and self.n_best > most:
-            faults.append(("n_best", f"at most {most} with strategy={self.strategy}"))
-        return faults
-
-    @classmethod
-    def from_mapping(cls, settings: Mapping[str, Any]) -> DecodingConfig:
-        """From a dictionary; ValueError names keys that do not exist."""
-        known = [f.name for f in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise ValueError(f"no such decoding setting: {', '.join(unknown)}; there are {', '.join(known)}")
-        return cls(**settings)
-
-    @property
-    def rows(self) -> int:
-        """K, the rows that one document takes."""
-        return {"greedy": 1, "beam": self.beam_size, "sample": self.n_best}[self.strategy]
-
-    def limit(self, tokens: Tensor) -> Tensor:
-        """The most target tokens for so many source tokens."""
-        return (tokens.double() * self.max_length_ratio).floor().long() + self.max_length_offset
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from scaleformer.benchmarks.attention import (
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
-from scaleformer.cli import one_line_errors, set_up_cpu
+from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
 from scaleformer.evaluation.results import device_in_words, provenance, write_result
 
 
@@ -90,6 +90,7 @@ def choose(options: Options, console: Console) -> dict[str, Any]:
 
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
+    answer_help(arguments, __doc__, Options)
     options = read_options(arguments)
     set_up_cpu(options.threads)
     console = Console()

@@ -28,11 +28,12 @@ from scaleformer.data.synthetic import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
 
 MIB = 1 << 20
+DEFAULTS: dict[str, Any] = {"segments": 5_000_000, "output": None, "num_proc": 1, "shards": 8, "vocab_size": 700}
 
 
 def settings(arguments: list[str]) -> dict[str, Any]:
     """The values of key=value arguments over the defaults; `data.` ones are settings of `DataConfig`."""
-    values: dict[str, Any] = {"segments": 5_000_000, "output": None, "num_proc": 1, "shards": 8, "vocab_size": 700}
+    values = dict(DEFAULTS)
     data: dict[str, Any] = {}
     for argument in arguments:
         key, _, text = argument.partition("=")
@@ -105,6 +106,9 @@ def watched(name: str, rows: list[dict[str, Any]]) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
+    if {"-h", "--help"} & set(arguments):
+        print(f"{__doc__}\nsettings: {', '.join(DEFAULTS)}, and data.* of scaleformer.data.config.DataConfig")
+        return 0
     try:
         chosen = settings(arguments)
         output = Path(chosen["output"])

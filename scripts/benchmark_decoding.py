@@ -21,7 +21,7 @@ from scaleformer.benchmarks.decoding import Comparison, Curve, compare, measure_
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
 from scaleformer.benchmarks.systems import Sizes
-from scaleformer.cli import one_line_errors, set_up_cpu
+from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.model.attention import MECHANISMS
 
@@ -114,6 +114,7 @@ def measure(options: Options, console: Console) -> tuple[list[Curve], list[Compa
 
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
+    answer_help(arguments, __doc__, Options)
     options = read_options(arguments)
     set_up_cpu(options.threads)
     torch.manual_seed(options.seed)

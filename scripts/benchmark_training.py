@@ -23,7 +23,7 @@ from scaleformer.benchmarks.page import draw_training, training_tables, write_pa
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.systems import Sizes, available_memory
 from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
-from scaleformer.cli import one_line_errors, set_up_cpu
+from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.model.attention import MECHANISMS
 
@@ -140,6 +140,7 @@ def run_long(options: Options, console: Console) -> None:
 
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
+    answer_help(arguments, __doc__, Options)
     options = read_options(arguments)
     set_up_cpu(options.threads)
     console = Console()

@@ -28,7 +28,7 @@ from omegaconf import OmegaConf
 
 from scaleformer.benchmarks.backends import Conditions, measure_alone, measure_model
 from scaleformer.benchmarks.tasks import TASKS, learn
-from scaleformer.cli import one_line_errors
+from scaleformer.cli import answer_help, one_line_errors
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.plots import read_curves
 from scaleformer.plots_backends import write_report
@@ -61,11 +61,12 @@ class Options:
     seed: int = 1
     overrides: list[str] = field(default_factory=list)  # more of train.py's
     output: str = "runs/backends"
-    report: str = "docs/backends.md"
+    report: str = "runs/backends/report.md"
 
 
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
+    answer_help(arguments, __doc__, Options)
     options = read_options(arguments)
     output = Path(options.output)
     keep_settings(options, output)

@@ -14,7 +14,7 @@ from scaleformer.cli import NAME, check_types, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.translations import lines_of, read_translations
+from scaleformer.evaluation.translations import lines_of, origin, read_translations
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")
@@ -31,7 +31,7 @@ def main(config: DictConfig) -> None:
     name = translations.name.split(".")[0].removeprefix("bleu-")
     path = Path(str(config.output or translations.with_name(f"comet-{name}.json")))
     payload = {
-        **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}),
+        **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}, **origin(translations)),
         "kind": "comet",
         "translations": str(translations),
         "alignment": RULE,

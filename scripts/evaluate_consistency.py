@@ -17,7 +17,7 @@ from scaleformer.cli import NAME, check_types, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.consistency import read_terms, score_consistency
 from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.translations import read_translations
+from scaleformer.evaluation.translations import origin, read_translations
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")
@@ -34,7 +34,12 @@ def main(config: DictConfig) -> None:
         )
     name = translations.name.split(".")[0].removeprefix("bleu-")
     path = Path(str(config.output or translations.with_name(f"consistency-{name}.json")))
-    payload = {**provenance(), "kind": "consistency", "translations": str(translations), "alignment": RULE}
+    payload = {
+        **provenance(**origin(translations)),
+        "kind": "consistency",
+        "translations": str(translations),
+        "alignment": RULE,
+    }
     write_result(path, {**payload, "terms": config.terms, "scores": [score.to_dict() for score in scores]})
     table = Table(title=f"{len(documents)} documents", title_justify="left", box=SIMPLE_HEAD)
     for column in ("kind", "repeated words", "mentions", "as the reference", "consistent"):

@@ -136,6 +136,8 @@ def _window(trained: tuple[str, int] | None, settings: DictConfig) -> Window | N
     for name in ("size", "context"):
         check_type(f"window.{name}", settings[name], int | None)
     window = default_window(trained)
+    if settings.size is None and settings.unit is not None:
+        raise ValueError(f"window.unit={settings.unit}: says nothing without a size, set window.size too")
     if settings.size is None:
         if settings.context is not None and window is not None:
             window = replace(window, context=settings.context)

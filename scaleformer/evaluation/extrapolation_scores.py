@@ -15,6 +15,10 @@ from scaleformer.evaluation.bleu import Preset, TranslatedDocument, evaluate_doc
 from scaleformer.evaluation.lengths import TestDocument, TestText
 
 SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, in times of the trained one
+SIZE_KEYS = (
+    *("d_bleu", "s_bleu", "chrf", "brevity_penalty", "length_ratio"),
+    *("repeated_4grams", "reference_repeated_4grams", "missing_segments"),
+)
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ def by_size(
     hypotheses: Sequence[Sequence[str]] | None,
     losses: Mapping[str, Sequence[float]] | None,
 ) -> list[dict[str, Any]]:
-    """d-BLEU and loss of documents by their length in times of the trained one; ranges without documents left out.
+    """What `score_translations` and the loss say of documents by their length in times of the trained one; ranges
+    without documents left out, and None where there are no hypotheses or losses.
 
     losses: "documents" (mean of each) and "document_tokens", or None.
     """
@@ -135,17 +140,28 @@ def by_size(
         ]
         if not places:
             continue
-        score = None
+        translation: dict[str, Any] = dict.fromkeys(SIZE_KEYS)
         if hypotheses is not None:
-            pairs = [TranslatedDocument(documents[i].id, documents[i].target, hypotheses[i]) for i in places]
-            score = evaluate_documents(pairs, preset, ter=False).score("d-BLEU").score
+            translation = _of_size([documents[i] for i in places], [hypotheses[i] for i in places], preset)
         loss = None
         if losses is not None:
             tokens = [losses["document_tokens"][i] for i in places]
             loss = sum(losses["documents"][i] * n for i, n in zip(places, tokens, strict=True)) / sum(tokens)
-        row = {"above": above, "up_to": up_to, "documents": len(places), "d_bleu": score, "nats_per_token": loss}
-        found.append(row)
+        size = {"above": above, "up_to": up_to, "documents": len(places)}
+        found.append({**size, **translation, "nats_per_token": loss})
     return found
+
+
+def _of_size(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]], preset: Preset) -> dict[str, Any]:
+    scored = score_translations(documents, hypotheses, [True] * len(documents), preset)
+    scores = {score["metric"]: score for score in scored["scores"]}
+    details = scores["d-BLEU"]["details"]
+    numbers = [
+        *(scores[name]["score"] for name in ("d-BLEU", "s-BLEU", "chrF++")),
+        *(details[name] for name in ("brevity_penalty", "length_ratio")),
+        *(scored[name] for name in ("repeated_4grams", "reference_repeated_4grams", "missing_segments")),
+    ]
+    return dict(zip(SIZE_KEYS, numbers, strict=True))
 
 
 def original_documents(text: TestText, documents: Sequence[TestDocument], segments: Sequence[str]) -> dict[int, str]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import read_lines
@@ -50,6 +51,17 @@ def read_translations(path: str | Path) -> list[SavedTranslation]:
     if not found:
         raise DataError(f"{path}: no translations")
     return found
+
+
+def origin(path: str | Path) -> dict[str, Any]:
+    """Seed and checkpoint of saved translations, as `provenance` takes them, from the result beside them, else {}."""
+    path = Path(path)
+    try:
+        record = json.loads(path.with_name(f"{path.name.split('.')[0]}.json").read_text(encoding="utf-8"))
+        checkpoint = record["checkpoint"] or {"path": None, "sha256": None}
+        return {"seed": record["seed"], "checkpoint": checkpoint["path"], "checkpoint_sha256": checkpoint["sha256"]}
+    except (OSError, ValueError, KeyError, TypeError):  # translations of another program, or moved
+        return {}
 
 
 def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> Lines:

@@ -51,7 +51,7 @@ def hybrid_causal_init(
     d: int,
     e: int,
     log_gate: Tensor,
-    near: int = 1,
+    near: int = 3,
     device: torch.device | str | None = None,
     far_tokens: float = 20,
     feature_map: str = "elu1",

@@ -82,6 +82,7 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
     result = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
     assert result["segments"] == pytest.approx([2 / 3, 1, 1])
     assert result["signatures"]["COMET"] == "model:Unbabel/wmt22-comet-da|version:2.2.0"
+    assert (result["checkpoint"], result["seed"]) == (None, None)  # nothing beside them says where they come from
     assert f"COMET {result['score']:.4f}" in out
     monkeypatch.setitem(sys.modules, "comet", None)
     code, _, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")

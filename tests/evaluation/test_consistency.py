@@ -78,10 +78,13 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys):
     path = tmp_path / "bleu-test.jsonl"
     record = {"id": "d", "source": SOURCE, "target": TARGET, "hypothesis": TARGET}
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    made = {"seed": 3, "checkpoint": {"path": "best.ckpt", "sha256": "abc"}}
+    path.with_suffix(".json").write_text(json.dumps(made), encoding="utf-8")
     code, out, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
     assert code == 0, err
     assert "100.0%" in out
     result = json.loads((tmp_path / "consistency-test.json").read_text(encoding="utf-8"))
+    assert {key: result[key] for key in made} == made
     assert [score["kind"] for score in result["scores"]] == ["name", "term"]
     path.write_text(json.dumps({**record, "source": ["a"], "target": ["b"]}) + "\n", encoding="utf-8")
     code, _, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")

@@ -77,14 +77,16 @@ def test_sizes():
     found = by_size(documents, 3, NONE, [d.target for d in documents], losses)
     assert [(r["above"], r["up_to"], r["documents"]) for r in found] == [(0, 1, 1), (2, 4, 2)]
     assert [r["nats_per_token"] for r in found] == pytest.approx([2.0, (9 + 28) / 16])
-    assert found[1]["d_bleu"] == pytest.approx(100)
-    assert by_size(documents, 1, NONE, None, None)[-1] == {
-        "above": 8,
-        "up_to": 16,
-        "documents": 1,
-        "d_bleu": None,
-        "nats_per_token": None,
-    }
+    assert [found[1][name] for name in ("d_bleu", "s_bleu", "chrf")] == pytest.approx([100] * 3)
+    nothing = by_size(documents, 1, NONE, None, None)[-1]
+    assert nothing.keys() == found[0].keys()
+    assert [(name, value) for name, value in nothing.items() if value is not None] == [
+        *(("above", 8), ("up_to", 16), ("documents", 1))
+    ]
+    looped = by_size(documents, 3, NONE, [["a b c d a b c d"], ["h"], ["i k l m"]], None)
+    numbers = ("length_ratio", "brevity_penalty", "repeated_4grams", "reference_repeated_4grams", "missing_segments")
+    assert [looped[0][name] for name in numbers] == pytest.approx([1, 1, 0, 0, 0])
+    assert [looped[1][name] for name in numbers] == pytest.approx([12 / 11, 1, 1 / 6, 0, 1])
 
 
 def test_documents_come_together_again_whatever_the_cuts():

@@ -47,7 +47,8 @@ def test_faults_are_named_with_their_line(tmp_path):
 
 
 def test_runs_are_compared(tmp_path, monkeypatch, capsys):
-    first = make_results(tmp_path / "first", "bleu-test", bleu())
+    checkpoint = {"path": "first/best.ckpt", "sha256": "abc"}
+    first = make_results(tmp_path / "first", "bleu-test", {**bleu(), "checkpoint": checkpoint})
     second = make_results(tmp_path / "second", "bleu-test", bleu())
     better = [{**record, "hypothesis": record["target"]} for record in TRANSLATIONS]
     write(second / "results" / "bleu-test.jsonl", *better)
@@ -57,6 +58,7 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     assert "nrefs:1|bs:20" in out
     result = json.loads((first / "results" / "compare-test.json").read_text(encoding="utf-8"))
     assert (result["baseline"], result["lines"], result["level"]) == ("first", 3, "segment")
+    assert result["checkpoints"] == {"first": checkpoint, "second": None}
     scores = {(row["system"], row["metric"]): row["score"] for row in result["rows"]}
     assert scores["second", "chrF++"] == pytest.approx(100)
     assert scores["first", "chrF++"] < 90

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 TINY = ["sizes.layers=1", "sizes.width=8", "sizes.feedforward=8", "sizes.heads=2", "sizes.vocabulary=30", "threads=1"]
@@ -32,6 +33,25 @@ def training() -> ModuleType:
 @pytest.fixture(scope="module")
 def decoding() -> ModuleType:
     return load("benchmark_decoding")
+
+
+@pytest.mark.parametrize(
+    "name", ["benchmark_attention", "benchmark_training", "benchmark_decoding", "compare_backends"]
+)
+def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    script = load(name)
+    with pytest.raises(SystemExit) as end:
+        script.main(["--help"])
+    assert end.value.code == 0
+    text, settings = capsys.readouterr().out.split("Settings, each key=value, with their defaults:\n\n")
+    assert f"python scripts/{name}.py" in text
+    given = [f"{key}={json.dumps(value)}" for key, value in yaml.safe_load(settings).items()]
+    assert script.read_options(given) == script.read_options([])
+
+
+def test_help_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert load("benchmark_data").main(["--help"]) == 0
+    assert "settings: segments, output, num_proc" in capsys.readouterr().out
 
 
 def test_training(

@@ -159,6 +159,7 @@ BAD = {
     "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
     "window alone": (["window=5"], "window=5: it has parts, set window.size, window.context and window.unit"),
+    "window.unit alone": (["window.unit=segments"], "window.unit=segments: says nothing without a size"),
     "half a length": (["lengths=1.5"], "1.5 is no length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),
     "max_documents": (["max_documents=0"], "max_documents=0: wanted"),

@@ -1,4 +1,4 @@
-"""Softmax attention gated by the distance in segments: the quadratic yardstick of `segment_gated`."""
+"""Softmax attention gated by the distance in segments: the quadratic yardstick of the `segment_*` attentions."""
 
 from __future__ import annotations
 
