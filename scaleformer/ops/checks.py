@@ -72,6 +72,22 @@ def check_segments(name: str, segments: Tensor, batch: int, length: int) -> None
         raise ValueError(f"{name} has dtype {segments.dtype}: it must be an integer type, such as torch.long")
 
 
+def check_step(q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, segments: Tensor, rows: int) -> None:
+    """Raise ValueError unless q, k (B, H, d), v (B, H, e), rel as in `check_rel` and segments (B,) fit together, with
+    as many rows as the state has."""
+    if q.dim() != 3 or q.shape[0] != rows:
+        raise ValueError(f"q has shape {_shape(q)}: it must be ({rows}, H, d), as many rows as the state has")
+    if k.shape != q.shape:
+        raise ValueError(f"k has shape {_shape(k)}: it must be that of q, {_shape(q)}")
+    if v.dim() != 3 or v.shape[:2] != q.shape[:2]:
+        raise ValueError(f"v has shape {_shape(v)}: with q {_shape(q)} it must be ({rows}, {q.shape[1]}, e)")
+    if rel is not None:
+        check_rel(rel, q.shape[1], q.shape[2])
+    if segments.dim() != 1:
+        raise ValueError(f"segments has shape {_shape(segments)}: it must be ({rows},)")
+    check_segments("segments", segments[:, None], rows, 1)
+
+
 def check_segment_attention(
     q: Tensor,
     k: Tensor,

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.autograd import own_backward
+from scaleformer.ops.checks import check_positive
+from scaleformer.ops.choice import wants_gradients
 from scaleformer.ops.linear import by_convolution, linear, weight_gradient
 
 _BITS = math.log2(math.e)
+_MOST_IN_HALF = 2.0**15
 
 
 def linear_cross_entropy(
@@ -28,13 +31,19 @@ def linear_cross_entropy(
     states   (T, D)
     weight   (V, D)
     targets  (T,) long
-    returns  a scalar in fp32 (fp64 for fp64 states); raises ValueError where T is 0
+    returns  a scalar in fp32 (fp64 for fp64 states); raises ValueError where T is 0, or shapes do not fit together
     """
     if states.shape[0] == 0:
         raise ValueError("cross-entropy of no token: states has shape (0, D), wanted at least one row")
+    if states.dim() != 2 or weight.shape[1:] != states.shape[1:] or targets.shape != states.shape[:1]:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (states, weight, targets))
+        raise ValueError(f"states, weight and targets have shapes {shapes}: they must be (T, D), (V, D) and (T,)")
+    check_positive("chunk_size", chunk_size)
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-    return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype)
+    # asked here: inside of the function a parameter seems to want its gradient even where none are taken
+    wanted = wants_gradients(states, weight)
+    return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype, wanted)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -47,6 +56,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         label_smoothing: float,
         chunk_size: int,
         dtype: torch.dtype,
+        wanted: bool,
     ) -> Tensor:
         T, V = len(states), len(weight)
         exact = torch.promote_types(states.dtype, torch.float32)
@@ -54,7 +64,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         with torch.autocast(states.device.type, enabled=False):
             W = weight.to(dtype)  # (V, D)
             summed = W.sum(0, dtype=exact)  # (D,): the smoothed part of the target is the same for every word
-            wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
             loss = torch.zeros((), dtype=exact, device=states.device)
             grad_states = torch.empty_like(states, dtype=exact) if wanted else None
             grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
@@ -73,13 +82,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     x.copy_(low)
                 at_target = x.gather(1, y)  # (C, 1)
                 most = x.amax(1, keepdim=True)  # (C, 1)
-                torch.add(-_BITS * most, x, alpha=_BITS, out=x).exp2_()  # exp is slow on AMD CPUs: feature_maps.py
+                # exp is slow on AMD CPUs: feature_maps.py. Subtracted before the product, so that 0 is 0 exactly.
+                x.sub_(most).mul_(_BITS).exp2_()
                 total = x.sum(1, keepdim=True)  # (C, 1)
                 loss += (total.log() + most - (1 - label_smoothing) * at_target).sum()
                 if label_smoothing:
                     loss -= label_smoothing / V * (h.to(exact) @ summed).sum()
                 if grad_states is None or grad_weight is None:
                     continue
+                if low.dtype == torch.float16 and V > _MOST_IN_HALF:  # `total` may be as great as V
+                    scale = (total / _MOST_IN_HALF).clamp(min=1)
+                    x, total = x.div_(scale), total / scale
                 # softmax minus the target, times `total`; what smoothing takes from every word alike comes below
                 x.scatter_add_(1, y, (label_smoothing - 1) * total)
                 if low.dtype != exact:
@@ -95,6 +108,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @own_backward
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grad, grad_weight * grad, None, None, None, None
+        return grad_states * grad, grad_weight * grad, None, None, None, None, None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from scaleformer.ops.checks import check_segments
+from scaleformer.ops.checks import check_gate, check_segments
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.hybrid_join import BITS, join
 from scaleformer.ops.hybrid_plan import check_near
@@ -61,6 +61,7 @@ def hybrid_cross_state(
 
     k (B, H, S, d), v (B, H, S, e), log_gate (H, 2G+1), key_segments (B, S), key_mask (B, S) bool, True = real token.
     """
+    check_gate(log_gate, k.shape[1])
     check_near(near, log_gate)
     reach = log_gate.shape[1] // 2
     beyond = log_gate.clone()  # the gate of the far part: nothing near passes

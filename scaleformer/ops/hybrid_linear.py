@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.feature_maps import FeatureMap
+from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_plan import TilePlan, number_segments, plan_tiles, shared_plan
 from scaleformer.ops.hybrid_windows import HybridAttention
 from scaleformer.ops.relative_position import horizon_of
@@ -29,8 +30,8 @@ def linear_hybrid(
 ) -> Tensor:
     """Arguments and result as in `segment_hybrid_attention`; rel (1 or H, 2R+1, d); rel and log_gate in `dtype`.
 
-    Time for each query: the keys of 2G - 1 segments (a document of one segment is plain softmax) and d (e+1); memory
-    linear in length.
+    Time for each query: the keys of 2N + 1 segments (a document of one segment is plain softmax) and d (e+1). Memory is
+    linear in length where segments are of bounded length: the plan has a number for each key in the window of a tile.
     """
     q, k, u = with_counts(q, k, v, key_mask, dtype)
     reach, heads = log_gate.shape[1] // 2, q.shape[1]
@@ -42,5 +43,6 @@ def linear_hybrid(
         return plan_tiles(numbers, key_mask, *options)
 
     plan = shared_plan((query_segments, key_segments, key_mask), options, make)
-    out: Tensor = HybridAttention.apply(q, k, u, table, log_gate, plan, phi)
+    gate = log_gate.clamp(min=HIDDEN)  # products with it are no NaN then
+    out: Tensor = HybridAttention.apply(q, k, u, table, gate, plan, phi)
     return out.to(v.dtype)

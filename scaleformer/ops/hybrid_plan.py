@@ -187,15 +187,23 @@ class _Kept(NamedTuple):
 _LAST: deque[_Kept] = deque(maxlen=4)
 
 
+def _forget(gone: ReferenceType[Tensor]) -> None:
+    """Drop the plans of a tensor that is no more: those of long segments are large."""
+    alive = [kept for kept in tuple(_LAST) if not any(r is gone for r in kept.tensors)]
+    _LAST.clear()
+    _LAST.extend(alive)
+
+
 def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make: Callable[[], P]) -> P:
     """The plan that was made last for the very same tensors, unchanged, and options, else `make()`.
 
-    All layers of a model ask for the same one; and to make one is to wait for a GPU.
+    All layers of a model ask for the same one; and to make one is to wait for a GPU. A plan goes with the first of its
+    tensors. Changes that torch does not count, through numpy or `.data`, are not seen.
     """
     if torch.is_inference_mode_enabled() or any(x is not None and x.is_inference() for x in tensors):
         return make()  # such tensors tell nothing of changes, and may not come near a gradient
     versions = [0 if x is None else x._version for x in tensors]
-    for kept in _LAST:
+    for kept in tuple(_LAST):  # another thread may add to it
         # r() is None for a tensor that is gone: another one than None that was given then
         same = all(
             x is None if r is None else x is not None and x is r() for x, r in zip(tensors, kept.tensors, strict=True)
@@ -203,7 +211,7 @@ def shared_plan(tensors: Sequence[Tensor | None], options: tuple[Any, ...], make
         if same and kept.versions == versions and kept.options == options:
             return kept.plan  # type: ignore[no-any-return]
     plan = make()
-    _LAST.append(_Kept([None if x is None else ref(x) for x in tensors], versions, options, plan))
+    _LAST.append(_Kept([None if x is None else ref(x, _forget) for x in tensors], versions, options, plan))
     return plan
 
 

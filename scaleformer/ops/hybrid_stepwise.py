@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.checks import check_gate, check_positive, check_segments
+from scaleformer.ops.checks import check_gate, check_positive, check_step
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.hybrid_join import BITS, join
 from scaleformer.ops.hybrid_plan import check_near
@@ -51,7 +51,7 @@ def hybrid_causal_init(
     d: int,
     e: int,
     log_gate: Tensor,
-    near: int = 3,
+    near: int = 1,
     device: torch.device | str | None = None,
     far_tokens: float = 20,
     feature_map: str = "elu1",
@@ -83,10 +83,11 @@ def hybrid_causal_step(
     """Attention of one new token to itself and those before it.
 
     q, k (B, H, d), v (B, H, e); segments (B,) the segment of the token in each row; rel (2R+1, d) or (H, 2R+1, d) or
-    None. Returns (B, H, e) in the dtype of v and the state, which is updated in place.
+    None. Returns (B, H, e) in the dtype of v and the state, which is updated in place. Raises ValueError if they do not
+    fit together.
     """
-    batch, _, d = q.shape
-    check_segments("segments", segments[:, None], batch, 1)
+    check_step(q, k, v, rel, segments, state.recent.length.shape[0])
+    d = q.shape[2]
     with torch.autocast(q.device.type, enabled=False):
         recent = state.recent
         rows = (segments > recent.segment).nonzero().flatten()

@@ -18,7 +18,7 @@ _FIRST_ROOM = 32
 class Leaving(NamedTuple):
     """The tokens that some rows (r) no longer hold, in order, the oldest first.
 
-    columns  (B, H, g, c) of r rows each; g is the most that leave a row
+    columns  (r, H, g, c) each; g is the most that leave a row
     numbers  (r, g) long, their segments
     real     (r, g) boolean, False behind the last one of a row
     gone     (r,) long, how many they are

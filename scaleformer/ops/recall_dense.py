@@ -1,4 +1,4 @@
-"""Attention with recall by all scores of all pairs: quadratic in length, and the fastest for short sequences."""
+"""Attention with recall by all scores of all pairs: L^2 (d + 2n) for n segments, the fastest for short sequences."""
 
 from __future__ import annotations
 

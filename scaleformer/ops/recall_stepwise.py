@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from scaleformer.ops.checks import check_gate, check_segments
+from scaleformer.ops.checks import check_gate, check_step
 from scaleformer.ops.near_tokens import NearTokens
 from scaleformer.ops.segment_recall import check_recall
 
@@ -81,10 +81,13 @@ def recall_causal_step(
     """Attention of one new token to itself and those before it.
 
     q, k (B, H, d), v (B, H, e), salience (B, H); segments (B,) the segment of the token in each row; rel (2R+1, d) or
-    (H, 2R+1, d) or None. Returns (B, H, e) in the dtype of v and the state, which is updated in place.
+    (H, 2R+1, d) or None. Returns (B, H, e) in the dtype of v and the state, which is updated in place. Raises
+    ValueError if they do not fit together.
     """
-    batch, _, d = q.shape
-    check_segments("segments", segments[:, None], batch, 1)
+    check_step(q, k, v, rel, segments, state.recent.length.shape[0])
+    if salience.shape != q.shape[:2]:
+        raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(q.shape[:2])}")
+    d = q.shape[2]
     with torch.autocast(q.device.type, enabled=False):
         recent, near = state.recent, state.near
         rows = (segments > recent.segment).nonzero().flatten()

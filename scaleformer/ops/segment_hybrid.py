@@ -24,7 +24,7 @@ def segment_hybrid_attention(
     query_segments: Tensor,
     key_segments: Tensor,
     *,
-    near: int = 3,
+    near: int = 1,
     causal: bool = False,
     key_mask: Tensor | None = None,
     far_tokens: float = 20,

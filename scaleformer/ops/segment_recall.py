@@ -7,6 +7,7 @@ from torch import Tensor
 
 from scaleformer.ops.checks import check_choice, check_positive, check_segment_attention
 from scaleformer.ops.choice import choose_algorithm, wants_gradients
+from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_plan import shared_plan
 from scaleformer.ops.recall_dense import dense_recall
 from scaleformer.ops.recall_plan import RecallPlan, plan_recall
@@ -104,7 +105,8 @@ def segment_recall_attention(
             recall(priority - toward if side.after else priority + toward, key_mask, plan.queries, side, each)
             for side in plan.sides
         ]
-        arguments = q, k, u, salience, log_gate.to(dtype), plan, recalled
+        gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
+        arguments = q, k, u, salience, gate, plan, recalled
         if algorithm == "quadratic":
             out = dense_recall(*arguments, table)
         else:

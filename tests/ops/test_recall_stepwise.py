@@ -148,3 +148,25 @@ def test_wrong_arguments_of_a_source(change: dict[str, Tensor], message: str) ->
     }
     with pytest.raises(ValueError, match=message):
         recall_cross_state(**{**arguments, **change})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": torch.zeros(3, 2, 4)}, r"q has shape \(3, 2, 4\): it must be \(2, H, d\), as many rows as the state"),
+        ({"k": torch.zeros(2, 1, 1)}, r"k has shape \(2, 1, 1\): it must be that of q, \(2, 2, 4\)"),
+        ({"v": torch.zeros(2, 3, 5)}, r"v has shape \(2, 3, 5\): with q \(2, 2, 4\) it must be \(2, 2, e\)"),
+        ({"rel": torch.zeros(4, 4)}, r"rel has shape \(4, 4\)"),
+        ({"salience": torch.zeros(2, 1)}, r"salience has shape \(2, 1\): it must be \(2, 2\)"),
+        ({"segments": torch.zeros(3, dtype=torch.long)}, r"segments has shape \(3, 1\)"),
+        ({"segments": torch.zeros((), dtype=torch.long)}, r"segments has shape \(\): it must be \(2,\)"),
+    ],
+    ids=["q", "k", "v", "rel", "salience", "segments", "no-row"],
+)
+def test_wrong_arguments_of_a_step(change: dict[str, Tensor], message: str) -> None:
+    state = recall_causal_init(2, 2, 4, 5, torch.zeros(2, 5), torch.zeros(2), 3)
+    token = {"q": torch.zeros(2, 2, 4), "k": torch.zeros(2, 2, 4), "v": torch.zeros(2, 2, 5), "rel": torch.zeros(3, 4)}
+    rest = {"salience": torch.zeros(2, 2), "segments": torch.zeros(2, dtype=torch.long)}
+    recall_causal_step(**token, **rest, state=state)
+    with pytest.raises(ValueError, match=message):
+        recall_causal_step(**{**token, **rest, **change}, state=state)

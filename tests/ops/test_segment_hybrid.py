@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from typing import Any
 
@@ -361,3 +362,14 @@ def test_a_plan_whose_mask_is_gone_is_not_that_of_a_call_without(monkeypatch: py
     x = make_segment_inputs(40, 40)
     call(x, algorithm="linear", key_mask=torch.arange(40).expand(2, -1) < 20)
     torch.testing.assert_close(call(x, algorithm="linear"), call(x, algorithm="quadratic"))
+
+
+def test_a_plan_goes_with_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hybrid_plan, "_LAST", hybrid_plan.deque(maxlen=4))
+    kept, gone = make_segment_inputs(40, 40), make_segment_inputs(40, 40)
+    for x in (kept, gone):
+        call(x, algorithm="linear")
+    assert len(hybrid_plan._LAST) == 2
+    del x, gone
+    gc.collect()
+    assert [plan.tensors[0]() for plan in hybrid_plan._LAST] == [kept.query_segments]

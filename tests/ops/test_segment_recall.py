@@ -358,3 +358,27 @@ def test_large_logits_are_no_trouble(algorithm: str) -> None:
         out = call(replace(case, x=replace(case.x, tokens=tokens)), kept=3, algorithm=algorithm)
         assert out.isfinite().all()
         assert torch.autograd.grad(out.sum(), case.x.tokens.k)[0].isfinite().all()
+
+
+@each_algorithm
+@each_direction
+@pytest.mark.parametrize("column", [0, 1, 2], ids=["before", "own", "after"])
+def test_a_gate_may_be_shut(algorithm: str, causal: bool, column: int) -> None:
+    """With a gate of -inf a head never looks there; the others see what they saw."""
+    case = make(12, 12, near=0, causal=causal)
+    open_, gate = call(case, kept=3, causal=causal, algorithm=algorithm), case.x.log_gate.detach().clone()
+    gate[0, column] = -math.inf
+    shut = replace(case, x=replace(case.x, log_gate=gate.requires_grad_()))
+    out = call(shut, kept=3, causal=causal, algorithm=algorithm)
+    torch.testing.assert_close(out[:, 1:], open_[:, 1:])
+    gate = gate.detach().clamp(min=-1e9)
+    almost = replace(case, x=replace(case.x, log_gate=gate.requires_grad_()))
+    seen = torch.zeros_like(out[:, 0, :, 0], dtype=torch.bool)  # rows that may look somewhere else
+    for b, i in torch.cartesian_prod(torch.arange(out.shape[0]), torch.arange(12)).tolist():
+        distance = (case.x.key_segments[b] - case.x.query_segments[b, i]).clamp(-1, 1) + 1
+        visible = torch.arange(12) <= i if causal else torch.ones(12, dtype=torch.bool)
+        seen[b, i] = bool((visible & (distance != column)).any())
+    expected = call(almost, kept=3, causal=causal, algorithm="quadratic")[:, 0]
+    torch.testing.assert_close(out[:, 0][seen], expected[seen])
+    assert not out.isnan().any()
+    assert not any(x.isnan().any() for x in gradients(out, case.leaves[:3]))
