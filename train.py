@@ -36,7 +36,14 @@ from scaleformer.lightning_module import TranslationModule
 from scaleformer.loggers import build_loggers, log_results, start_loggers
 from scaleformer.model.transformer import Transformer
 from scaleformer.plots import plot_learning_curves
-from scaleformer.resume import check_settings, open_checkpoint, read_tokenizers, record_overrides, resumed_arguments
+from scaleformer.resume import (
+    check_settings,
+    open_checkpoint,
+    read_tokenizers,
+    record_overrides,
+    refuse_held,
+    resumed_arguments,
+)
 from scaleformer.run_folder import FINISHED, claimed, write_config, write_environment, write_status
 from scaleformer.settings import Settings, read_settings
 from scaleformer.sharding import ShardedStrategy
@@ -62,9 +69,7 @@ def run(cfg: DictConfig) -> None:
     settings = read_settings(config)
     directory = Path(config["run_dir"])
     checkpoint, package = open_checkpoint(config["resume"]) if config["resume"] else (None, None)
-    held = next(directory.glob("checkpoints/*.ckpt"), None)
-    if held is not None and (checkpoint is None or not checkpoint.parent.samefile(held.parent)):
-        raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
+    refuse_held(directory, checkpoint)
     if package is not None:
         check_settings(package, config)
     step = 0 if package is None else package["step"]
@@ -205,7 +210,7 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
     launcher = trainer.strategy.launcher
     if launcher is not None and not isinstance(launcher, _SubprocessScriptLauncher):
         raise ValueError(f"trainer.strategy={strategy} copies this process: wanted ddp, which starts new ones")
-    if str(precision).endswith("-true") and precision != "32-true":
+    if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64, too, which Lightning writes out
         raise ValueError(f"trainer.precision={precision}: weights stay in fp32, wanted 32-true, bf16-mixed or 16-mixed")
     if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
         raise ValueError(

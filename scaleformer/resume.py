@@ -40,7 +40,8 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     hydra.run.dir where that is given, else the newest of the experiment in runs/ that is not finished; where there is
     none with a checkpoint, a new run begins. Hydra is told not to write its record of overrides (`record_overrides`
     does, once they are known to be right). Arguments without resume= come back as they are.
-    Raises ValueError where RUN is no run directory, and where several processes would each make a folder of their own.
+    Raises ValueError where RUN is no run directory, where hydra.run.dir is one and nothing is resumed, and where
+    several processes would each make a folder of their own.
     """
     chosen = _last_value(arguments, "resume")
     folder = _last_value(arguments, "hydra.run.dir")
@@ -53,6 +54,8 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     if chosen in (None, "", "null"):
         if folder is None and int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or 1) > 1:
             raise ValueError("several processes were started (torchrun, srun): name their folder by hydra.run.dir=RUN")
+        if folder is not None:
+            refuse_held(Path(folder))  # before Hydra writes its record over that of the run
         return arguments
     run = Path(str(chosen))
     saved = run / OVERRIDES
@@ -68,6 +71,13 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     place = [] if folder is not None else [f"hydra.run.dir={quoted(str(run))}"]
     settings = [*merge_overrides([*before, *arguments]), *place, "hydra.output_subdir=null"]
     return [*(flags or _composed_from(run)), *settings]
+
+
+def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
+    """Raise ValueError where `directory` holds a run, unless `checkpoint` is one of it."""
+    held = next(directory.glob("checkpoints/*.ckpt"), None)
+    if held is not None and (checkpoint is None or not checkpoint.parent.samefile(held.parent)):
+        raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
 
 
 def unfinished_run(experiment: str, folder: str | None = None) -> Path | None:

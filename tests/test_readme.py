@@ -41,6 +41,13 @@ def test_every_command_shown_composes(program: str, arguments: str) -> None:
         compose(name, overrides)
 
 
+def test_a_sweep_has_a_folder() -> None:
+    """Hydra asks for it before it knows of any choices: `${hydra:...}` cannot stand in it."""
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        sweep = compose("config", return_hydra_config=True).hydra.sweep
+    assert sweep.dir.startswith("runs/sweep/")
+
+
 def test_the_first_screen_has_the_two_commands() -> None:
     first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25]
     assert any("make train" in line for line in first)

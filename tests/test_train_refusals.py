@@ -49,10 +49,12 @@ def test_a_resume_that_cannot_be_leaves_the_run_alone(
 
 
 def test_a_new_run_does_not_overwrite_another(finished: Path, command: Command) -> None:
-    before = snapshot(finished / "checkpoints")
-    line = only_line(command(f"hydra.run.dir={finished}"))
-    assert line == f"error: {finished} holds a run: go on with it by resume={finished}, or take another hydra.run.dir"
-    assert snapshot(finished / "checkpoints") == before
+    before = snapshot(finished)
+    for wrong in ((), ("model.heads=3",)):
+        line = only_line(command(f"hydra.run.dir={finished}", *wrong))
+        refusal = f"{finished} holds a run: go on with it by resume={finished}, or take another hydra.run.dir"
+        assert line == f"error: {refusal}"
+        assert snapshot(finished) == before
 
 
 def test_a_resumed_run_does_not_overwrite_another(
@@ -106,6 +108,7 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         (["trainer.devices=0"], "trainer: `Trainer(devices=0)` value is not a valid input"),
         (["trainer.strategy=ddp_spawn", "trainer.devices=2"], "trainer.strategy=ddp_spawn copies this process: wanted"),
         (["trainer.strategy=fsdp_cpu_offload"], "trainer: The strategy `fsdp` requires a GPU accelerator"),
+        (["trainer.precision=64"], "trainer.precision=64: weights stay in fp32, wanted 32-true"),
         (["trainer.precision=bf16-true"], "trainer.precision=bf16-true: weights stay in fp32, wanted 32-true"),
         (
             ["trainer.devices=2", "trainer.strategy=ddp", "trainer.val_check_interval=00:01:00:00"],

@@ -112,6 +112,12 @@ def compare_systems(
         for place, (name, lines) in enumerate(systems):
             result = found["bootstrap"][metric][place]
             tested = place > 0 and lines != first_lines
+            # sacrebleu counts what exceeds the difference, and so finds the least p where there is none
+            same = result.score == first.score
+            bootstrap_p, randomization_p = (
+                (1.0 if same else float(found[test][metric][place].p_value)) if tested else None
+                for test in ("bootstrap", "randomization")
+            )
             rows.append(
                 ComparedSystem(
                     system=name,
@@ -120,8 +126,8 @@ def compare_systems(
                     difference=float(result.score - first.score),
                     mean=float(result.mean),
                     interval=float(result.ci),
-                    bootstrap_p=float(result.p_value) if tested else None,
-                    randomization_p=float(found["randomization"][metric][place].p_value) if tested else None,
+                    bootstrap_p=bootstrap_p,
+                    randomization_p=randomization_p,
                 )
             )
     return SystemComparison(baseline, len(references), tuple(rows), signatures)

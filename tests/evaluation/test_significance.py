@@ -105,3 +105,12 @@ def test_no_number_of_samples_stands_for_another():
 def test_what_cannot_be_compared_is_named(systems, references, message):
     with pytest.raises(ValueError, match=message):
         compare_systems(systems, references)
+
+
+def test_a_tie_is_no_difference():
+    """Other lines with the very same score: sacrebleu alone would find them different beyond doubt."""
+    upper = {"ours": SYSTEMS["ours"], "theirs": [line.title() for line in SYSTEMS["ours"]]}
+    tied = compare_systems(upper, REFERENCES, "lowercase", bootstrap_samples=50, randomization_trials=50)
+    for metric in ("BLEU", "chrF++"):
+        row = tied.row("theirs", metric)
+        assert (row.difference, row.bootstrap_p, row.randomization_p, row.significant()) == (0, 1, 1, False)
