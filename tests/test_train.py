@@ -256,7 +256,7 @@ def test_the_command_ends_with_the_table_and_its_errors_with_one_line(tmp_path: 
         "plots",
         "samples.txt",
     }
-    failed = start("model=huge")
+    failed = start("model=huge", f"hydra.run.dir={tmp_path / 'other'}")
     assert failed.returncode == 1
     assert failed.stdout == ""
     assert failed.stderr.startswith("error: In 'config': Could not find 'model/huge'")
