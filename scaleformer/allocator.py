@@ -1,4 +1,4 @@
-"""What the C library does with memory that tensors on a CPU no longer need: glibc's malloc; elsewhere nothing."""
+"""Memory of a CPU that nothing needs any more: what glibc's malloc does with that of tensors, and oneDNN's kernels."""
 
 from __future__ import annotations
 
@@ -30,6 +30,16 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return all([mallopt(_TRIM_THRESHOLD, _MOST), mallopt(_MMAP_THRESHOLD, _LARGE)])
+
+
+def bound_kernel_caches() -> None:
+    """Let oneDNN keep the kernels of 256 products at most, where nothing else was said; before the first of them.
+
+    It makes one for every shape, half a megabyte each for bf16, and torch and oneDNN keep 1,024 each: batches of ever
+    different lengths would fill gigabytes [pytorch/pytorch issue 98688]. A training step of a model needs some 60.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "256")
 
 
 def give_back_memory() -> None:

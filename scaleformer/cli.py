@@ -14,7 +14,7 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from scaleformer.allocator import keep_freed_memory
+from scaleformer.allocator import bound_kernel_caches, keep_freed_memory
 from scaleformer.data.config import check_type
 from scaleformer.decoding import DecodingConfig
 
@@ -137,9 +137,10 @@ def _exit(message: str) -> None:
 
 
 def set_up_cpu(threads: Any) -> None:
-    """Use so many CPU threads, None for all cores, and keep freed memory (`keep_freed_memory`). ValueError for what is
-    no such number."""
+    """Use so many CPU threads, None for all cores, keep freed memory (`keep_freed_memory`), and no kernels without end
+    (`bound_kernel_caches`). ValueError for what is no such number."""
     keep_freed_memory()
+    bound_kernel_caches()
     if threads is None:
         return
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
