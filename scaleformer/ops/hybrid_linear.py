@@ -30,7 +30,7 @@ def linear_hybrid(
 ) -> Tensor:
     """Arguments and result as in `segment_hybrid_attention`; rel (1 or H, 2R+1, d); rel and log_gate in `dtype`.
 
-    Time for each query: the keys of 2N + 1 segments (a document of one segment is plain softmax) and d (e+1). Memory is
+    Time for each query: the keys of 2G - 1 segments (a document of one segment is plain softmax) and d (e+1). Memory is
     linear in length where segments are of bounded length: the plan has a number for each key in the window of a tile.
     """
     q, k, u = with_counts(q, k, v, key_mask, dtype)
