@@ -36,7 +36,7 @@ def bound_kernel_caches() -> None:
     """Let oneDNN keep the kernels of 256 products at most, where nothing else was said; before the first of them.
 
     It makes one for every shape, half a megabyte each for bf16, and torch and oneDNN keep 1,024 each: batches of ever
-    different lengths would fill gigabytes [pytorch/pytorch issue 98688]. A training step of a model needs some 60.
+    different lengths would fill gigabytes [pytorch/pytorch issue 98688].
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "256")

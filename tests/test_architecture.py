@@ -14,7 +14,7 @@ FORBIDDEN = {
     "model": ("scaleformer.data", "scaleformer.evaluation", "scaleformer.decoding", "pytorch_lightning", "hydra"),
     "data": ("scaleformer.model", "scaleformer.ops", "scaleformer.evaluation", "scaleformer.decoding", "hydra"),
     "evaluation": ("scaleformer.lightning_module", "pytorch_lightning", "hydra"),
-    "decoding.py": ("scaleformer.model", "scaleformer.ops", "scaleformer.data", "pytorch_lightning", "hydra"),
+    "decoding*.py": ("scaleformer.model", "scaleformer.ops", "scaleformer.data", "pytorch_lightning", "hydra"),
     "plot*.py": ("scaleformer.model", "scaleformer.data", "pytorch_lightning", "hydra"),
     ".": ("hydra",),
 }

@@ -4,88 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
 from scaleformer import decoding_state
 from scaleformer.decoding import DecodingConfig, decode, sample
 from scaleformer.decoding_state import BOS, EOS, PAD, SEP
-
-A, B, C = 5, 6, 7  # three words, after pad, unk, bos, eos, sep
-
-
-class FakeModel:
-    """Logits (V,) from (source tokens, all target tokens fed so far).
-
-    The state holds each row's own tokens and each document's source, so a wrong reorder gives wrong logits. It also
-    asks that every row is fed the tokens, counts of `<sep>` and beam numbers that the contract promises.
-    """
-
-    def __init__(self, logits) -> None:
-        self.logits = logits
-        self.steps: list[int] = []  # rows of each step
-        self.compactions = 0
-
-    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor):
-        return [tuple(row[mask].tolist()) for row, mask in zip(source, source_mask, strict=True)]
-
-    def init_state(self, memory, beams: int):
-        return {"sources": memory, "beams": beams, "written": [()] * (len(memory) * beams)}
-
-    def step(self, tokens: Tensor, segments: Tensor, state):
-        sources, K = state["sources"], state["beams"]
-        assert tokens.shape == segments.shape == (len(sources) * K,)
-        self.steps.append(len(tokens))
-        written = [(*before, token) for before, token in zip(state["written"], tokens.tolist(), strict=True)]
-        for row, count in zip(written, segments.tolist(), strict=True):
-            assert row[0] == BOS
-            assert count == row.count(SEP)
-        logits = torch.stack([self.logits(sources[i // K], row) for i, row in enumerate(written)])
-        return logits, {"sources": sources, "beams": K, "written": written}
-
-    def reorder(self, state, rows: Tensor, documents: Tensor | None):
-        K = state["beams"]
-        sources = state["sources"]
-        old_documents = torch.arange(len(sources)) if documents is None else documents
-        assert torch.equal(rows // K, old_documents.repeat_interleave(K)), "a row went over to another document"
-        if documents is not None:
-            self.compactions += 1
-            sources = [sources[i] for i in documents.tolist()]
-        return {"sources": sources, "beams": K, "written": [state["written"][i] for i in rows.tolist()]}
-
-
-def table(probabilities: dict[int, float], size: int = 8) -> Tensor:
-    """Logits of a distribution; what is not named has probability 0."""
-    logits = torch.full((size,), -math.inf)
-    for token, probability in probabilities.items():
-        logits[token] = math.log(probability)
-    return logits
-
-
-def random_logits(source: tuple[int, ...], written: tuple[int, ...], scale: float = 2.0, size: int = 8) -> Tensor:
-    """A distribution of its own for every source and prefix."""
-    seed = hash((source, written)) % 2**31
-    return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * scale
-
-
-def batch(*sources: list[int]) -> tuple[Tensor, Tensor, Tensor]:
-    length = max(len(s) for s in sources)
-    source = torch.tensor([s + [PAD] * (length - len(s)) for s in sources])
-    mask = torch.tensor([[True] * len(s) + [False] * (length - len(s)) for s in sources])
-    is_sep = (source == SEP).long()
-    return source, mask, is_sep.cumsum(1) - is_sep
-
-
-SOURCES = [[A, SEP, EOS], [B, B, SEP, C, SEP, EOS], [C, SEP, EOS], [A, B, C, SEP, A, SEP, B, C, SEP, EOS]]
-SETTINGS = {
-    "greedy": DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=3),
-    "beam": DecodingConfig(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
-}
-SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, config in SETTINGS.items()}
-UNREPEATED = {f"{name}, 2-grams once": replace(config, no_repeat_ngram_size=2) for name, config in SETTINGS.items()}
+from tests.search import SETTINGS, SOURCES, UNREPEATED, A, B, C, FakeModel, batch, random_logits, repeats, table
 
 
 def test_greedy_follows_the_most_probable_token_and_scores_it():
@@ -134,13 +60,6 @@ def test_improbable_ends_do_not_stop_the_search():
 
     [[found]] = decode(FakeModel(logits), *batch([A, SEP, EOS]), DecodingConfig(strategy="beam", beam_size=2))
     assert found.tokens == (A,) * 5
-
-
-def repeats(tokens: tuple[int, ...], n: int) -> bool:
-    """Whether a segment has an n-gram twice."""
-    segments = [tuple(text) for end, text in itertools.groupby(tokens, lambda t: t == SEP) if not end]
-    ngrams = [[s[i : i + n] for i in range(len(s) - n + 1)] for s in segments]
-    return any(len(found) > len(set(found)) for found in ngrams)
 
 
 def everything(
@@ -228,111 +147,6 @@ def test_finished_documents_leave_the_batch(strategy):
     assert 1 <= model.compactions <= 3
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_a_document_at_its_limit_is_reported(name):
-    config = replace(SETTINGS[name], max_length_ratio=0.5, max_length_offset=2, n_best=1)
-    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.06, EOS: 0.04}))
-    found = decode(model, *batch(*SOURCES), config)
-    for [hypothesis], source in zip(found, SOURCES, strict=True):
-        if "matched" in name:
-            texts = [list(text) for end, text in itertools.groupby(hypothesis.tokens, lambda t: t == SEP) if not end]
-            sizes = [len(list(text)) for end, text in itertools.groupby(source[:-1], lambda t: t == SEP) if not end]
-            assert hypothesis.tokens.count(SEP) == source.count(SEP)
-            assert all(len(text) <= size // 2 + 2 for text, size in zip(texts, sizes, strict=True))
-        else:
-            assert len(hypothesis.tokens) <= len(source) // 2 + 2
-    if name == "greedy":
-        segments = (2, 3, 2, 3)  # the most tokens of one, after the longest of the source
-        full = [((A,) * n + (SEP,)) * 9 for n in segments]
-        assert [h[0].tokens for h in found] == [
-            tokens[: len(s) // 2 + 2] for tokens, s in zip(full, SOURCES, strict=True)
-        ]
-    if name in ("greedy", "greedy, matched"):
-        assert not any(h[0].finished for h in found)
-        assert found[0][0].log_probability < 0
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
-def test_match_segments_forces_the_count(strategy):
-    config = DecodingConfig(strategy=strategy, match_segments=True, beam_size=3)
-    early = FakeModel(lambda source, written: table({EOS: 0.8, SEP: 0.1, A: 0.1}))
-    late = FakeModel(lambda source, written: table({EOS: 0.01, SEP: 0.9, A: 0.09}))
-    for model in (early, late):
-        for [hypothesis], source in zip(decode(model, *batch(*SOURCES), config), SOURCES, strict=True):
-            assert hypothesis.tokens.count(SEP) == source.count(SEP)
-            assert hypothesis.tokens[-1] == SEP
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "beam"])
-@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
-def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
-    def logits(source, written):
-        if SEP not in written:
-            return table({A: 0.998, SEP: 0.001 if len(written) > 5 else 1e-12, EOS: 1e-12})
-        return table({SEP: 0.001, B: 0.001, EOS: 0.998} if written.count(SEP) == 3 else {SEP: 0.998, EOS: 0.002})
-
-    config = DecodingConfig(
-        strategy=strategy, beam_size=2, match_segments=matched, max_length_ratio=2.0, max_length_offset=1
-    )
-    [[found]] = decode(FakeModel(logits), *batch([A, A, SEP, B, SEP, C, SEP, EOS]), config)
-    assert found.tokens == (A,) * 5 + (SEP, SEP, SEP)
-    assert not found.finished
-
-
-def looping_logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-    """A B A B ... nearly always, now and then a C, an end of the segment or of all."""
-    logits = random_logits(source, written)
-    logits[A if written[-1] == B else B] += 6
-    return logits
-
-
-def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
-    """Greedy search that looks at everything written for every candidate."""
-    written: tuple[int, ...] = (BOS,)
-    while len(written) - 1 < limit:
-        ranked = looping_logits(source, written).argsort(descending=True).tolist()
-        token = next(t for t in ranked if t not in (PAD, BOS) and not repeats((*written[1:], t), n))
-        if token == EOS:
-            break
-        written = (*written, token)
-    return written[1:]
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
-def test_greedy_without_repeated_ngrams(n):
-    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
-    free = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
-    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
-    assert all(repeats(before.tokens, n) for [before] in free)
-    for [hypothesis], source in zip(found, SOURCES, strict=True):
-        assert hypothesis.tokens == slow_unrepeated(tuple(source), n, 40)
-
-
-@pytest.mark.parametrize("strategy", ["beam", "sample"])
-@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
-def test_no_hypothesis_repeats_ngrams(strategy, matched):
-    config = DecodingConfig(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
-    for settings, repeated in ((config, False), (replace(config, no_repeat_ngram_size=0), True)):
-        found = decode(FakeModel(looping_logits), *batch(*SOURCES), settings)
-        assert any(repeats(h.tokens, 2) for hypotheses in found for h in hypotheses) == repeated
-
-
-def test_segments_may_repeat_each_other():
-    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
-    config = DecodingConfig(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
-    [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
-    assert found.tokens == (A, SEP) * 3
-    assert found.finished
-
-
-def test_pads_and_starts_are_never_written():
-    model = FakeModel(lambda source, written: table({PAD: 0.5, BOS: 0.3, A: 0.15, EOS: 0.05}))
-    for strategy in ("greedy", "beam", "sample"):
-        config = DecodingConfig(strategy=strategy, n_best=1 if strategy == "greedy" else 3)
-        for hypotheses in decode(model, *batch(*SOURCES), config):
-            assert all({PAD, BOS}.isdisjoint(h.tokens) for h in hypotheses)
-
-
 def test_samples_are_seeded_and_follow_the_distribution():
     chain = {BOS: {A: 0.5, B: 0.3, C: 0.2}, A: {EOS: 1.0}, B: {EOS: 1.0}, C: {EOS: 1.0}}
     model = FakeModel(lambda source, written: table(chain[written[-1]]))
@@ -388,35 +202,3 @@ def test_shapes_that_differ_are_named():
     source, mask, segments = batch([A, SEP, EOS])
     with pytest.raises(ValueError, match=r"\(1, 3\), \(1, 2\), \(1, 3\)"):
         decode(FakeModel(random_logits), source, mask[:, :2], segments, DecodingConfig())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"strategy": "best"}, "strategy='best' .*greedy, beam, sample"),
-        ({"beam_size": 0}, "beam_size=0"),
-        ({"beam_size": 2.5}, r"beam_size=2\.5"),
-        ({"length_penalty": -1}, "length_penalty=-1"),
-        ({"length_penalty": 400}, "length_penalty=400"),
-        ({"strategy": "beam", "beam_size": 2, "n_best": 3}, "n_best=3 .*at most 2"),
-        ({"strategy": "greedy", "n_best": 2}, "at most 1 with strategy=greedy"),
-        ({"max_length_offset": 0}, "max_length_offset=0"),
-        ({"temperature": 0}, "temperature=0"),
-        ({"temperature": 1e-40}, "temperature=1e-40"),
-        ({"top_p": 0}, "top_p=0"),
-        ({"top_k": -1, "seed": -1}, "top_k=-1 .*seed=-1"),
-        ({"no_repeat_ngram_size": -3}, r"no_repeat_ngram_size=-3 \(wanted a whole number from 1 to 100, 0 for"),
-        ({"match_segments": "yes"}, "match_segments='yes'"),
-        ({"max_length_ratio": math.inf}, "max_length_ratio=inf"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, dict) else "",
-)
-def test_wrong_settings_are_named(settings, message):
-    with pytest.raises(ValueError, match=message):
-        DecodingConfig(**settings)
-
-
-def test_unknown_setting_is_named():
-    with pytest.raises(ValueError, match="no such decoding setting: beams; there are strategy, beam_size"):
-        DecodingConfig.from_mapping({"beams": 3})
-    assert DecodingConfig.from_mapping({"beam_size": 3}).beam_size == 3

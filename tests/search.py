@@ -1,0 +1,93 @@
+"""Models for the tests of searches whose best hypothesis can be worked out by hand or by trying everything."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from scaleformer.decoding_config import DecodingConfig
+from scaleformer.decoding_state import BOS, EOS, PAD, SEP
+
+A, B, C = 5, 6, 7  # three words, after pad, unk, bos, eos, sep
+
+
+class FakeModel:
+    """Logits (V,) from (source tokens, all target tokens fed so far).
+
+    The state holds each row's own tokens and each document's source, so a wrong reorder gives wrong logits. It also
+    asks that every row is fed the tokens, counts of `<sep>` and beam numbers that the contract promises.
+    """
+
+    def __init__(self, logits) -> None:
+        self.logits = logits
+        self.steps: list[int] = []  # rows of each step
+        self.compactions = 0
+
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor):
+        return [tuple(row[mask].tolist()) for row, mask in zip(source, source_mask, strict=True)]
+
+    def init_state(self, memory, beams: int):
+        return {"sources": memory, "beams": beams, "written": [()] * (len(memory) * beams)}
+
+    def step(self, tokens: Tensor, segments: Tensor, state):
+        sources, K = state["sources"], state["beams"]
+        assert tokens.shape == segments.shape == (len(sources) * K,)
+        self.steps.append(len(tokens))
+        written = [(*before, token) for before, token in zip(state["written"], tokens.tolist(), strict=True)]
+        for row, count in zip(written, segments.tolist(), strict=True):
+            assert row[0] == BOS
+            assert count == row.count(SEP)
+        logits = torch.stack([self.logits(sources[i // K], row) for i, row in enumerate(written)])
+        return logits, {"sources": sources, "beams": K, "written": written}
+
+    def reorder(self, state, rows: Tensor, documents: Tensor | None):
+        K = state["beams"]
+        sources = state["sources"]
+        old_documents = torch.arange(len(sources)) if documents is None else documents
+        assert torch.equal(rows // K, old_documents.repeat_interleave(K)), "a row went over to another document"
+        if documents is not None:
+            self.compactions += 1
+            sources = [sources[i] for i in documents.tolist()]
+        return {"sources": sources, "beams": K, "written": [state["written"][i] for i in rows.tolist()]}
+
+
+def table(probabilities: dict[int, float], size: int = 8) -> Tensor:
+    """Logits of a distribution; what is not named has probability 0."""
+    logits = torch.full((size,), -math.inf)
+    for token, probability in probabilities.items():
+        logits[token] = math.log(probability)
+    return logits
+
+
+def random_logits(source: tuple[int, ...], written: tuple[int, ...], scale: float = 2.0, size: int = 8) -> Tensor:
+    """A distribution of its own for every source and prefix."""
+    seed = hash((source, written)) % 2**31
+    return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def batch(*sources: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+    length = max(len(s) for s in sources)
+    source = torch.tensor([s + [PAD] * (length - len(s)) for s in sources])
+    mask = torch.tensor([[True] * len(s) + [False] * (length - len(s)) for s in sources])
+    is_sep = (source == SEP).long()
+    return source, mask, is_sep.cumsum(1) - is_sep
+
+
+SOURCES = [[A, SEP, EOS], [B, B, SEP, C, SEP, EOS], [C, SEP, EOS], [A, B, C, SEP, A, SEP, B, C, SEP, EOS]]
+SETTINGS = {
+    "greedy": DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=3),
+    "beam": DecodingConfig(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
+}
+SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, config in SETTINGS.items()}
+UNREPEATED = {f"{name}, 2-grams once": replace(config, no_repeat_ngram_size=2) for name, config in SETTINGS.items()}
+
+
+def repeats(tokens: tuple[int, ...], n: int) -> bool:
+    """Whether a segment has an n-gram twice."""
+    segments = [tuple(text) for end, text in itertools.groupby(tokens, lambda t: t == SEP) if not end]
+    ngrams = [[s[i : i + n] for i in range(len(s) - n + 1)] for s in segments]
+    return any(len(found) > len(set(found)) for found in ngrams)
