@@ -168,7 +168,10 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint file, or the exported model directory, that a user means by `path`."""
+    """The checkpoint file, or the exported model directory, that a user means by `path`.
+
+    Raises ValueError where there is none.
+    """
     path = Path(path)
     if path.is_dir():
         if (path / "model.safetensors").is_file():

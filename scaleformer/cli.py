@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -52,7 +54,7 @@ def answer_help(arguments: Sequence[str] | None, text: str | None, options: Any)
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn ValueError, OSError, errors of the configuration and of memory into "error: ..." on stderr and exit code 1,
-    `Interrupted` into its message and exit code 75.
+    `Interrupted` into its message and exit code 75; SIGTERM ends the program in order, with exit code 143.
 
     Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets them through as they are;
     all other exceptions are faults of the program and keep their traceback.
@@ -61,7 +63,8 @@ def one_line_errors() -> Iterator[None]:
         yield
         return
     try:
-        yield
+        with _orderly_end():
+            yield
     except BrokenPipeError:
         # Whoever read our output has gone. Python would flush stdout at exit and complain once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,6 +81,20 @@ def one_line_errors() -> Iterator[None]:
         if isinstance(error, (ValueError, OSError)) or type(error).__module__.split(".")[0] in CONFIGURATION:
             _exit(describe(error))
         raise
+
+
+@contextmanager
+def _orderly_end() -> Iterator[None]:
+    """SIGTERM by its default would leave temporary files behind; a handler that is there already (`SignalWatch`, one of
+    whoever imports this) stays."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def describe(error: Exception) -> str:

@@ -28,7 +28,8 @@ class DocumentFile:
 
 
 def choose_format(format: str, *names: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz])."""
+    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz]).
+    Raises ValueError for another format."""
     if format in FORMATS:
         return format
     if format != "auto":

@@ -98,6 +98,7 @@ def read_curves(path: Path) -> dict[str, Points]:
     """The columns of a metrics.csv that hold values, each with the steps at which it does; {} without a file.
 
     Gaps are left out. Where a step occurs again, as after a resume, the rows before count no more from there on.
+    Raises ValueError for a file that is no such table.
     """
     if not path.is_file():
         return {}

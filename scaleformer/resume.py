@@ -66,6 +66,8 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
         last_checkpoint(run)
     except (OSError, yaml.YAMLError, ValueError) as error:
         what = f"{saved} is missing" if not saved.is_file() else " ".join(str(error).split())
+        if run.suffix == ".ckpt":
+            what = f"wanted the folder of the run, not a checkpoint: resume={run.parent.parent}"
         raise ValueError(f"resume={run}: no run to go on with ({what})") from error
     flags, arguments = _split_flags(arguments)
     place = [] if folder is not None else [f"hydra.run.dir={quoted(str(run))}"]

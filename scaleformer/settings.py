@@ -18,6 +18,9 @@ from .optimization import OptimizerConfig, ScheduleConfig
 
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb")
+# The top level of conf/config.yaml; groups are checked by their classes, trainer by Lightning.
+SCALARS = ("seed", "threads", "label_smoothing", "resume", "run_dir", "test")
+GROUPS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "callbacks", "logger", "decoding")
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,8 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     Raises ValueError, in one line that names the setting, for whatever is wrong with it: an unknown key, another type,
     a value out of range, settings that do not go together, an attention that cannot be built.
     """
+    if unknown := [key for key in config if key not in (*SCALARS, *GROUPS)]:
+        raise ValueError(f"{unknown[0]}: no such setting; there are {', '.join((*SCALARS, *GROUPS))}")
     _check_scalars(config)
     _check_trainer(config["trainer"])
     model = dict(config["model"])
@@ -197,15 +202,19 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
         _at_least(f"trainer.{name}", trainer[name], least)
     if trainer["max_steps"] == 0:
         raise ValueError("trainer.max_steps=0: wanted a whole number of at least 1, or -1 with trainer.max_time")
-    interval, clip = trainer["val_check_interval"], trainer["gradient_clip_val"]
-    if not (_whole(interval) and interval >= 1):
-        duration = isinstance(interval, str) and re.fullmatch(r"\d+:\d\d:\d\d:\d\d", interval)
-        if not duration:
-            raise ValueError(f"trainer.val_check_interval={interval}: wanted a number of batches, or DD:HH:MM:SS")
+    interval, clip, limit = trainer["val_check_interval"], trainer["gradient_clip_val"], trainer["max_time"]
+    if not (_whole(interval) and interval >= 1) and not _duration(interval):
+        raise ValueError(f"trainer.val_check_interval={interval}: wanted a number of batches, or DD:HH:MM:SS")
+    if limit is not None and not _duration(limit) and not isinstance(limit, Mapping):  # of units, which Lightning reads
+        raise ValueError(f"trainer.max_time={limit}: wanted null or DD:HH:MM:SS, 00:01:30:00 for an hour and a half")
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, (int, float)) or clip < 0):
         raise ValueError(f"trainer.gradient_clip_val={clip}: wanted null or a norm of at least 0")
     if trainer["max_steps"] == -1 and trainer["max_time"] is None and trainer.get("max_epochs") is None:
         raise ValueError("training would never end: set trainer.max_steps or trainer.max_time")
+
+
+def _duration(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"\d+:\d\d:\d\d:\d\d", value) is not None
 
 
 def _whole(value: Any) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 
 import yaml
 
+from scaleformer.cli import one_line_errors
 from scaleformer.data.config import DataConfig, from_mapping
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.synthetic import SyntheticConfig, generate
@@ -105,43 +106,39 @@ def watched(name: str, rows: list[dict[str, Any]]) -> Iterator[None]:
     print(f"{name:32} {rows[-1]['seconds']:8.1f} s {whole / MIB:8,.0f} MiB, {files / MIB:,.0f} of files", flush=True)
 
 
-def main(arguments: list[str]) -> int:
+@one_line_errors()
+def main(arguments: list[str]) -> None:
     if {"-h", "--help"} & set(arguments):
         print(f"{__doc__}\nsettings: {', '.join(DEFAULTS)}, and data.* of scaleformer.data.config.DataConfig")
-        return 0
-    try:
-        chosen = settings(arguments)
-        output = Path(chosen["output"])
-        rows: list[dict[str, Any]] = []
-        with watched("write the corpus", rows):
-            write_corpus(output / "corpus", chosen["segments"], chosen["shards"])
-        values = {"format": "jsonl", "path": str(output / "corpus"), "cache_dir": str(output / "cache")}
-        config = from_mapping(DataConfig, {**values, "num_proc": chosen["num_proc"], **chosen["data"]}, "data")
-        module = DocumentDataModule(config, TokenizerConfig(vocab_size=chosen["vocab_size"]))
-        with watched("hash the files", rows):
-            module.fingerprint()
-        with watched("tokenizer", rows):
-            assert module.tokenizers
-        with watched("encode", rows):
-            module.prepare_data()
-        batches = iter(module.train_dataloader())
-        with watched("first batch", rows):
-            first = next(batches)
-        with watched("100 batches more", rows):
-            tokens = sum(int(batch.target_mask.sum()) for batch in islice(batches, 100))
-        with watched("report", rows):
-            report = module.report.to_dict()
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return
+    chosen = settings(arguments)
+    output = Path(chosen["output"])
+    rows: list[dict[str, Any]] = []
+    with watched("write the corpus", rows):
+        write_corpus(output / "corpus", chosen["segments"], chosen["shards"])
+    values = {"format": "jsonl", "path": str(output / "corpus"), "cache_dir": str(output / "cache")}
+    config = from_mapping(DataConfig, {**values, "num_proc": chosen["num_proc"], **chosen["data"]}, "data")
+    module = DocumentDataModule(config, TokenizerConfig(vocab_size=chosen["vocab_size"]))
+    with watched("hash the files", rows):
+        module.fingerprint()
+    with watched("tokenizer", rows):
+        assert module.tokenizers
+    with watched("encode", rows):
+        module.prepare_data()
+    batches = iter(module.train_dataloader())
+    with watched("first batch", rows):
+        first = next(batches)
+    with watched("100 batches more", rows):
+        tokens = sum(int(batch.target_mask.sum()) for batch in islice(batches, 100))
+    with watched("report", rows):
+        report = module.report.to_dict()
     peak = max(row["bytes"] for row in rows[1:])
     print(f"first batch: {tuple(first.source.shape)} source tokens; {tokens:,} target tokens in the next 100")
     print(f"most memory after the corpus was written: {peak / MIB:,.0f} MiB")
     result = {"settings": chosen, "steps": rows, "peak_bytes": peak, "report": report}
     (output / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

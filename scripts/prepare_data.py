@@ -20,6 +20,7 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from scaleformer.cli import one_line_errors
 from scaleformer.data.config import from_mapping
 from scaleformer.data.errors import shown
 from scaleformer.data.prepare import PrepareConfig, prepare
@@ -49,17 +50,13 @@ def settings(arguments: list[str]) -> PrepareConfig:
     return from_mapping(PrepareConfig, values, "")
 
 
-def main(arguments: list[str]) -> int:
+@one_line_errors()
+def main(arguments: list[str]) -> None:
     if {"-h", "--help"} & set(arguments):
         print(f"{__doc__}\nsettings: {', '.join(f.name for f in fields(PrepareConfig))}")
-        return 0
-    try:
-        rich.print(prepare(settings(arguments)).table())
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return
+    rich.print(prepare(settings(arguments)).table())
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

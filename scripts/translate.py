@@ -32,7 +32,10 @@ def main(config: DictConfig) -> None:
     overrides = list(HydraConfig.get().overrides.task)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), overrides)
     if format == "text" and decoding.n_best > 1:
-        raise ValueError(f"decoding.n_best={decoding.n_best}: text holds one translation; set format=jsonl")
+        raise ValueError(
+            f"decoding.n_best={decoding.n_best}: text holds one translation: n-best lists want documents "
+            "as JSON Lines, which scripts/prepare_data.py makes of text"
+        )
     source = read_documents(names[0], format)
     with translation_writer(names[1]) as file:
         with translation_bar("translating") as progress:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from scaleformer.cli import (
     set_up_cpu,
 )
 from scaleformer.decoding import DecodingConfig
+from scaleformer.files import atomic_writer
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -110,6 +113,31 @@ def test_a_decorator(capsys):
         with pytest.raises(SystemExit):
             command()
     assert capsys.readouterr().err == "error: bad\n" * 2
+
+
+def test_the_signal_to_end_leaves_no_half_written_file(tmp_path):
+    @one_line_errors()
+    def command() -> None:
+        with atomic_writer(tmp_path / "out.txt") as file:
+            file.write("half of it")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as exit:
+        command()
+    assert exit.value.code == 143
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_handlers_that_are_there_stay():
+    received = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    try:
+        with one_line_errors():
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
 
 
 def test_errors_of_the_configuration_are_cut_to_their_first_line():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 from copy import deepcopy
 from functools import reduce
@@ -93,6 +94,8 @@ def test_double_quotes() -> None:
 def test_what_is_no_run_is_named(tmp_path: Path, run: Path) -> None:
     with pytest.raises(ValueError, match=r"no run to go on with \(.*overrides\.yaml is missing"):
         resumed_arguments([f"resume={tmp_path}"])
+    with pytest.raises(ValueError, match=rf"not a checkpoint: resume={re.escape(str(run))}\)"):
+        resumed_arguments([f"resume={run / 'checkpoints' / 'best.ckpt'}"])
     for content in ("a: [", "a: 1", "[1, 2]"):
         (run / OVERRIDES).write_text(content, encoding="utf-8")
         with pytest.raises(ValueError, match="no run to go on with") as error:

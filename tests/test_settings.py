@@ -37,6 +37,8 @@ def test_checking_draws_no_random_number() -> None:
         ("label_smoothing=1", r"label_smoothing=1: wanted a number of at least 0 and below 1"),
         ("trainer.max_steps=many", r"trainer.max_steps=many: wanted a whole number"),
         ("trainer.max_steps=0", r"trainer.max_steps=0: wanted a whole number of at least 1, or -1 with"),
+        ("++misspelt=3", r"misspelt: no such setting; there are seed, .*, decoding"),
+        ("trainer.max_time=5", r"trainer.max_time=5: wanted null or DD:HH:MM:SS"),
         ("trainer.max_steps=-1", r"training would never end: set trainer.max_steps or trainer.max_time"),
         ("trainer.accumulate_grad_batches=0", r"trainer.accumulate_grad_batches=0: wanted a whole number of at least"),
         ("trainer.log_every_n_steps=0", r"trainer.log_every_n_steps=0"),

@@ -119,7 +119,7 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
             "could translate in validations: set callbacks.validation_bleu.examples=0",
         ),
         (["trainer.strategy=fsdp", "callbacks.ema.decay=0.9"], "not average weights: set callbacks.ema.decay=null"),
-        (["trainer.max_time=soon"], "trainer: `Timer(duration='soon')` is not a valid duration"),
+        (["trainer.max_time=soon"], "trainer.max_time=soon: wanted null or DD:HH:MM:SS"),
         (["resume=nowhere"], "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
         (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder (data.path)"),
         (["data.max_tokens=10", "data.overlong=error"], "tokens are more than data.max_tokens=10: raise it"),

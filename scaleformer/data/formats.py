@@ -75,7 +75,10 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def decode_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[int, str]]:
-    """`read_lines` of an open binary stream, such as `sys.stdin.buffer`; `name` stands for it in messages."""
+    """`read_lines` of an open binary stream, such as `sys.stdin.buffer`; `name` stands for it in messages.
+
+    Raises DataError, with the line, for what is not UTF-8 or no sound gzip file, and for a line without end.
+    """
     number = 0
     try:
         # A few kilobytes of a compressed file may hold a line that no memory does.
@@ -162,6 +165,7 @@ def read_text_pair(
     boundaries: "blank"  a blank line on both sides ends a document
                 "ids"    line n of the file `ids` names the document of line n (`sacrebleu --echo docid` prints such)
                 "lines"  every line is a document of its own
+    Raises DataError, with file and line, where the files do not match or a document is wrong.
     """
     name = re.sub(r"\.gz$", "", Path(source).name)
     pending: tuple[list[str], list[str]] = ([], [])
@@ -225,7 +229,10 @@ def _aligned_lines(
 
 
 def read_tsv(path: str | Path) -> Iterator[Document]:
-    """Documents of a TSV file: document id, source, target a line; the lines of a document stand together."""
+    """Documents of a TSV file: document id, source, target a line; the lines of a document stand together.
+
+    Raises DataError, with file and line, for what is not so.
+    """
     pending: tuple[list[str], list[str]] = ([], [])
     current = ""
     seen: set[str] = set()

@@ -112,6 +112,7 @@ def generate(
 
     `documents` and `segments` (fewest, most) replace the configured numbers: (64, 64) gives documents of 64 segments
     in the same languages, to measure extrapolation. Document n is the same however many are asked for.
+    Raises ValueError for a split that there is not.
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r}: the synthetic corpus has {', '.join(SPLITS)}")

@@ -19,6 +19,7 @@ def align_segments(hypothesis: Sequence[str], reference: Sequence[str]) -> list[
     With equal counts the hypothesis comes back as it is. Otherwise a monotone alignment by dynamic programming, after
     the idea of [Matusov 2005] (segments instead of words, shared words instead of edits); reference segments that get
     nothing are paired with an empty one. O(hypothesis segments * reference segments).
+    Raises ValueError for a reference without segments.
     """
     if len(hypothesis) == len(reference):
         return list(hypothesis)

@@ -112,6 +112,8 @@ def algorithm_2_printed(fq: Tensor, frel: Tensor, v: Tensor, edition: int = 2023
     * 2021 takes `Summed` over V up to n_after = min(L_Q + k, L_K) alone: wrong for L_K > L_Q + R, where every key from
       L_Q + R on is lost; right otherwise;
     * 2023 reads Rcumulated at i + k - 1: key i + k - 1 is counted in the horizon and once more far after it.
+
+    Raises ValueError for another edition.
     """
     if edition == 2023:
         return _algorithm_2(fq, frel, v, v.sum(-2, keepdim=True), offset=-1)
