@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document, read_jsonl
 from scaleformer.data.prepare import PrepareConfig, prepare
+from tests.scripts.commands import load
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "data" / "samples"
@@ -155,11 +155,7 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
         PrepareConfig(**{"format": "jsonl", "input": "i", "output": "o", **options})
 
 
-SPEC = importlib.util.spec_from_file_location("prepare_data", ROOT / "scripts" / "prepare_data.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-SCRIPT = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(SCRIPT)
+SCRIPT = load("prepare_data")
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,19 +13,12 @@ import torch
 from scaleformer.benchmarks import attention
 from scaleformer.benchmarks.attention import KERNEL, SOFTMAX, Options, beside_softmax
 from scaleformer.ops._benchmark import alternate, peak_memory, saved_bytes
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "benchmark_attention.py"
+from tests.scripts.commands import load
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("benchmark_attention", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for the names in their annotations
-    spec.loader.exec_module(module)
-    return module
+    return load("benchmark_attention")
 
 
 def test_functions_take_turns() -> None:

@@ -1,13 +1,26 @@
-"""A script in this process, as a user calls it."""
+"""A script in this process: as a user calls it, or as a module."""
 
 from __future__ import annotations
 
+import importlib.util
 import runpy
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def load(name: str) -> ModuleType:
+    """The module of scripts/NAME.py."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for the names in their annotations
+    spec.loader.exec_module(module)
+    return module
 
 
 def run_script(monkeypatch: Any, capsys: Any, name: str, *arguments: object) -> tuple[int, str, str]:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+from tests.scripts.commands import load
+
 TINY = ["sizes.layers=1", "sizes.width=8", "sizes.feedforward=8", "sizes.heads=2", "sizes.vocabulary=30", "threads=1"]
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for the names in their annotations
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
