@@ -125,9 +125,11 @@ def segment_causal_step(
 
     q, k (B, H, d), v (B, H, e); segments (B,) the segment of the token in each row; rel as given to
     `segment_causal_init`. Returns (B, H, e) in the dtype of v and the state, which is updated in place. Raises
-    ValueError if rel and the state do not belong together.
+    ValueError if they and the state do not belong together.
     """
-    state.tokens.check_rel(rel)
+    state.tokens.check(q, k, v, rel)
+    if segments.dim() != 1:
+        raise ValueError(f"segments has shape {tuple(segments.shape)}: it must be ({q.shape[0]},)")
     check_segments("segments", segments[:, None], q.shape[0], 1)
     phi = get_feature_map(feature_map)
     rows = (segments > state.segment).nonzero().flatten()

@@ -73,8 +73,14 @@ class CausalState:
         sums.view(-1, 1, sums.shape[-1]).baddbmm_(scores.flatten(0, 1), self.ring.flatten(0, 1))
         return sums
 
-    def check_rel(self, rel: Tensor | None) -> None:
-        """Raise ValueError unless the state was made with a table such as `rel`."""
+    def check(self, q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None) -> None:
+        """Raise ValueError unless the state was made for tokens such as q, k (B, H, d), v (B, H, e), and for `rel`."""
+        batch, heads, d, size = self.memory.shape
+        for name, x, width in (("q", q, d), ("k", k, d), ("v", v, size - 1)):
+            if x.shape != (batch, heads, width):
+                raise ValueError(
+                    f"{name} has shape {tuple(x.shape)}: the state was made for {(batch, heads, width)}, a token a row"
+                )
         _check_same_rel(rel, None if self.ring is None else self.ring.shape[2])
 
 
@@ -133,9 +139,9 @@ def causal_step(
     """Attention of one new token to itself and those before it.
 
     q, k (B, H, d), v (B, H, e); rel as given to `causal_init`. Returns (B, H, e) in the dtype of v and the state, which
-    is updated in place. Raises ValueError if rel and the state do not belong together.
+    is updated in place. Raises ValueError if they and the state do not belong together.
     """
-    state.check_rel(rel)
+    state.check(q, k, v, rel)
     phi = get_feature_map(feature_map)
     with torch.autocast(q.device.type, enabled=False):
         fq = phi(q.to(state.memory.dtype))[:, :, None]  # (B, H, 1, d)
@@ -194,8 +200,11 @@ def cross_step(q: Tensor, position: int, rel: Tensor | None, state: CrossState, 
     """Attention of the K hypotheses of each document, all at the same position, to their source.
 
     q (B, H, K, d); position counts from 0; rel as given to `cross_state`. Returns (B, H, K, e) in the dtype of q.
-    Raises ValueError if rel and the state do not belong together.
+    Raises ValueError if they and the state do not belong together.
     """
+    batch, heads, d, _ = state.memory.shape
+    if q.dim() != 4 or (q.shape[0], q.shape[1], q.shape[3]) != (batch, heads, d):
+        raise ValueError(f"q has shape {tuple(q.shape)}: the state was made for ({batch}, {heads}, K, {d})")
     _check_same_rel(rel, None if state.table is None else (state.table.shape[-1] - 1) // 2)
     with torch.autocast(q.device.type, enabled=False):
         fq = get_feature_map(feature_map)(q.to(state.memory.dtype))  # (B, H, K, d)

@@ -224,6 +224,10 @@ def test_wrong_arguments() -> None:
         segment_causal_step(*token, None, x.key_segments[:, 0], empty_state(x))
     with pytest.raises(ValueError, match=r"segments has shape \(3, 1\): it must be \(2, 1\)"):
         segment_causal_step(*token, x.tokens.rel, torch.zeros(3, dtype=torch.long), empty_state(x))
+    with pytest.raises(ValueError, match=r"segments has shape \(2, 4\): it must be \(2,\)"):
+        segment_causal_step(*token, x.tokens.rel, x.key_segments, empty_state(x))
+    with pytest.raises(ValueError, match=r"v has shape \(1, 2, 3\): the state was made for \(2, 2, 3\)"):
+        segment_causal_step(*token[:2], v[:1, :, 0], x.tokens.rel, x.key_segments[:, 0], empty_state(x))
     with pytest.raises(ValueError, match=r"log_gate has shape \(3, 5\)"):
         segment_causal_init(2, 2, 4, 3, None, torch.zeros(3, 5))
     with pytest.raises(ValueError, match=r"key_segments has shape \(2, 3\)"):

@@ -158,6 +158,12 @@ def test_wrong_arguments() -> None:
     token = x.q[:, :, 0], x.k[:, :, 0], x.v[:, :, 0]
     with pytest.raises(ValueError, match="rel is None: the state was made with a table of horizon 2"):
         causal_step(*token, None, empty_state(x))
+    for place, name in enumerate("qkv"):
+        wrong = [t[:1] if n == place else t for n, t in enumerate(token)]
+        with pytest.raises(ValueError, match=rf"{name} has shape \(1, 2, \d\): the state was made for \(2, 2, \d\)"):
+            causal_step(*wrong, x.rel, empty_state(x))
+    with pytest.raises(ValueError, match=r"q has shape \(1, 2, 4, 4\): the state was made for \(2, 2, K, 4\)"):
+        cross_step(x.q[:1], 0, x.rel, cross_state(x.k, x.v, x.rel))
     with pytest.raises(ValueError, match="rel is a table of horizon 1: the state was made with a table of horizon 2"):
         cross_step(x.q, 0, x.rel[1:4], cross_state(x.k, x.v, x.rel))
     with pytest.raises(ValueError, match=r"rel has shape \(5, 3\)"):
