@@ -311,7 +311,7 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evalu
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 @one_line_errors()
 def main(cfg: DictConfig) -> None:
-    cfg.run_dir = HydraConfig.get().runtime.output_dir  # a config.yaml of version 0.1.0 names the folder it came from
+    cfg.run_dir = HydraConfig.get().runtime.output_dir  # where Hydra's record is, whatever folder a setting names
     run(cfg)
 
 

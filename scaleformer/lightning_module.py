@@ -152,8 +152,7 @@ class TranslationModule(pl.LightningModule):
         checkpoint["guard"] = self.guard.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        if "guard" in checkpoint:  # not in checkpoints of version 0.1.0
-            self.guard.load_state_dict(checkpoint["guard"])
+        self.guard.load_state_dict(checkpoint["guard"])
 
     def describe_memory(self, batch_tokens: int, error: BaseException) -> str:
         """What to say when memory ran out: the batch it ran out on, and what to lower."""

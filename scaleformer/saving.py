@@ -17,10 +17,6 @@ from .lightning_module import TranslationModule
 class BestCheckpoint(ModelCheckpoint):
     """best.ckpt, by the metric that it monitors. It knows its score again in a folder that was moved."""
 
-    @property
-    def state_key(self) -> str:
-        return super().state_key.replace(type(self).__qualname__, "ModelCheckpoint", 1)  # as in version 0.1.0
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Lightning's own forgets the score where the folder has another name, and the next validation is best."""
         assert self.dirpath is not None

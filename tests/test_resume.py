@@ -190,11 +190,10 @@ def test_auto_is_the_newest_run_of_the_experiment_that_is_not_finished(tmp_path:
     assert f"resume={quoted(str(new))}" in resumed_arguments(arguments)
     write_status(new, "interrupted", 9)
     assert "seed=20" in resumed_arguments(arguments)
-    (new / "results").mkdir()
-    (new / "results" / "test.json").touch()
-    assert "seed=20" in resumed_arguments(arguments)  # it says itself that it is not finished
     (new / "status.json").unlink()
-    assert f"resume={quoted(str(old))}" in resumed_arguments(arguments)  # a run of a version that did not say
+    assert "seed=20" in resumed_arguments(arguments)  # nothing says that it is finished
+    write_status(new, "finished", 9)
+    assert f"resume={quoted(str(old))}" in resumed_arguments(arguments)
     monkeypatch.setattr("scaleformer.resume.is_claimed", lambda run: True)
     assert resumed_arguments(arguments) == ["experiment=small"]
 

@@ -156,7 +156,7 @@ def test_a_run_that_was_moved_keeps_its_best_score_and_goes_on(tmp_path: Path, c
 
     def best() -> tuple[float, str, bytes]:
         states = weights(new, "callbacks")
-        (state,) = (state for name, state in states.items() if name.startswith("ModelCheckpoint"))
+        (state,) = (state for name, state in states.items() if name.startswith("BestCheckpoint"))
         path = new / "checkpoints" / "best.ckpt"
         return float(state["best_model_score"]), state["best_model_path"], path.read_bytes()
 
