@@ -6,14 +6,14 @@ comes to them is added, or multiplied, in place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from scaleformer.ops.autograd import own_backward
-from scaleformer.ops.blocks import diagonals, spread, table_gradient
+from scaleformer.ops.band import add_band, read_band
+from scaleformer.ops.blocks import spread, table_gradient
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 
@@ -73,12 +73,12 @@ class _QuadraticAttention(torch.autograd.Function):
         if near is not None:
             by_distance = fq @ spread(near, batch, heads).transpose(1, 2)  # (X, L, R or 2R+1)
             if causal:
-                _add_band(scores, by_distance, near.shape[1] - 1, 0)
+                add_band(scores, by_distance, near.shape[1] - 1, 0)
             else:
                 reach = near.shape[1] // 2 - 1
                 past = scores.new_ones(scores.shape[1:]).tril()
                 scores.addcmul_(by_distance[..., -2:-1], past).addcmul_(by_distance[..., -1:], 1 - past)
-                _add_band(scores, by_distance[..., :-2], reach, reach)
+                add_band(scores, by_distance[..., :-2], reach, reach)
         if causal:
             scores.tril_()
         if real is not None:
@@ -117,10 +117,10 @@ class _QuadraticAttention(torch.autograd.Function):
         if near is not None:
             if causal:
                 d_far = table_gradient(torch.ones_like(d_fk[..., :1]), d_fk, near)
-                d_by_distance = _band(d_scores, near.shape[1] - 1, 0)  # (X, L, R)
+                d_by_distance = read_band(d_scores, near.shape[1] - 1, 0)  # (X, L, R)
             else:
                 reach = near.shape[1] // 2 - 1
-                band, every = _band(d_scores, reach, reach), d_scores.sum(-1, keepdim=True)
+                band, every = read_band(d_scores, reach, reach), d_scores.sum(-1, keepdim=True)
                 past = d_scores.tril_().sum(-1, keepdim=True)  # the last use of these scores
                 d_by_distance = torch.cat([band, past, every - past], dim=-1)  # (X, L, 2R+1)
             d_fq.baddbmm_(d_by_distance, spread(near, batch, heads))
@@ -135,61 +135,3 @@ class _QuadraticAttention(torch.autograd.Function):
 def _with_far(fk: Tensor, far: Tensor | None, batch: int, heads: int) -> Tensor:
     """phi(k) + b (X, S, d), where there is a b: so all keys have the score of those beyond the horizon."""
     return fk if far is None else fk + spread(far, batch, heads)
-
-
-class _Edge(NamedTuple):
-    """Rows first .. last of scores, some of whose distances have no key: laid out in a matrix with room for all,
-    of which columns left .. right are keys, from `key` on."""
-
-    first: int
-    last: int
-    left: int
-    right: int
-    key: int
-
-
-def _inner(scores: Tensor, before: int, after: int) -> tuple[slice, Tensor]:
-    """The rows of scores (X, L, S), contiguous, that have keys at all distances from -before to after; and the view
-    (X, rows, before + 1 + after) of their scores at them, the diagonals."""
-    items, queries, keys = scores.shape
-    first = min(before, queries)
-    rows = slice(first, max(first, min(queries, keys - after)))
-    shape = items, rows.stop - first, before + 1 + after
-    if not shape[1]:
-        return rows, scores.new_empty(shape)
-    return rows, scores.as_strided(shape, (queries * keys, keys + 1, 1), scores.storage_offset() + first * keys)
-
-
-def _edges(scores: Tensor, inner: slice, before: int, after: int) -> Iterator[_Edge]:
-    _, queries, keys = scores.shape
-    for first, last in ((0, inner.start), (inner.stop, min(queries, keys + before))):
-        width = last - first + before + after
-        left, right = max(0, before - first), min(width, keys - first + before)
-        if last > first and right > left:
-            yield _Edge(first, last, left, right, first - before + left)
-
-
-def _add_band(scores: Tensor, values: Tensor, before: int, after: int) -> None:
-    """Add values (X, L, n) to scores (X, L, S), in place: values[i, t] to that of query i and key i + t - before."""
-    inner, view = _inner(scores, before, after)
-    view.add_(values[:, inner])
-    for edge in _edges(scores, inner, before, after):
-        rows = edge.last - edge.first
-        matrix = scores.new_zeros(len(scores), rows, rows + before + after)
-        diagonals(matrix, before + 1 + after).copy_(values[:, edge.first : edge.last])
-        part = matrix[..., edge.left : edge.right]
-        scores[:, edge.first : edge.last, edge.key : edge.key + part.shape[2]].add_(part)
-
-
-def _band(scores: Tensor, before: int, after: int) -> Tensor:
-    """The scores (X, L, n) by distance, as `_add_band` has them; zeros where there is no key."""
-    band = scores.new_zeros(*scores.shape[:2], before + 1 + after)
-    inner, view = _inner(scores, before, after)
-    band[:, inner] = view
-    for edge in _edges(scores, inner, before, after):
-        rows = edge.last - edge.first
-        matrix = scores.new_zeros(len(scores), rows, rows + before + after)
-        part = matrix[..., edge.left : edge.right]
-        part.copy_(scores[:, edge.first : edge.last, edge.key : edge.key + part.shape[2]])
-        band[:, edge.first : edge.last] = diagonals(matrix, before + 1 + after)
-    return band

@@ -1,11 +1,11 @@
-"""The band of scores within the horizon, added and read, against loops over all distances."""
+"""The band of scores within the horizon, added and read, against loops."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from scaleformer.ops.quadratic import _add_band, _band
+from scaleformer.ops.band import add_band, read_band
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (3, 0), (3, 3), (7, 7)])
@@ -22,6 +22,6 @@ def test_band(queries: int, keys: int, before: int, after: int) -> None:
             if 0 <= (j := i + t - before) < keys:
                 expected[:, i, j] += values[:, i, t]
                 band[:, i, t] = scores[:, i, j]
-    assert torch.equal(_band(scores, before, after), band)
-    _add_band(scores, values, before, after)
+    assert torch.equal(read_band(scores, before, after), band)
+    add_band(scores, values, before, after)
     assert torch.equal(scores, expected)
