@@ -47,12 +47,14 @@ def dense_recall(
     scores = torch.cat(query, dim=-1) @ torch.cat(key, dim=-1).transpose(-1, -2)  # (B, H, L_Q, L_K)
     if rel is not None:
         scores.add_(relative_scores(scaled @ rel.transpose(-1, -2), keys))
+    # Past autograd: what is hidden has no weight, and so no gradient that would have to be cleared once more.
+    logits = scores.detach()
     if causal:
-        scores.masked_fill_(scores.new_ones(queries, keys, dtype=torch.bool).triu(1), HIDDEN)
+        logits.add_(torch.full_like(logits[0, 0], HIDDEN).triu_(1))
     for x, end in zip(recalled, (-reach, reach), strict=False):
         dropped = x.rank[:, :, None] < x.threshold[..., None]  # (B, H, L_Q, L_K)
         at_end = (distance == end).gather(2, plan.keys[:, None].expand(-1, queries, -1))  # (B, L_Q, L_K)
-        scores.masked_fill_(dropped & at_end[:, None], HIDDEN)
+        logits.masked_fill_(dropped & at_end[:, None], HIDDEN)
     out = scores.softmax(-1) @ u[..., :-1]  # (B, H, L_Q, e)
     if causal:
         last = torch.arange(queries, device=q.device).clamp(max=keys - 1)  # the last key that each query may see
