@@ -33,7 +33,7 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
         "causal": (_Cost(207, 0, 280), _Cost(188, 0, 285)),
         "bidirectional": (_Cost(173, 0, 100), _Cost(154, 0, 205)),
-        "without positions": (_Cost(95, 0, 230), _Cost(90, 0, 270)),
+        "without positions": (_Cost(97, 0, 235), _Cost(90, 0, 265)),
     },
     "segment_gated": {
         "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
