@@ -43,6 +43,8 @@ def quadratic_attention(
 
 
 class _QuadraticAttention(torch.autograd.Function):
+    """Scores, then what the keys beyond the horizon and those within it add, then the means of the values."""
+
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
