@@ -99,8 +99,8 @@ class _QuadraticAttention(torch.autograd.Function):
         far, near, weights, key_mask, real, fq, fk, values, scores, out, inverse = ctx.saved_tensors
         causal, phi = ctx.options
         batch, heads = grad.shape[:2]
-        d_sums = grad.flatten(0, 1) * inverse  # (X, L, e), and of the denominators:
-        d_total = (d_sums * out).sum(-1, keepdim=True)  # (X, L, 1), less than nothing
+        d_sums = grad.flatten(0, 1) * inverse  # (X, L, e)
+        d_total = (d_sums * out).sum(-1, keepdim=True)  # (X, L, 1), to be taken away
         weighted = scores if weights is None else scores * weights.flatten(0, 1)
         d_v = (weighted.transpose(1, 2) @ d_sums).unflatten(0, (batch, heads))  # (B, H, S, e)
         d_scores = (d_sums @ values.transpose(1, 2)).sub_(d_total)  # (X, L, S)
