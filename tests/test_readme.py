@@ -38,14 +38,15 @@ def commands() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("program", "arguments"), commands(), ids=" ".join)
 def test_every_command_shown_is_right(program: str, arguments: str) -> None:
     assert (ROOT / f"{program}.py").is_file()
-    given = [a for a in shlex.split(arguments) if "=" in a and not a.endswith("=NAME")]
+    given = [a for a in shlex.split(arguments) if "=" in a and not a.endswith("=NAME")]  # whose value stands for any
     name = "config" if program == "train" else Path(program).name
     if (ROOT / "conf" / f"{name}.yaml").is_file():
         if not re.search(r"resume=|--|-m ", arguments):  # these are tested with the program
             with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
                 compose(name, given)
-    elif hasattr(script := load(name), "read_options"):
-        script.read_options(given)
+    elif given:
+        script = load(name)
+        (script.read_options if hasattr(script, "read_options") else script.settings)(given)
 
 
 def test_commands_are_found_in_sentences_and_tables() -> None:

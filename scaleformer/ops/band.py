@@ -34,6 +34,7 @@ def _inner(scores: Tensor, before: int, after: int) -> tuple[slice, Tensor]:
 
 
 def _edges(scores: Tensor, inner: slice, before: int, after: int) -> Iterator[_Edge]:
+    """The rows before and after the inner ones, as far as they have keys at any of the distances."""
     _, queries, keys = scores.shape
     for first, last in ((0, inner.start), (inner.stop, min(queries, keys + before))):
         width = last - first + before + after

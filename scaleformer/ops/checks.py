@@ -83,6 +83,11 @@ def check_step(q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, segments: Te
         raise ValueError(f"v has shape {_shape(v)}: with q {_shape(q)} it must be ({rows}, {q.shape[1]}, e)")
     if rel is not None:
         check_rel(rel, q.shape[1], q.shape[2])
+    check_step_segments(segments, rows)
+
+
+def check_step_segments(segments: Tensor, rows: int) -> None:
+    """Raise ValueError unless `segments` is (B,), a token a row, and of an integer type."""
     if segments.dim() != 1:
         raise ValueError(f"segments has shape {_shape(segments)}: it must be ({rows},)")
     check_segments("segments", segments[:, None], rows, 1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.checks import check_gate, check_kv, check_positive, check_segments
+from scaleformer.ops.checks import check_gate, check_kv, check_positive, check_segments, check_step_segments
 from scaleformer.ops.feature_maps import get_feature_map
 from scaleformer.ops.segment_plan import NO_SEGMENT
 from scaleformer.ops.segment_weights import far_scale
@@ -128,9 +128,7 @@ def segment_causal_step(
     ValueError if they and the state do not belong together.
     """
     state.tokens.check(q, k, v, rel)
-    if segments.dim() != 1:
-        raise ValueError(f"segments has shape {tuple(segments.shape)}: it must be ({q.shape[0]},)")
-    check_segments("segments", segments[:, None], q.shape[0], 1)
+    check_step_segments(segments, q.shape[0])
     phi = get_feature_map(feature_map)
     rows = (segments > state.segment).nonzero().flatten()
     with torch.autocast(q.device.type, enabled=False):
