@@ -101,26 +101,25 @@ class Side(NamedTuple):
 class Recalled(NamedTuple):
     """What is kept on one side, of `count` keys at most.
 
-    rank       (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
-    threshold  (B, H, L_Q) the least rank that a query sees
-    position   (B, H, tiles, count) where those stand that are kept outside of each tile's window
-    kept       (B, H, tiles, count) their ranks, `NONE` where there are fewer
+    rank      (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
+    least     (B, H, numbers) the least rank that the queries of a segment number see
+    position  (B, H, tiles, count) where those stand that are kept outside of each tile's window
+    kept      (B, H, tiles, count) their ranks, `NONE` where there are fewer
     """
 
     rank: Tensor
-    threshold: Tensor
+    least: Tensor
     position: Tensor
     kept: Tensor
 
 
 @torch.no_grad()
-def recall(priority: Tensor, real: Tensor | None, queries: Tensor, side: Side, count: int) -> Recalled:
-    """What is kept for queries (B, L_Q), segment numbers: the columns of `side.ends`.
+def recall(priority: Tensor, real: Tensor | None, side: Side, count: int) -> Recalled:
+    """What is kept on a side for every segment number, and for every tile.
 
     priority (B, H, L_K), real (B, L_K) bool or None
     """
     keys = Kept(priority, real, count, side.after)
     least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
-    threshold = least.gather(2, queries[:, None].expand(-1, least.shape[1], -1))
     kept = keys.among(side.windows)  # (B, H, tiles, count)
-    return Recalled(keys.rank, threshold, keys.positions(kept), kept)
+    return Recalled(keys.rank, least, keys.positions(kept), kept)

@@ -135,7 +135,9 @@ class _Work(Windows):
         super().__init__(q, blocks, table, gate, windows)
         self.values = self.width, self.width + u.shape[3]  # where u begins in a row, and where it ends
         self.room, self.own = plan.room, len(blocks) - more  # the blocks of the keys themselves
-        self.thresholds = [to_tiles(x.threshold.unsqueeze(-1), windows.queries) for x in recalled]  # (M, H, T, 1)
+        number = plan.queries[:, None].expand(-1, q.shape[1], -1)  # (B, H, L_Q)
+        least = (x.least.gather(2, number).unsqueeze(-1) for x in recalled)
+        self.thresholds = [to_tiles(x, windows.queries) for x in least]  # (M, H, T, 1)
         self.sides = len(recalled)
         if recalled:
             self._copy_kept(recalled)

@@ -14,7 +14,7 @@ from scaleformer.ops.recall_plan import RecallPlan, plan_recall
 from scaleformer.ops.recall_sets import recall
 from scaleformer.ops.recall_windows import RecallAttention
 from scaleformer.ops.relative_position import horizon_of
-from scaleformer.ops.windows import table_of, with_counts
+from scaleformer.ops.windows import counted, table_of, without_pads
 
 RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
 
@@ -85,7 +85,7 @@ def segment_recall_attention(
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
-        q, k, u = with_counts(q, k, v, key_mask, dtype)
+        q, (k, values) = q.to(dtype), (x.to(dtype) for x in without_pads(k, v, key_mask))
         salience = salience.to(dtype)
         if key_mask is not None:
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
@@ -102,15 +102,15 @@ def segment_recall_attention(
         if explore and plan.sides:
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            recall(priority - toward if side.after else priority + toward, key_mask, plan.queries, side, each)
+            recall(priority - toward if side.after else priority + toward, key_mask, side, each)
             for side in plan.sides
         ]
         gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
-        arguments = q, k, u, salience, gate, plan, recalled
+        rest = salience, gate, plan, recalled
         if algorithm == "quadratic":
-            out = dense_recall(*arguments, table)
+            out = dense_recall(q, k, values, *rest, table, key_mask)
         else:
-            out = RecallAttention.apply(*arguments, table_of(table, heads, causal))
+            out = RecallAttention.apply(q, k, counted(values, key_mask), *rest, table_of(table, heads, causal))
     return out.to(v.dtype)
 
 

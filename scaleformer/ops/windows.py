@@ -57,16 +57,18 @@ def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> No
     total.flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
-def with_counts(
-    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and [v, 1] in `dtype`, zeros at pads."""
-    if key_mask is not None:  # not only the scores: a pad may hold what is no number
-        pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
-        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
+def without_pads(k: Tensor, v: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Keys and values with zeros at pads, not only where these are scored: a pad may hold what is no number."""
+    if key_mask is None:
+        return k, v
+    pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
+    return k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
+
+
+def counted(v: Tensor, key_mask: Tensor | None) -> Tensor:
+    """[v, 1] (B, H, L_K, e+1) of v (B, H, L_K, e), which has zeros at pads, as this has."""
     ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
-    u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
-    return q.to(dtype), k.to(dtype), u
+    return torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1)
 
 
 def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
