@@ -8,9 +8,9 @@ from torch import Tensor
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_plan import TilePlan, number_segments, plan_tiles, shared_plan
-from scaleformer.ops.hybrid_windows import HybridAttention
+from scaleformer.ops.hybrid_windows import HybridAttention, table_of
 from scaleformer.ops.relative_position import horizon_of
-from scaleformer.ops.windows import counted, table_of, without_pads
+from scaleformer.ops.windows import counted, without_pads
 
 
 def linear_hybrid(

@@ -124,7 +124,7 @@ def plan_tiles(
     reaching = reach - 1 if far else near
     size = min(_MOST_QUERIES, -(-numbers.queries.shape[1] // BLOCK) * BLOCK)
     shift = (numbers.total + 2 * reach) * torch.arange(batch, device=device)[:, None]  # no two rows share a code
-    query_codes = _fill(numbers.queries + shift, size)  # (B, tiles, T)
+    query_codes = fill_up(numbers.queries + shift, size)  # (B, tiles, T)
     tiles = query_codes.shape[1]
     query_codes = query_codes.flatten(0, 1)  # (M, T)
     base, top = query_codes[:, 0] - reaching, query_codes[:, -1] + reaching  # (M,)
@@ -161,7 +161,7 @@ def plan_tiles(
     edges = [x - begin * BLOCK for x in inner]  # counted from the first query
     asked = torch.stack([before, behind, top - base + 1, *edges, outside.expand_as(low)])[:, order]
     *sides, lefts, rights, outside = asked.tolist()
-    key_codes = _fill(codes if real is None else codes.masked_fill(~real, _NO_KEY), BLOCK, _NO_KEY)  # (B, P, 32)
+    key_codes = fill_up(codes if real is None else codes.masked_fill(~real, _NO_KEY), BLOCK, _NO_KEY)  # (B, P, 32)
     key_codes = functional.pad(key_codes, (0, 0, 1, 1), value=_NO_KEY).flatten(0, 1)  # (B (P + 2), 32)
     found = _Tiles(row * (count + 2), query_codes, base, begin, low, high, key_codes)
     steps = []
@@ -172,7 +172,7 @@ def plan_tiles(
     scale = None
     if far:
         seen = _far_counts(numbers, real, reach, causal)  # (B, L_Q)
-        scale = far_scale(_fill(seen, size).flatten(0, 1), far_tokens, dtype).unsqueeze(-1)  # (M, T, 1)
+        scale = far_scale(fill_up(seen, size).flatten(0, 1), far_tokens, dtype).unsqueeze(-1)  # (M, T, 1)
     left_out = far and bool(outside[0])
     return TilePlan(steps, size, count + 2, found.row + low + 1, found.row + high, scale, left_out, near, causal)
 
@@ -299,7 +299,7 @@ def _together(sides: list[list[int]], own: int, most: int) -> list[tuple[slice, 
     return [*runs, (slice(begin, len(spans)), ahead, ahead + own + behind, slots)]
 
 
-def _fill(codes: Tensor, size: int, value: int | None = None) -> Tensor:
+def fill_up(codes: Tensor, size: int, value: int | None = None) -> Tensor:
     """Rows (B, L) cut into (B, n, size), filled up with a value or else with their last one."""
     missing = -codes.shape[1] % size
     last = codes[:, -1:] if value is None else codes.new_full((1, 1), value)

@@ -23,7 +23,16 @@ from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS, inverse_power
 from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan
+from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 from scaleformer.ops.windows import Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
+
+
+def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
+    """The table of `HybridAttention`, for each head, from rel (1 or H, 2R+1, d)."""
+    if rel is None:
+        return None
+    rel = rel.expand(heads, -1, -1)  # (H, 2R+1, d)
+    return torch.cat(causal_tables(rel)[::-1], dim=1) if causal else bidirectional_table(rel)
 
 
 class HybridAttention(torch.autograd.Function):
@@ -189,17 +198,19 @@ class _Work(Windows):
         super().__init__(
             q,
             to_blocks(k, phi(k), u) if far else to_blocks(k, u),
-            table,
-            torch.where(is_near, log_gate * BITS, HIDDEN),
+            0 if table is None else table.shape[1] - (1 if plan.causal else 2),
             plan,
         )
+        self.table = table
+        self.gate = functional.pad(torch.where(is_near, log_gate * BITS, HIDDEN), (0, 1), value=HIDDEN)  # (H, 2G+2)
         self.fq = to_tiles(phi(q), plan.queries) if far else self.q
         self.far_gate = functional.pad(log_gate.exp().masked_fill(hidden, 0.0) / self.width, (0, 1))  # (H, 2G+2)
 
     def scores(self, step: Step, share: Tensor | None = None) -> _Scores:
         """Far weights times `share` (m, H, T, 1)."""
         plan, d = self.plan, self.width
-        blocks, rows = self.gather(step, self.block_numbers(step))  # rows (m, H, W, d + d + e+1)
+        blocks = self.block_numbers(step)
+        rows = self.gather(step, blocks)  # (m, H, W, d + d + e+1)
         keys = rows[..., :d]
         query, scores = self.exact(step, keys)
         if plan.scale is None:
@@ -218,6 +229,40 @@ class _Work(Windows):
             weights = torch.bmm(gates, step.slot[..., columns]).view_as(kernel)
             edges.append(_Edge(columns, blocks[..., first:last], feature_keys, kernel, weights))
         return _Scores(blocks, query, features, keys, rows[..., 2 * d :], scores, edges, scale[:, None])
+
+    def exact(self, step: Step, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (m, H, T, d) and their scores (m, H, T, W) with keys (m, H, W, d): q.(k + rel) and gates, to the base
+        of 2."""
+        plan = self.plan
+        query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
+        gates, by_distance = self.by_slot(self.gate, step), None  # (m, H, T, S)
+        if self.table is not None:
+            by_distance = query @ self.table.transpose(-1, -2)  # (m, H, T, n)
+            gates = gates + by_distance[..., self.band, None]  # what keys before the horizon have
+        scores = torch.bmm(gates.flatten(1, 2), step.slot).view(*query.shape[:3], step.width)  # (m, H, T, W)
+        scores.flatten(0, 1).baddbmm_(query.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2))
+        if plan.causal:
+            self.own(step, scores).add_(self.later * HIDDEN)
+        if by_distance is not None:
+            if not plan.causal:  # what those after it have, instead
+                change = by_distance[..., -1:] - by_distance[..., -2:-1]  # (m, H, T, 1)
+                self.own(step, scores).addcmul_(change, self.later)
+                self.beyond(step, scores).add_(change)
+            self.within(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
+        return query, scores
+
+    def sums_by_distance(self, step: Step, d_scores: Tensor) -> Tensor:
+        """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
+        parts = [self.within(step, d_scores).unflatten(0, d_scores.shape[:2])]
+        total = d_scores.sum(-1, keepdim=True)  # (m, H, T, 1)
+        if self.plan.causal:
+            return torch.cat([*parts, total], dim=-1)
+        after = self.later_sums(step, d_scores)
+        return torch.cat([*parts, total - after, after], dim=-1)
+
+    def by_slot(self, gate: Tensor, step: Step) -> Tensor:
+        """(m, H, T, S) from gate (H, 2G+2)."""
+        return gate.index_select(1, step.distance.flatten()).view(self.heads, *step.distance.shape).transpose(0, 1)
 
     def states(self) -> list[Tensor] | None:
         """The sums of phi(k) (x) u before each block of keys, and after it: (B H, P + 2, d, e+1) each; None where no

@@ -18,7 +18,6 @@ from scaleformer.ops.blocks import spread, table_gradient
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.recall_plan import RecallPlan
 from scaleformer.ops.recall_sets import Recalled
-from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 from scaleformer.ops.segment_weights import look_up
 
 
@@ -30,19 +29,13 @@ def dense_recall(
     log_gate: Tensor,
     plan: RecallPlan,
     recalled: list[Recalled],
-    rel: Tensor | None,
+    table: Tensor | None,
     key_mask: Tensor | None,
 ) -> Tensor:
-    """Arguments as in `RecallAttention`, v (B, H, L_K, e), zeros at pads, in place of u, and rel (1 or H, 2R+1, d) in
-    place of its table; key_mask (B, L_K) bool or None. -> (B, H, L_Q, e)"""
+    """Arguments as in `RecallAttention`, but table (1 or H, n, d), or None, and key_mask (B, L_K) bool, or None.
+    -> (B, H, L_Q, e)"""
     queries, keys, causal = q.shape[2], k.shape[2], plan.windows.causal
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
-    table = None
-    if rel is not None and causal:
-        table = causal_tables(rel)[1]
-    elif rel is not None:
-        *near, before, after = bidirectional_table(rel).split([rel.shape[1] - 2, 1, 1], dim=1)
-        table = torch.cat([*near, after - before], dim=1)
     out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.queries, causal)
     if key_mask is None:
         return out
@@ -70,11 +63,7 @@ def segment_bias(
 
 
 class _DenseRecall(torch.autograd.Function):
-    """Scores, what the horizon adds to them, softmax, and the means of the values.
-
-    What all scores of a query have in common does not count: those of keys beyond the horizon before it have nothing of
-    the table, the others what they differ by.
-    """
+    """Scores, what the horizon adds to them, softmax, and the means of the values."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -87,8 +76,8 @@ class _DenseRecall(torch.autograd.Function):
         segments: Tensor,
         causal: bool,
     ) -> Tensor:
-        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), segments (B, L) of the queries, below n;
-        table (1 or H, n, d): causal, that of the R nearest keys, else of the 2R - 1 nearest and of all after them"""
+        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in
+        `dense_recall`, segments (B, L) of the queries, below n"""
         batch, heads, length, d = q.shape
         number = torch.arange(bias.shape[2], device=q.device)
         inside = (segments[..., None] == number).to(q.dtype)[:, None].expand(-1, heads, -1, -1)  # (B, H, L, n)

@@ -26,6 +26,19 @@ def bidirectional_table(frel: Tensor) -> Tensor:
     return torch.cat([past, future, before, after], dim=-2)  # (..., 2R+1, d)
 
 
+def score_table(rel: Tensor, causal: bool) -> Tensor:
+    """Of rel (..., 2R+1, d) what scores under a softmax need: (..., R, d) for t = -R+1 .. 0 if causal, else those for
+    t = -R+1 .. R-1 and then a - b: (..., 2R, d).
+
+    What all scores of a query have in common does not count there. So the keys beyond the horizon before it, of the row
+    b = rel_0, have nothing of the table, and all others what they differ by, those after it from a = rel_2R.
+    """
+    if causal:
+        return causal_tables(rel)[1]
+    near, before, after = bidirectional_table(rel).split([rel.shape[-2] - 2, 1, 1], dim=-2)
+    return torch.cat([near, after - before], dim=-2)
+
+
 def skew(diagonals: Tensor, width: int) -> Tensor:
     """Shift row i of (..., C, M) by i places to the right in a matrix (..., C, width), zeros elsewhere.
 

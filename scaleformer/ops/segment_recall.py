@@ -13,8 +13,8 @@ from scaleformer.ops.recall_dense import dense_recall
 from scaleformer.ops.recall_plan import RecallPlan, plan_recall
 from scaleformer.ops.recall_sets import recall
 from scaleformer.ops.recall_windows import RecallAttention
-from scaleformer.ops.relative_position import horizon_of
-from scaleformer.ops.windows import counted, table_of, without_pads
+from scaleformer.ops.relative_position import horizon_of, score_table
+from scaleformer.ops.windows import without_pads
 
 RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
 
@@ -102,15 +102,15 @@ def segment_recall_attention(
         if explore and plan.sides:
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            recall(priority - toward if side.after else priority + toward, key_mask, side, each)
-            for side in plan.sides
+            recall(priority - toward if side.after else priority + toward, key_mask, side, each) for side in plan.sides
         ]
         gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
-        rest = salience, gate, plan, recalled
+        table = None if table is None else score_table(table, causal)
+        arguments = q, k, values, salience, gate, plan, recalled
         if algorithm == "quadratic":
-            out = dense_recall(q, k, values, *rest, table, key_mask)
+            out = dense_recall(*arguments, table, key_mask)
         else:
-            out = RecallAttention.apply(q, k, counted(values, key_mask), *rest, table_of(table, heads, causal))
+            out = RecallAttention.apply(*arguments, None if table is None else table.expand(heads, -1, -1))
     return out.to(v.dtype)
 
 

@@ -7,10 +7,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.blocks import diagonals
-from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS
 from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan
-from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 
 
 def to_tiles(x: Tensor, size: int) -> Tensor:
@@ -71,32 +69,20 @@ def counted(v: Tensor, key_mask: Tensor | None) -> Tensor:
     return torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1)
 
 
-def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
-    """The table of `HybridAttention`, for each head, from rel (1 or H, 2R+1, d)."""
-    if rel is None:
-        return None
-    rel = rel.expand(heads, -1, -1)  # (H, 2R+1, d)
-    return torch.cat(causal_tables(rel)[::-1], dim=1) if causal else bidirectional_table(rel)
-
-
 class Windows:
-    """The exact scores of a call, step by step: q.(k + rel) and gates, to the base of 2; in both passes."""
+    """What both passes of a call read of queries and keys, step by step."""
 
-    def __init__(self, q: Tensor, blocks: Tensor, table: Tensor | None, gate: Tensor, plan: TilePlan) -> None:
-        """q (B, H, L_Q, d); blocks (N, 32, n) of `to_blocks`, of each row the key first; table as in `HybridAttention`;
-        gate (H, 2G+1), to the base of 2, `HIDDEN` where nothing is to be seen."""
+    def __init__(self, q: Tensor, blocks: Tensor, band: int, plan: TilePlan) -> None:
+        """q (B, H, L_Q, d); blocks (N, 32, n) of `to_blocks`; band: how many distances have a score of their own, of
+        2R - 1 or, causal, R."""
         self.heads, self.width = q.shape[1], q.shape[3]
         self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)
         self.blocks = blocks
         # One place for the windows of all steps: pages of memory that are new cost more than what is copied to them.
         most = max(len(step.tiles) * step.width for step in plan.steps)
         self.windows = blocks.new_empty(most * self.heads * blocks.shape[-1])
-        self.table, self.plan = table, plan
-        self.band = 0  # how many distances have a score of their own, of 2R - 1 or, causal, R
-        if table is not None:
-            self.band = table.shape[1] - (1 if plan.causal else 2)
+        self.plan, self.band = plan, band
         self.later = q.new_ones(plan.queries, plan.queries).triu_(1)  # (T, T)
-        self.gate = functional.pad(gate, (0, 1), value=HIDDEN)  # (H, 2G+2)
 
     def block_numbers(self, step: Step) -> Tensor:
         """Where the keys of a step stand among all blocks: (m, H, W/32)."""
@@ -105,52 +91,27 @@ class Windows:
         head = torch.arange(self.heads, device=row.device)[:, None]
         return (row[:, None] * self.heads + head) * count + block[:, None]
 
-    def gather(self, step: Step, numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """The numbers of the blocks (m, H, W/32) and their rows (m, H, W, n), there until the next step."""
+    def gather(self, step: Step, numbers: Tensor) -> Tensor:
+        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next step."""
         size = numbers.numel() * BLOCK * self.blocks.shape[-1]
         rows = self.windows[:size].view(numbers.numel(), -1)
         torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
-        return numbers, rows.view(*numbers.shape[:2], step.width, -1)
+        return rows.view(*numbers.shape[:2], step.width, -1)
 
-    def exact(self, step: Step, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries (m, H, T, d) and their scores (m, H, T, W) with keys (m, H, W, d)."""
-        plan = self.plan
-        query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
-        gates, by_distance = self.by_slot(self.gate, step), None  # (m, H, T, S)
-        if self.table is not None:
-            by_distance = query @ self.table.transpose(-1, -2)  # (m, H, T, n)
-            gates = gates + by_distance[..., self.band, None]  # what keys before the horizon have
-        scores = torch.bmm(gates.flatten(1, 2), step.slot).view(*query.shape[:3], step.width)  # (m, H, T, W)
-        scores.flatten(0, 1).baddbmm_(query.flatten(0, 1), keys.flatten(0, 1).transpose(-1, -2))
-        own = scores[..., step.ahead : step.ahead + plan.queries]  # (m, H, T, T), only where positions count
-        if plan.causal:
-            own += self.later * HIDDEN
-        if by_distance is not None:
-            if not plan.causal:  # what those after it have, instead
-                change = by_distance[..., -1:] - by_distance[..., -2:-1]  # (m, H, T, 1)
-                own.addcmul_(change, self.later)
-                scores[..., step.ahead + plan.queries :] += change
-            self._band(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
-        return query, scores
+    def own(self, step: Step, scores: Tensor) -> Tensor:
+        """Of scores (m, H, T, W) those of the places of the tile itself (m, H, T, T), only where positions count."""
+        return scores[..., step.ahead : step.ahead + self.plan.queries]
 
-    def _band(self, step: Step, scores: Tensor) -> Tensor:
+    def beyond(self, step: Step, scores: Tensor) -> Tensor:
+        """Those of the places after the tile."""
+        return scores[..., step.ahead + self.plan.queries :]
+
+    def within(self, step: Step, scores: Tensor) -> Tensor:
         """View (m H, T, 2R-1 or R) of the scores within the horizon."""
         before = self.band - 1 if self.plan.causal else self.band // 2
         return diagonals(scores.flatten(0, 1), self.band, step.ahead - before)
 
-    def sums_by_distance(self, step: Step, d_scores: Tensor) -> Tensor:
-        """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
-        parts = [self._band(step, d_scores).unflatten(0, d_scores.shape[:2])]
-        total = d_scores.sum(-1, keepdim=True)  # (m, H, T, 1)
-        if not self.plan.causal:
-            end = step.ahead + self.plan.queries
-            after = (d_scores[..., step.ahead : end] * self.later).sum(-1, keepdim=True)
-            after += d_scores[..., end:].sum(-1, keepdim=True)
-            parts += [total - after, after]
-        else:
-            parts.append(total)
-        return torch.cat(parts, dim=-1)
-
-    def by_slot(self, gate: Tensor, step: Step) -> Tensor:
-        """(m, H, T, S) from gate (H, 2G+2)."""
-        return gate.index_select(1, step.distance.flatten()).view(self.heads, *step.distance.shape).transpose(0, 1)
+    def later_sums(self, step: Step, d_scores: Tensor) -> Tensor:
+        """The sums (m, H, T, 1) over the keys after each query."""
+        sums = (self.own(step, d_scores) * self.later).sum(-1, keepdim=True)
+        return sums + self.beyond(step, d_scores).sum(-1, keepdim=True)

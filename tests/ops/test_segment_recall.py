@@ -311,13 +311,14 @@ def test_sums_stay_in_float32(causal: bool) -> None:
 @each_direction
 @pytest.mark.parametrize("kind", ["one-token", "single"])
 def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str) -> None:
-    """Neither (L, L) nor (L, d, d) nor segments squared, forward or backward."""
+    """Neither (L, L) nor (L, d, d) nor segments squared, forward or backward; a key has a number for each segment that
+    a tile of 64 queries may lie in, beside its own 2d and a few."""
     monkeypatch.setitem(hybrid_plan.SCORE_NUMBERS, "cpu", 1 << 16)
     length, d = 1024, 16
     case = make(length, length, kind, near=3, horizon=3, batch=1, heads=1, d=d, e=d, causal=causal)
     with LargestTensor() as largest:
         gradients(call(case, kept=16, causal=causal, algorithm="linear"), case.leaves)
-    assert largest.numel <= (10 if kind == "single" else 12) * d * length
+    assert largest.numel <= (10 if kind == "single" else 14) * d * length
 
 
 @pytest.mark.parametrize(
