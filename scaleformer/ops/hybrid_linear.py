@@ -10,7 +10,7 @@ from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_plan import TilePlan, number_segments, plan_tiles, shared_plan
 from scaleformer.ops.hybrid_windows import HybridAttention, table_of
 from scaleformer.ops.relative_position import horizon_of
-from scaleformer.ops.windows import counted, without_pads
+from scaleformer.ops.windows import with_counts
 
 
 def linear_hybrid(
@@ -33,7 +33,7 @@ def linear_hybrid(
     Time for each query: the keys of 2G - 1 segments (a document of one segment is plain softmax) and d (e+1). Memory is
     linear in length where segments are of bounded length: the plan has a number for each key in the window of a tile.
     """
-    k, values = (x.to(dtype) for x in without_pads(k, v, key_mask))
+    q, k, u = with_counts(q, k, v, key_mask, dtype)
     reach, heads = log_gate.shape[1] // 2, q.shape[1]
     horizon, table = None if rel is None else horizon_of(rel), table_of(rel, heads, causal)
     options = near, reach, causal, horizon, far_tokens, heads, dtype
@@ -44,5 +44,5 @@ def linear_hybrid(
 
     plan = shared_plan((query_segments, key_segments, key_mask), options, make)
     gate = log_gate.clamp(min=HIDDEN)  # products with it are no NaN then
-    out: Tensor = HybridAttention.apply(q.to(dtype), k, counted(values, key_mask), table, gate, plan, phi)
+    out: Tensor = HybridAttention.apply(q, k, u, table, gate, plan, phi)
     return out.to(v.dtype)

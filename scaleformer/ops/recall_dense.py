@@ -32,11 +32,10 @@ def dense_recall(
     table: Tensor | None,
     key_mask: Tensor | None,
 ) -> Tensor:
-    """Arguments as in `RecallAttention`, but table (1 or H, n, d), or None, and key_mask (B, L_K) bool, or None.
-    -> (B, H, L_Q, e)"""
+    """Arguments and result as in `RecallAttention`."""
     queries, keys, causal = q.shape[2], k.shape[2], plan.windows.causal
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
-    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.queries, causal)
+    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.queries, key_mask, causal)
     if key_mask is None:
         return out
     if causal:
@@ -74,6 +73,7 @@ class _DenseRecall(torch.autograd.Function):
         bias: Tensor,
         table: Tensor | None,
         segments: Tensor,
+        key_mask: Tensor | None,
         causal: bool,
     ) -> Tensor:
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in
@@ -82,8 +82,12 @@ class _DenseRecall(torch.autograd.Function):
         number = torch.arange(bias.shape[2], device=q.device)
         inside = (segments[..., None] == number).to(q.dtype)[:, None].expand(-1, heads, -1, -1)  # (B, H, L, n)
         query = torch.cat([q * d**-0.5, inside], dim=-1).flatten(0, 1)  # (X, L, d + n)
-        key = torch.cat([k, bias.transpose(2, 3)], dim=-1).flatten(0, 1)  # (X, S, d + n)
-        values = v.flatten(0, 1)
+        key = torch.cat([k, bias.transpose(2, 3)], dim=-1)  # (B, H, S, d + n)
+        if key_mask is not None:  # not only the scores: a pad may hold what is no number
+            pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
+            key[..., :d].masked_fill_(pads, 0.0)
+            v = v.masked_fill(pads, 0.0)
+        key, values = key.flatten(0, 1), v.flatten(0, 1)  # (X, S, d + n), (X, S, e)
         scores = query @ key.transpose(1, 2)  # (X, L, S)
         if table is not None:
             by_distance = query[..., :d] @ spread(table, batch, heads).transpose(1, 2)  # (X, L, R or 2R)
@@ -125,4 +129,4 @@ class _DenseRecall(torch.autograd.Function):
             d_query.baddbmm_(d_by_distance, spread(table, batch, heads))
             d_table = table_gradient(d_by_distance, query[..., :d], table)
         d_q = d_query.mul_(d**-0.5).unflatten(0, shape)
-        return d_q, d_key[..., :d], d_v, d_key[..., d:].transpose(2, 3), d_table, None, None
+        return d_q, d_key[..., :d], d_v, d_key[..., d:].transpose(2, 3), d_table, None, None, None

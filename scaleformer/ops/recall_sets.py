@@ -103,23 +103,24 @@ class Recalled(NamedTuple):
 
     rank      (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
     least     (B, H, numbers) the least rank that the queries of a segment number see
-    position  (B, H, tiles, count) where those stand that are kept outside of each tile's window
-    kept      (B, H, tiles, count) their ranks, `NONE` where there are fewer
+    outside   of each tile's window: (B, H, tiles, count) where those kept stand, and their ranks, `NONE` where there
+              are fewer; None where there are no windows
     """
 
     rank: Tensor
     least: Tensor
-    position: Tensor
-    kept: Tensor
+    outside: tuple[Tensor, Tensor] | None
 
 
 @torch.no_grad()
-def recall(priority: Tensor, real: Tensor | None, side: Side, count: int) -> Recalled:
-    """What is kept on a side for every segment number, and for every tile.
+def recall(priority: Tensor, real: Tensor | None, side: Side, count: int, windows: bool) -> Recalled:
+    """What is kept on a side for every segment number, and for every tile if there are `windows`.
 
     priority (B, H, L_K), real (B, L_K) bool or None
     """
     keys = Kept(priority, real, count, side.after)
     least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
+    if not windows:
+        return Recalled(keys.rank, least, None)
     kept = keys.among(side.windows)  # (B, H, tiles, count)
-    return Recalled(keys.rank, least, keys.positions(kept), kept)
+    return Recalled(keys.rank, least, (keys.positions(kept), kept))

@@ -38,10 +38,11 @@ class RecallAttention(torch.autograd.Function):
         plan: RecallPlan,
         recalled: list[Recalled],
         table: Tensor | None,
+        key_mask: Tensor | None,
     ) -> Tensor:
-        """q (B, H, L_Q, d); k (B, H, L_K, d), v (B, H, L_K, e), zeros at pads; salience (B, H, L_K); log_gate
-        (H, 2G+1); table (H, n, d) of `score_table`, or None. All of one dtype. -> (B, H, L_Q, e)"""
-        work = _Work(q, k, v, salience, table, log_gate, plan, recalled)
+        """q (B, H, L_Q, d); k (B, H, L_K, d), v (B, H, L_K, e); salience (B, H, L_K), no matter what at pads; log_gate
+        (H, 2G+1); table (1 or H, n, d) of `score_table`, or None. All of one dtype. -> (B, H, L_Q, e)"""
+        work = _Work(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
         count, heads, size, _ = work.q.shape
         out, log_total = v.new_empty(count, heads, size, v.shape[3]), v.new_empty(count, heads, size, 1)
         for step, asking in zip(plan.windows.steps, plan.asking, strict=True):
@@ -53,16 +54,16 @@ class RecallAttention(torch.autograd.Function):
             total = weights.sum(-1, keepdim=True)
             out.index_copy_(0, step.tiles, product(weights, p.u[..., 1:]) / total.masked_fill(none, 1.0))
             log_total.index_copy_(0, step.tiles, total.log2_().add_(top).masked_fill_(none, float("inf")))
-        ctx.save_for_backward(q, k, v, salience, table, log_gate, out, log_total)
+        ctx.save_for_backward(q, k, v, salience, table, log_gate, out, log_total, key_mask)
         ctx.options = plan, recalled
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, salience, table, log_gate, out, log_total = ctx.saved_tensors
+        q, k, v, salience, table, log_gate, out, log_total, key_mask = ctx.saved_tensors
         plan, recalled = ctx.options
-        work = _Work(q, k, v, salience, table, log_gate, plan, recalled)
+        work = _Work(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
         d, total = q.shape[3], len(work.blocks)
         d_q, d_k, d_v = torch.empty_like(work.q), k.new_zeros(total, BLOCK, d), v.new_zeros(total, BLOCK, v.shape[3])
         d_salience = k.new_zeros(total, BLOCK, 1)
@@ -81,7 +82,7 @@ class RecallAttention(torch.autograd.Function):
             if table is not None and d_table is not None:
                 by_distance = work.sums_by_distance(step, d_scores)  # (m, H, T, n)
                 d_query += by_distance @ table
-                d_table += (by_distance.transpose(-1, -2) @ p.query).sum(0)
+                d_table += (by_distance.transpose(-1, -2) @ p.query).sum(0).sum_to_size(table.shape)
             d_q.index_copy_(0, step.tiles, d_query)
             d_bias = product(p.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
             for part in asking.far:
@@ -95,7 +96,7 @@ class RecallAttention(torch.autograd.Function):
         d_k, d_salience = from_blocks(d_k, k) / BITS, from_blocks(d_salience, salience)[..., 0]
         d_table = None if d_table is None else d_table / BITS
         d_q = from_tiles(d_q * d**-0.5, *q.shape[::2])
-        return d_q, d_k, from_blocks(d_v, v), d_salience, d_gate[:, :-1], None, None, d_table
+        return d_q, d_k, from_blocks(d_v, v), d_salience, d_gate[:, :-1], None, None, d_table, None
 
 
 class _Scores(NamedTuple):
@@ -130,6 +131,7 @@ class _Work(Windows):
         log_gate: Tensor,
         plan: RecallPlan,
         recalled: list[Recalled],
+        key_mask: Tensor | None,
     ) -> None:
         windows = plan.windows
         after = table is not None and not windows.causal
@@ -138,7 +140,8 @@ class _Work(Windows):
         more = windows.before.numel() * q.shape[1] * plan.room * len(recalled)
         blank, one = (k.new_full((), value) for value in (0.0, 1.0))
         blank, one = blank.expand(*k.shape[:3], features), one.expand(*k.shape[:3], 1)
-        blocks = to_blocks(blank, k, one, v, salience.unsqueeze(-1), *ranks, more=more)
+        pads = None if key_mask is None else ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
+        blocks = to_blocks(blank, k, one, v, salience.unsqueeze(-1), *ranks, pads=pads, more=more)
         super().__init__(q, blocks, 0 if table is None else table.shape[1] - after, windows)
         self.table, self.after = table, after
         gate = log_gate * BITS
@@ -151,21 +154,21 @@ class _Work(Windows):
         self.least = [x.least for x in recalled]  # (B, H, numbers)
         self.sides = len(recalled)
         if recalled:
-            self._copy_kept(recalled)
+            self._copy_kept([x.outside for x in recalled if x.outside is not None])
 
-    def _copy_kept(self, recalled: list[Recalled]) -> None:
+    def _copy_kept(self, outside: list[tuple[Tensor, Tensor]]) -> None:
         """Lay the rows of what is kept behind all others: by tile, head and side, in whole blocks."""
         room, flat = self.room * BLOCK, self.blocks.flatten(0, 1)  # (N 32, n)
         places, ranks = [], []
-        for x in recalled:
-            batch, heads, tiles, count = x.kept.shape
-            head = torch.arange(batch * heads, device=x.kept.device).view(batch, heads, 1, 1)
-            place = (head * self.plan.blocks + 1) * BLOCK + x.position  # (B, H, tiles, N), a row of `flat`
-            place = place.masked_fill(x.kept < 0, 0)  # a row of zeros
+        for position, kept in outside:  # (B, H, tiles, N) each
+            batch, heads, tiles, count = kept.shape
+            head = torch.arange(batch * heads, device=kept.device).view(batch, heads, 1, 1)
+            place = (head * self.plan.blocks + 1) * BLOCK + position  # a row of `flat`
+            place = place.masked_fill(kept < 0, 0)  # a row of zeros
             filled = place.new_zeros(batch, tiles, heads, room)
             filled[..., :count] = place.transpose(1, 2)
-            rank = x.kept.new_full(filled.shape, NONE)
-            rank[..., :count] = x.kept.transpose(1, 2)
+            rank = kept.new_full(filled.shape, NONE)
+            rank[..., :count] = kept.transpose(1, 2)
             places.append(filled)
             ranks.append(rank)
         self.places = torch.stack(places, dim=3).flatten()  # (B tiles H sides room,)

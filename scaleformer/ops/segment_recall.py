@@ -14,7 +14,6 @@ from scaleformer.ops.recall_plan import RecallPlan, plan_recall
 from scaleformer.ops.recall_sets import recall
 from scaleformer.ops.recall_windows import RecallAttention
 from scaleformer.ops.relative_position import horizon_of, score_table
-from scaleformer.ops.windows import without_pads
 
 RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
 
@@ -85,8 +84,7 @@ def segment_recall_attention(
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
-        q, (k, values) = q.to(dtype), (x.to(dtype) for x in without_pads(k, v, key_mask))
-        salience = salience.to(dtype)
+        q, k, values, salience = (x.to(dtype) for x in (q, k, v, salience))
         if key_mask is not None:
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
         near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
@@ -99,18 +97,17 @@ def segment_recall_attention(
         plan = shared_plan((query_segments, key_segments, key_mask), options, make)
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
         priority = salience.detach()
+        windows = algorithm == "linear"
         if explore and plan.sides:
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            recall(priority - toward if side.after else priority + toward, key_mask, side, each) for side in plan.sides
+            recall(priority - toward if side.after else priority + toward, key_mask, side, each, algorithm == "linear")
+            for side in plan.sides
         ]
         gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
         table = None if table is None else score_table(table, causal)
-        arguments = q, k, values, salience, gate, plan, recalled
-        if algorithm == "quadratic":
-            out = dense_recall(*arguments, table, key_mask)
-        else:
-            out = RecallAttention.apply(*arguments, None if table is None else table.expand(heads, -1, -1))
+        attend = RecallAttention.apply if windows else dense_recall
+        out = attend(q, k, values, salience, gate, plan, recalled, table, key_mask)
     return out.to(v.dtype)
 
 

@@ -22,9 +22,10 @@ def from_tiles(x: Tensor, batch: int, length: int) -> Tensor:
     return x.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
-def to_blocks(*parts: Tensor, more: int = 0) -> Tensor:
+def to_blocks(*parts: Tensor, pads: Tensor | None = None, more: int = 0) -> Tensor:
     """(B, H, L, n) each -> (B H (P + 2), 32, sum of n): rows side by side in blocks, P for each head, zeros where these
-    are filled up and in one before and one after them; and at the end `more` blocks of anything."""
+    are filled up, in one before and one after them, and at pads (B, 1, L, 1) bool; and at the end `more` blocks of
+    anything."""
     batch, heads, length, _ = parts[0].shape
     count = -(-length // BLOCK) + 2
     blocks = parts[0].new_empty(batch * heads * count + more, BLOCK, sum(x.shape[3] for x in parts))
@@ -33,6 +34,8 @@ def to_blocks(*parts: Tensor, more: int = 0) -> Tensor:
     targets = rows[:, :, BLOCK : BLOCK + length].split([x.shape[3] for x in parts], dim=3)
     for target, x in zip(targets, parts, strict=True):
         target.copy_(x)
+    if pads is not None:
+        rows[:, :, BLOCK : BLOCK + length].masked_fill_(pads, 0.0)
     return blocks
 
 
@@ -55,18 +58,16 @@ def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> No
     total.flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
-def without_pads(k: Tensor, v: Tensor, key_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Keys and values with zeros at pads, not only where these are scored: a pad may hold what is no number."""
-    if key_mask is None:
-        return k, v
-    pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
-    return k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
-
-
-def counted(v: Tensor, key_mask: Tensor | None) -> Tensor:
-    """[v, 1] (B, H, L_K, e+1) of v (B, H, L_K, e), which has zeros at pads, as this has."""
+def with_counts(
+    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and [v, 1] in `dtype`, zeros at pads."""
+    if key_mask is not None:  # not only the scores: a pad may hold what is no number
+        pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
+        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
     ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
-    return torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1)
+    u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
+    return q.to(dtype), k.to(dtype), u
 
 
 class Windows:
