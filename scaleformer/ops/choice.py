@@ -8,6 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, is_grad_enabled
 
 from scaleformer.ops.checks import check_choice
+from scaleformer.ops.processor import is_zen_5
 
 
 class Choice(NamedTuple):
@@ -28,8 +29,32 @@ class _Cost(NamedTuple):
     steps: int
 
 
-# By mechanism, and whether scores are causal and relative: forward, and forward and backward.
+# By mechanism, and whether scores are causal and relative: forward, and forward and backward. These are of an Intel
+# Xeon with AVX-512.
 _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
+    "scaleformer": {
+        "causal": (_Cost(235, 0, 704), _Cost(211, 0, 608)),
+        "bidirectional": (_Cost(256, 0, 288), _Cost(246, 0, 139)),
+        "without positions": (_Cost(130, 0, 501), _Cost(125, 0, 501)),
+    },
+    "segment_gated": {
+        "causal": (_Cost(197, 143000, 1250), _Cost(217, 294000, 1120)),
+        "bidirectional": (_Cost(257, 265000, 740), _Cost(201, 416000, 1460)),
+        "without positions": (_Cost(193, 286000, 350), _Cost(155, 426000, 450)),
+    },
+    "segment_hybrid": {
+        "causal": (_Cost(188, 0, 384), _Cost(223, 0, 597)),
+        "bidirectional": (_Cost(274, 0, 373), _Cost(350, 0, 597)),
+        "without positions": (_Cost(258, 0, 459), _Cost(339, 0, 768)),
+    },
+    "segment_recall": {
+        "causal": (_Cost(490, 0, 620), _Cost(500, 0, 1600)),
+        "bidirectional": (_Cost(655, 0, 750), _Cost(715, 0, 1070)),
+        "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
+    },
+}
+# Those of an AMD EPYC of Zen 5, where products take more and passes over scores less of the time.
+_ON_ZEN_5: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
         "causal": (_Cost(207, 0, 280), _Cost(188, 0, 285)),
         "bidirectional": (_Cost(173, 0, 100), _Cost(154, 0, 205)),
@@ -44,11 +69,6 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "causal": (_Cost(229, 0, 850), _Cost(303, 0, 530)),
         "bidirectional": (_Cost(397, 0, 750), _Cost(437, 0, 560)),
         "without positions": (_Cost(341, 0, 1200), _Cost(440, 0, 500)),
-    },
-    "segment_recall": {
-        "causal": (_Cost(490, 0, 620), _Cost(500, 0, 1600)),
-        "bidirectional": (_Cost(655, 0, 750), _Cost(715, 0, 1070)),
-        "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
 _FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
@@ -74,7 +94,8 @@ def choose_algorithm(
     step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
     scores that the start, and the steps for one position, are worth. They are fitted to the times that
     `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of
-    25 tokens); it also shows how far from the best the choice is. Other devices go by the same numbers.
+    25 tokens); it also shows how far from the best the choice is. There are two sets: for CPUs of AMD from Zen 5 on
+    (recall apart), and for all other devices.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or
                    segment_recall
@@ -89,7 +110,8 @@ def choose_algorithm(
     """
     check_choice("mechanism", mechanism, MECHANISMS)
     case = "without positions" if not relative else "causal" if causal else "bidirectional"
-    cost = _CONSTANTS[mechanism][case][1 if backward else 0]
+    costs = _ON_ZEN_5.get(mechanism, _CONSTANTS[mechanism]) if is_zen_5() else _CONSTANTS[mechanism]
+    cost = costs[case][1 if backward else 0]
     mean = math.sqrt(queries * keys)
     shared = min(max(rows, _FEWEST), _MOST)
     slope = cost.same * (16 + width) / 80 + cost.steps / shared

@@ -7,21 +7,16 @@ units are 256 bits wide, the two are level, and with a single thread torch takes
 
 from __future__ import annotations
 
-import platform
-import re
-from contextlib import suppress
-from functools import cache
-from pathlib import Path
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
+from scaleformer.ops.processor import is_zen_5
+
 # Below these a convolution costs as much to call as it saves.
 _FEWEST_ROWS = 192
 _FEWEST_PRODUCTS = 1 << 23
-_ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25
 
 
 class Linear(nn.Linear):
@@ -61,28 +56,10 @@ def by_convolution(x: Tensor, outputs: int) -> bool:
     )
 
 
-@cache
 def convolutions_are_faster() -> bool:
-    """Whether this is a CPU of AMD with AVX-512, Zen 5 or later, and torch has both libraries; by that alone, so that a
-    run that goes on elsewhere, or is made again, computes the same where CPU and number of threads are the same."""
-    vendor, family = _vendor_and_family()
-    return (
-        torch.backends.mkl.is_available()
-        and torch.backends.mkldnn.is_available()
-        and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-        and vendor == "AuthenticAMD"
-        and family >= _ZEN_5
-    )
-
-
-def _vendor_and_family() -> tuple[str, int]:
-    """What the CPU says of itself; ("", 0) where the system does not tell."""
-    text = platform.processor()  # on Windows "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    vendor = re.search(r"AuthenticAMD|GenuineIntel", text)
-    family = re.search(r"family\s*:?\s*(\d+)", text, re.IGNORECASE)
-    return vendor.group() if vendor else "", int(family.group(1)) if family else 0
+    """Whether this is a CPU of Zen 5 and torch has both libraries; by that alone, so that a run that goes on elsewhere,
+    or is made again, computes the same where CPU and number of threads are the same."""
+    return is_zen_5() and torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
 
 
 def _as_image(x: Tensor) -> Tensor:

@@ -1,0 +1,31 @@
+"""Which CPU this is, where one of several ways to compute the same is faster on some of them."""
+
+from __future__ import annotations
+
+import platform
+import re
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import torch
+
+_ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25
+
+
+@cache
+def is_zen_5() -> bool:
+    """Whether this is a CPU of AMD of Zen 5 or later, with AVX-512."""
+    vendor, family = _vendor_and_family()
+    has_avx_512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    return has_avx_512 and vendor == "AuthenticAMD" and family >= _ZEN_5
+
+
+def _vendor_and_family() -> tuple[str, int]:
+    """What the CPU says of itself; ("", 0) where the system does not tell."""
+    text = platform.processor()  # on Windows "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    vendor = re.search(r"AuthenticAMD|GenuineIntel", text)
+    family = re.search(r"family\s*:?\s*(\d+)", text, re.IGNORECASE)
+    return vendor.group() if vendor else "", int(family.group(1)) if family else 0
