@@ -8,9 +8,8 @@ from torch import Tensor
 from scaleformer.ops.feature_maps import FeatureMap
 from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_plan import TilePlan, number_segments, plan_tiles, shared_plan
-from scaleformer.ops.hybrid_windows import HybridAttention, table_of
+from scaleformer.ops.hybrid_windows import HybridAttention, table_of, with_counts
 from scaleformer.ops.relative_position import horizon_of
-from scaleformer.ops.windows import with_counts
 
 
 def linear_hybrid(

@@ -27,6 +27,18 @@ from scaleformer.ops.relative_position import bidirectional_table, causal_tables
 from scaleformer.ops.windows import Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
 
 
+def with_counts(
+    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and [v, 1] in `dtype`, zeros at pads."""
+    if key_mask is not None:  # not only the scores: a pad may hold what is no number
+        pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
+        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
+    ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
+    u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
+    return q.to(dtype), k.to(dtype), u
+
+
 def table_of(rel: Tensor | None, heads: int, causal: bool) -> Tensor | None:
     """The table of `HybridAttention`, for each head, from rel (1 or H, 2R+1, d)."""
     if rel is None:

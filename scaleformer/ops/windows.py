@@ -58,18 +58,6 @@ def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> No
     total.flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
-def with_counts(
-    q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, dtype: torch.dtype
-) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k and [v, 1] in `dtype`, zeros at pads."""
-    if key_mask is not None:  # not only the scores: a pad may hold what is no number
-        pads = ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
-        k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
-    ones = torch.ones_like(v[:, :1, :, :1]) if key_mask is None else key_mask[:, None, :, None].to(v.dtype)
-    u = torch.cat([v, ones.expand(*v.shape[:3], 1)], dim=-1).to(dtype)  # (B, H, L_K, e+1)
-    return q.to(dtype), k.to(dtype), u
-
-
 class Windows:
     """What both passes of a call read of queries and keys, step by step."""
 
