@@ -25,12 +25,13 @@ def _inner(scores: Tensor, before: int, after: int) -> tuple[slice, Tensor]:
     """The rows of scores (X, L, S), contiguous, that have keys at all distances from -before to after; and the view
     (X, rows, before + 1 + after) of their scores at them, the diagonals."""
     items, queries, keys = scores.shape
-    first = min(before, queries)
+    first = min(max(before, 0), queries)
     rows = slice(first, max(first, min(queries, keys - after)))
     shape = items, rows.stop - first, before + 1 + after
     if not shape[1]:
         return rows, scores.new_empty(shape)
-    return rows, scores.as_strided(shape, (queries * keys, keys + 1, 1), scores.storage_offset() + first * keys)
+    start = scores.storage_offset() + first * (keys + 1) - before
+    return rows, scores.as_strided(shape, (queries * keys, keys + 1, 1), start)
 
 
 def _edges(scores: Tensor, inner: slice, before: int, after: int) -> Iterator[_Edge]:
@@ -44,7 +45,10 @@ def _edges(scores: Tensor, inner: slice, before: int, after: int) -> Iterator[_E
 
 
 def add_band(scores: Tensor, values: Tensor, before: int, after: int) -> None:
-    """Add values (X, L, n) to scores (X, L, S), in place: values[i, t] to that of query i and key i + t - before."""
+    """Add values (X, L, n) to scores (X, L, S), in place: values[i, t] to that of query i and key i + t - before.
+
+    n = before + 1 + after; either may be negative, where the first query does not stand at the first key.
+    """
     inner, view = _inner(scores, before, after)
     view.add_(values[:, inner])
     for edge in _edges(scores, inner, before, after):

@@ -7,6 +7,7 @@ comes to the scores, and its gradient back, with the product of queries and keys
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.recall_plan import RecallPlan
 from scaleformer.ops.recall_sets import Recalled
 from scaleformer.ops.segment_weights import look_up
+
+_FEWEST_ROWS = 128  # of causal scores that are made together: fewer cost more calls than they save
 
 
 def dense_recall(
@@ -76,8 +79,8 @@ class _DenseRecall(torch.autograd.Function):
         key_mask: Tensor | None,
         causal: bool,
     ) -> Tensor:
-        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in
-        `dense_recall`, segments (B, L) of the queries, below n"""
+        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in `dense_recall`, segments
+        (B, L) of the queries, below n"""
         batch, heads, length, d = q.shape
         number = torch.arange(bias.shape[2], device=q.device)
         inside = (segments[..., None] == number).to(q.dtype)[:, None].expand(-1, heads, -1, -1)  # (B, H, L, n)
@@ -88,45 +91,71 @@ class _DenseRecall(torch.autograd.Function):
             key[..., :d].masked_fill_(pads, 0.0)
             v = v.masked_fill(pads, 0.0)
         key, values = key.flatten(0, 1), v.flatten(0, 1)  # (X, S, d + n), (X, S, e)
-        scores = query @ key.transpose(1, 2)  # (X, L, S)
+        by_distance = None
         if table is not None:
             by_distance = query[..., :d] @ spread(table, batch, heads).transpose(1, 2)  # (X, L, R or 2R)
+        weights, out = [], values.new_empty(len(values), length, values.shape[2])
+        for rows, end in _parts(length, key.shape[1], causal):
+            scores = query[:, rows] @ key[:, :end].transpose(1, 2)  # (X, l, s)
+            if by_distance is not None:
+                _add_table(scores, by_distance[:, rows], rows.start, causal)
             if causal:
-                add_band(scores, by_distance, table.shape[1] - 1, 0)
-            else:
-                reach = table.shape[1] // 2 - 1
-                scores.addcmul_(by_distance[..., -1:], torch.ones_like(scores[0]).triu_(1))
-                add_band(scores, by_distance[..., :-1], reach, reach)
-        if causal:
-            scores.add_(torch.full_like(scores[0], HIDDEN).triu_(1))
-        weights = scores.softmax(-1)
-        out = weights @ values  # (X, L, e)
-        ctx.save_for_backward(query, key, values, table, weights, out)
+                own = scores[..., rows.start :]
+                own += torch.full_like(own[0], HIDDEN).triu_(1)
+            weights.append(scores.softmax(-1))
+            out[:, rows] = weights[-1] @ values[:, :end]
+        ctx.save_for_backward(query, key, values, table, out, *weights)
         ctx.causal, ctx.segments = causal, bias.shape[2]
         return out.view(batch, heads, length, -1)
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        query, key, values, table, weights, out = ctx.saved_tensors
+        query, key, values, table, out, *weights = ctx.saved_tensors
         batch, heads = shape = grad.shape[:2]
-        d = query.shape[2] - ctx.segments
+        length, d = grad.shape[2], query.shape[2] - ctx.segments
         grad = grad.flatten(0, 1)  # (X, L, e)
-        d_v = (weights.transpose(1, 2) @ grad).unflatten(0, shape)
-        d_scores = grad @ values.transpose(1, 2)  # (X, L, S)
-        d_scores.sub_((grad * out).sum(-1, keepdim=True)).mul_(weights)
-        d_query = d_scores @ key[..., :d]  # (X, L, d)
-        d_key = (d_scores.transpose(1, 2) @ query).unflatten(0, shape)  # (B, H, S, d + n)
+        d_total = (grad * out).sum(-1, keepdim=True)  # (X, L, 1), to be taken away
+        d_query, d_key, d_v = query.new_empty(*query.shape[:2], d), torch.zeros_like(key), torch.zeros_like(values)
+        d_by_distance = None if table is None else query.new_empty(*query.shape[:2], table.shape[1])
+        for (rows, end), weight in zip(_parts(length, key.shape[1], ctx.causal), weights, strict=True):
+            d_v[:, :end].baddbmm_(weight.transpose(1, 2), grad[:, rows])
+            d_scores = grad[:, rows] @ values[:, :end].transpose(1, 2)  # (X, l, s)
+            d_scores.sub_(d_total[:, rows]).mul_(weight)
+            d_query[:, rows] = d_scores @ key[:, :end, :d]
+            d_key[:, :end].baddbmm_(d_scores.transpose(1, 2), query[:, rows])
+            if d_by_distance is not None:
+                d_by_distance[:, rows] = _sums_by_distance(d_scores, d_by_distance.shape[2], rows.start, ctx.causal)
         d_table = None
-        if table is not None:
-            if ctx.causal:
-                d_by_distance = read_band(d_scores, table.shape[1] - 1, 0)  # (X, L, R)
-            else:
-                reach = table.shape[1] // 2 - 1
-                band = read_band(d_scores, reach, reach)
-                after = d_scores.triu_(1).sum(-1, keepdim=True)  # the last use of these scores
-                d_by_distance = torch.cat([band, after], dim=-1)  # (X, L, 2R)
+        if table is not None and d_by_distance is not None:
             d_query.baddbmm_(d_by_distance, spread(table, batch, heads))
             d_table = table_gradient(d_by_distance, query[..., :d], table)
-        d_q = d_query.mul_(d**-0.5).unflatten(0, shape)
+        d_q, d_key, d_v = (x.unflatten(0, shape) for x in (d_query.mul_(d**-0.5), d_key, d_v))
         return d_q, d_key[..., :d], d_v, d_key[..., d:].transpose(2, 3), d_table, None, None, None
+
+
+def _parts(queries: int, keys: int, causal: bool) -> list[tuple[slice, int]]:
+    """Queries to be worked on together, and how many keys they see at most: in causal attention not all see all."""
+    count = max(1, min(queries, keys) // _FEWEST_ROWS) if causal else 1
+    starts = [queries * part // count for part in range(count + 1)]
+    return [(slice(a, b), min(b, keys) if causal else keys) for a, b in pairwise(starts)]
+
+
+def _add_table(scores: Tensor, by_distance: Tensor, first: int, causal: bool) -> None:
+    """Add to scores (X, l, s) what queries from the place `first` on have of the table (X, l, R or 2R), in place."""
+    count = by_distance.shape[2]
+    if causal:
+        add_band(scores, by_distance, count - 1 - first, first)
+        return
+    reach = count // 2 - 1
+    scores.addcmul_(by_distance[..., -1:], torch.ones_like(scores[0]).triu_(1))
+    add_band(scores, by_distance[..., :-1], reach, reach)
+
+
+def _sums_by_distance(d_scores: Tensor, count: int, first: int, causal: bool) -> Tensor:
+    """The gradient of by_distance (X, l, count) of `_add_table`, from that of the scores (X, l, s), used up."""
+    if causal:
+        return read_band(d_scores, count - 1 - first, first)
+    reach = count // 2 - 1
+    band = read_band(d_scores, reach, reach)
+    return torch.cat([band, d_scores.triu_(1).sum(-1, keepdim=True)], dim=-1)

@@ -8,7 +8,7 @@ import torch
 from scaleformer.ops.band import add_band, read_band
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (3, 0), (3, 3), (7, 7)])
+@pytest.mark.parametrize(("before", "after"), [(0, 0), (1, 0), (3, 0), (3, 3), (7, 7), (-2, 5), (-9, 12), (4, -3)])
 @pytest.mark.parametrize(
     ("queries", "keys"), [(1, 1), (1, 9), (9, 1), (3, 5), (5, 3), (8, 8), (20, 20), (20, 6), (6, 20), (13, 17)]
 )

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import hybrid_plan
+from scaleformer.ops import hybrid_plan, recall_dense
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.segment_recall import segment_recall_attention
 from tests.ops.inputs import gradients
@@ -143,6 +143,15 @@ def test_linear_equals_quadratic(
     case = make(*lengths, kind, near=near, causal=causal, masked=lengths[0] > 1, **relative)
     linear, quadratic = (call(case, kept=kept, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
     assert_same(case, linear, quadratic)
+
+
+@pytest.mark.parametrize("lengths", [(96, 96), (99, 70), (70, 99)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
+@pytest.mark.parametrize("horizon", [1, 3, 50])
+def test_causal_scores_made_in_parts(monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, int], horizon: int) -> None:
+    case = make(*lengths, near=1, horizon=horizon, causal=True, masked=True)
+    expected = call(case, kept=9, causal=True, algorithm="quadratic")
+    monkeypatch.setattr(recall_dense, "_FEWEST_ROWS", 20)
+    assert_same(case, call(case, kept=9, causal=True, algorithm="quadratic"), expected)
 
 
 @each_direction
