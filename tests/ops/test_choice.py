@@ -36,10 +36,10 @@ def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[st
     def choose(queries: int, keys: int) -> Choice:
         return choose_algorithm(mechanism, queries, keys, 64, rows=8, backward=backward, **case)
 
-    taken = [choose(n, n).algorithm for n in range(1, 1025)]
+    taken = [choose(n, n).algorithm for n in range(1, 2049)]
     border = taken.index("linear")
-    assert 64 <= border <= 900
-    assert taken == ["quadratic"] * border + ["linear"] * (1024 - border)
+    assert 64 <= border <= 1000
+    assert taken == ["quadratic"] * border + ["linear"] * (2048 - border)
     assert choose(border // 4, 4 * border).algorithm == "quadratic"  # by the product of the lengths
     assert choose(border, 4 * border).algorithm == "linear"
 
@@ -50,7 +50,7 @@ def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[st
 def test_all_scores_serve_less_long_with_more_rows_and_narrower_heads(mechanism: str, case: dict[str, bool]) -> None:
     def border(width: int = 64, rows: int = 8, backward: bool = True) -> int:
         options = {"width": width, "rows": rows, "backward": backward, **case}
-        return sum(choose_algorithm(mechanism, n, n, **options).algorithm == "quadratic" for n in range(1, 1024))  # type: ignore[arg-type]
+        return sum(choose_algorithm(mechanism, n, n, **options).algorithm == "quadratic" for n in range(1, 2048))  # type: ignore[arg-type]
 
     if mechanism == "scaleformer":  # of the others some serve longer with gradients
         assert border(backward=False) > border()
