@@ -1,4 +1,4 @@
-"""Windows of keys around tiles of queries: how both are laid out, and the exact scores in them."""
+"""Windows of keys around tiles of queries: how both are laid out, and where in them positions count."""
 
 from __future__ import annotations
 
