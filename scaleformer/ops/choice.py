@@ -53,7 +53,7 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
-# Those of an AMD EPYC of Zen 5, where products take more and passes over scores less of the time.
+# Those of an AMD EPYC of Zen 5; what is not here was never compared with times there.
 _ON_ZEN_5: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
         "causal": (_Cost(207, 0, 280), _Cost(188, 0, 285)),

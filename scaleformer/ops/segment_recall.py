@@ -101,7 +101,7 @@ def segment_recall_attention(
         if explore and plan.sides:
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            recall(priority - toward if side.after else priority + toward, key_mask, side, each, algorithm == "linear")
+            recall(priority - toward if side.after else priority + toward, key_mask, side, each, windows)
             for side in plan.sides
         ]
         gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
