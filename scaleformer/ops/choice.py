@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, is_grad_enabled
 
 from scaleformer.ops.checks import check_choice
-from scaleformer.ops.processor import is_zen_5
+from scaleformer.ops.processor import zen
 
 
 class Choice(NamedTuple):
@@ -53,22 +53,35 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
-# Those of an AMD EPYC of Zen 5; what is not here was never compared with times there.
-_ON_ZEN_5: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
-    "scaleformer": {
-        "causal": (_Cost(207, 0, 280), _Cost(188, 0, 285)),
-        "bidirectional": (_Cost(173, 0, 100), _Cost(154, 0, 205)),
-        "without positions": (_Cost(97, 0, 235), _Cost(90, 0, 265)),
+# What AMD EPYCs have instead, by `zen()`; what is not here serves there as it is, or was never compared with times.
+_ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
+    4: {
+        "scaleformer": {
+            "causal": (_Cost(230, 0, 320), _Cost(222, 0, 45)),
+            "bidirectional": (_Cost(202, 0, 170), _Cost(190, 0, 64)),
+            "without positions": (_Cost(118, 0, 300), _Cost(108, 0, 340)),
+        },
+        "segment_gated": {
+            "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
+            "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
+        },
     },
-    "segment_gated": {
-        "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
-        "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
-        "without positions": (_Cost(220, 370000, 400), _Cost(165, 480000, 480)),
-    },
-    "segment_hybrid": {
-        "causal": (_Cost(229, 0, 850), _Cost(303, 0, 530)),
-        "bidirectional": (_Cost(397, 0, 750), _Cost(437, 0, 560)),
-        "without positions": (_Cost(341, 0, 1200), _Cost(440, 0, 500)),
+    5: {
+        "scaleformer": {
+            "causal": (_Cost(207, 0, 280), _Cost(188, 0, 285)),
+            "bidirectional": (_Cost(173, 0, 100), _Cost(154, 0, 205)),
+            "without positions": (_Cost(97, 0, 235), _Cost(90, 0, 265)),
+        },
+        "segment_gated": {
+            "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
+            "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
+            "without positions": (_Cost(220, 370000, 400), _Cost(165, 480000, 480)),
+        },
+        "segment_hybrid": {
+            "causal": (_Cost(229, 0, 850), _Cost(303, 0, 530)),
+            "bidirectional": (_Cost(397, 0, 750), _Cost(437, 0, 560)),
+            "without positions": (_Cost(341, 0, 1200), _Cost(440, 0, 500)),
+        },
     },
 }
 _FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
@@ -94,8 +107,8 @@ def choose_algorithm(
     step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
     scores that the start, and the steps for one position, are worth. They are fitted to the times that
     `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of
-    25 tokens); it also shows how far from the best the choice is. There are two sets: for CPUs of AMD from Zen 5 on
-    (recall apart), and for all other devices.
+    25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 4, for Zen
+    5 and later, and for all other devices.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or
                    segment_recall
@@ -110,7 +123,7 @@ def choose_algorithm(
     """
     check_choice("mechanism", mechanism, MECHANISMS)
     case = "without positions" if not relative else "causal" if causal else "bidirectional"
-    costs = _ON_ZEN_5.get(mechanism, _CONSTANTS[mechanism]) if is_zen_5() else _CONSTANTS[mechanism]
+    costs = _CONSTANTS[mechanism] | _ON_ZEN.get(zen(), {}).get(mechanism, {})
     cost = costs[case][1 if backward else 0]
     mean = math.sqrt(queries * keys)
     shared = min(max(rows, _FEWEST), _MOST)

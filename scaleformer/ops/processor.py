@@ -10,15 +10,16 @@ from pathlib import Path
 
 import torch
 
-_ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25
+_ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25, the former without AVX-512
 
 
 @cache
-def is_zen_5() -> bool:
-    """Whether this is a CPU of AMD of Zen 5 or later, with AVX-512."""
+def zen() -> int:
+    """The generation of a CPU of AMD with AVX-512: 4, or 5 for Zen 5 and later; 0 for all other CPUs."""
     vendor, family = _vendor_and_family()
-    has_avx_512 = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    return has_avx_512 and vendor == "AuthenticAMD" and family >= _ZEN_5
+    if vendor != "AuthenticAMD" or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+        return 0
+    return 5 if family >= _ZEN_5 else 4
 
 
 def _vendor_and_family() -> tuple[str, int]:

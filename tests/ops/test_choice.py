@@ -23,9 +23,9 @@ each_case = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=[False, True], ids=["any", "zen-5"])
+@pytest.fixture(params=[0, 4, 5], ids=["any", "zen-4", "zen-5"])
 def on_each_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "is_zen_5", lambda: request.param)
+    monkeypatch.setattr(module, "zen", lambda: request.param)
 
 
 @pytest.mark.usefixtures("on_each_cpu")

@@ -13,19 +13,21 @@ from scaleformer.ops import processor as module
 @pytest.mark.parametrize(
     ("vendor", "family", "capability", "expected"),
     [
-        ("AuthenticAMD", 26, "AVX512", True),
-        ("AuthenticAMD", 26, "AVX2", False),
-        ("AuthenticAMD", 25, "AVX512", False),
-        ("GenuineIntel", 26, "AVX512", False),
-        ("", 0, "", False),
+        ("AuthenticAMD", 27, "AVX512", 5),
+        ("AuthenticAMD", 26, "AVX512", 5),
+        ("AuthenticAMD", 26, "AVX2", 0),
+        ("AuthenticAMD", 25, "AVX512", 4),
+        ("AuthenticAMD", 25, "AVX2", 0),
+        ("GenuineIntel", 26, "AVX512", 0),
+        ("", 0, "", 0),
     ],
 )
-def test_which_cpus_are_zen_5(
-    monkeypatch: pytest.MonkeyPatch, vendor: str, family: int, capability: str, expected: bool
+def test_which_generation_a_cpu_is_of(
+    monkeypatch: pytest.MonkeyPatch, vendor: str, family: int, capability: str, expected: int
 ) -> None:
     monkeypatch.setattr(module, "_vendor_and_family", lambda: (vendor, family))
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert module.is_zen_5.__wrapped__() is expected
+    assert module.zen.__wrapped__() == expected
 
 
 LINUX = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"
