@@ -13,6 +13,7 @@ from typing import Any
 
 import hydra
 import pytorch_lightning as pl
+import torch
 from hydra.core.hydra_config import HydraConfig
 from lightning_fabric.plugins.environments import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
@@ -194,8 +195,17 @@ def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
     except (MisconfigurationException, AttributeError, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"trainer: {error}") from error
     check_trainer(trainer, options)
+    use_tensor_cores(trainer.strategy.root_device, trainer.precision)
     trainer.precision_plugin.convert_input = _unchanged  # type: ignore[assignment]  # a Batch is frozen
     return trainer
+
+
+def use_tensor_cores(device: torch.device, precision: str) -> None:
+    """On a GPU that trains in mixed precision, let TF32 do for the products that autocast leaves in fp32, such as the
+    scores of recall: it keeps more digits than bf16 does, and is many times as fast as fp32 [NVIDIA 2020, A100 tensor
+    core GPU architecture]. `32-true` stays fp32."""
+    if device.type == "cuda" and precision.endswith("-mixed"):
+        torch.set_float32_matmul_precision("high")
 
 
 def _unchanged(batch: Any) -> Any:

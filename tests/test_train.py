@@ -212,6 +212,21 @@ def test_half_precision_on_a_cpu_is_bf16_and_says_so(tmp_path: Path, cache: Path
     assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path).values())
 
 
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [
+        ("cuda", "bf16-mixed", "high"),
+        ("cuda", "16-mixed", "high"),
+        ("cuda", "32-true", "highest"),
+        ("cpu", "bf16-mixed", "highest"),
+    ],
+)
+def test_where_products_of_fp32_may_be_tf32(request, device: str, precision: str, expected: str) -> None:
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
+    train.use_tensor_cores(torch.device(device), precision)
+    assert torch.get_float32_matmul_precision() == expected
+
+
 def test_a_full_disk_ends_the_run_and_keeps_its_last_checkpoint(command: Command, tmp_path: Path, monkeypatch) -> None:
     run, save, calls = tmp_path / "run", torch.save, []
 
