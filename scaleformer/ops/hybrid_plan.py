@@ -146,6 +146,10 @@ def plan_tiles(
     high = torch.maximum((end + BLOCK - 1) // BLOCK, low)  # up to this one, itself not among them
     if causal or horizon is not None:  # a window is what stands before, in and after the tile
         begin, own, margin = start // BLOCK, size // BLOCK, -(-max((horizon or 1) - 1, 0) // BLOCK)
+        # A tile beyond the last key and the horizon may stand anywhere there; so far out as it is, its window would
+        # reach back over all pads between.
+        stop = torch.full_like(row, length) if real is None else last[row]
+        begin = torch.minimum(begin, -(-stop // BLOCK) + margin)
         if hold_horizon:
             low = torch.minimum(low, begin - margin).clamp(min=0)
             if not causal:
