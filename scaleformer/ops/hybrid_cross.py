@@ -90,7 +90,7 @@ def hybrid_cross_step(q: Tensor, segments: Tensor, state: HybridCrossState) -> T
     batch, heads, beams, d = q.shape
     check_segments("segments", segments, batch, beams)
     length, segments = state.key.shape[2], segments.long()
-    if length == 0:
+    if 0 in (batch, beams, length):
         return q.new_zeros(batch, heads, beams, state.value.shape[3])
     with torch.autocast(q.device.type, enabled=False):
         first = torch.searchsorted(state.segments, segments - state.near)  # (B, K)

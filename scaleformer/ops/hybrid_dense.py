@@ -45,11 +45,12 @@ def dense_hybrid(
     distance = key_segments.long()[:, None, :] - query_segments.long()[:, :, None]  # (B, L_Q, L_K)
     visible = torch.ones_like(distance, dtype=torch.bool) if key_mask is None else key_mask[:, None, :]
     visible = visible.expand_as(distance).tril() if causal else visible.expand_as(distance)  # (B, L_Q, L_K)
-    gate = look_up(log_gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
+    gate = look_up(log_gate.clamp(min=HIDDEN), distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
     is_near = distance.abs() <= near  # (B, L_Q, L_K)
     if q.device.type == "cpu" and not (visible & ~is_near).any():  # to ask a GPU would be to wait for it
         scores = logits + gate.masked_fill(~visible[:, None], HIDDEN)
-        blind = None if key_mask is None else ~visible.any(-1)[:, None, :, None]  # (B, 1, L_Q, 1)
+        is_open = key_mask is None and bool((log_gate > HIDDEN / 2).all())
+        blind = None if is_open else scores.amax(-1, keepdim=True) < HIDDEN / 2  # (B, H, L_Q, 1)
     else:
         far = visible & (distance.abs() >= reach)  # (B, L_Q, L_K)
         scale = far_scale(far.sum(-1, keepdim=True), far_tokens, dtype).log()  # (B, L_Q, 1)
@@ -58,6 +59,6 @@ def dense_hybrid(
         hidden = ~visible[:, None] | ((kernel <= 0) & ~is_near[:, None])  # (B, H, L_Q, L_K)
         far_logits = kernel.masked_fill(hidden | is_near[:, None], 1.0).log()  # (B, H, L_Q, L_K)
         scores = (torch.where(is_near[:, None], logits, far_logits) + gate + bias).masked_fill(hidden, HIDDEN)
-        blind = hidden.all(-1, keepdim=True)  # (B, H, L_Q, 1)
+        blind = scores.amax(-1, keepdim=True) < HIDDEN / 2  # (B, H, L_Q, 1)
     out = scores.softmax(-1) @ v.to(dtype)  # (B, H, L_Q, e)
     return (out if blind is None else out.masked_fill(blind, 0.0)).to(v.dtype)

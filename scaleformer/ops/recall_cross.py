@@ -97,7 +97,14 @@ def recall_cross_state(
     following = real.flip(1).cummax(1).values.flip(1)  # (B, S), whether a real token follows
     segments = segments.masked_fill(~following, torch.iinfo(torch.long).max // 2)  # the others are in no segment
     return RecallCrossState(
-        k.contiguous(), v.contiguous(), salience, segments, real, borders, (sets[0], sets[1]), log_gate.to(dtype)
+        k.contiguous(),
+        v.contiguous(),
+        salience,
+        segments,
+        real,
+        borders,
+        (sets[0], sets[1]),
+        log_gate.to(dtype).clamp(min=HIDDEN),
     )
 
 
@@ -113,6 +120,8 @@ def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> T
     check_segments("segments", segments, batch, beams)
     length, reach, dtype = state.key.shape[2], state.log_gate.shape[1] // 2, state.log_gate.dtype
     segments, near = segments.long(), reach - 1
+    if 0 in (batch, beams):
+        return q.new_zeros(batch, heads, beams, state.value.shape[3])
     with torch.autocast(q.device.type, enabled=False):
         first = torch.searchsorted(state.segments, segments - near)  # (B, K)
         end = torch.searchsorted(state.segments, segments + near, right=True)  # (B, K)
@@ -138,6 +147,7 @@ def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> T
         salience = state.salience.flatten().index_select(0, rows).view(at.shape).to(dtype)
         bias = bias + torch.where(distance.abs() == reach, salience, 0.0)
         scores = (query @ keys.transpose(-1, -2))[:, :, 0] + bias  # (B K, H, n)
-        weights = scores.masked_fill(hidden, HIDDEN).softmax(-1) * ~hidden.all(-1, keepdim=True)
+        scores = scores.masked_fill(hidden, HIDDEN)
+        weights = scores.softmax(-1) * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
         out = (weights[:, :, None] @ values)[:, :, 0]
     return out.view(batch, beams, heads, -1).transpose(1, 2).to(q.dtype)  # (B, H, K, e)

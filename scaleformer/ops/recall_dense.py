@@ -36,15 +36,18 @@ def dense_recall(
     key_mask: Tensor | None,
 ) -> Tensor:
     """Arguments and result as in `RecallAttention`."""
-    queries, keys, causal = q.shape[2], k.shape[2], plan.windows.causal
+    keys, causal = k.shape[2], plan.windows.causal
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
     out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.queries, key_mask, causal)
-    if key_mask is None:
+    is_open = q.device.type == "cpu" and bool((log_gate > HIDDEN / 2).all())  # to ask a GPU would be to wait for it
+    if key_mask is None and is_open:
         return out
-    if causal:
-        last = torch.arange(queries, device=q.device).clamp(max=keys - 1)  # the last key that each query may see
-        return out * (key_mask.cumsum(1) > 0)[:, None, last, None]  # (B, 1, L_Q, 1)
-    return out * key_mask.any(1)[:, None, None, None]
+    visible = bias.detach() > HIDDEN / 2 if key_mask is None or not is_open else key_mask[:, None, None]
+    rows = torch.arange(len(q), device=q.device)[:, None]
+    segments = plan.queries.clamp(max=visible.shape[2] - 1)  # (B, L_Q)
+    last = torch.arange(q.shape[2], device=q.device).clamp(max=keys - 1) if causal else keys - 1
+    seen = visible.cumsum(-1).transpose(1, 2)[rows, segments, :, last] > 0  # (B, L_Q, 1 or H)
+    return out.masked_fill(~seen.transpose(1, 2).unsqueeze(-1), 0.0)
 
 
 def segment_bias(

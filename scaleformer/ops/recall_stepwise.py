@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.checks import check_gate, check_step
+from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.near_tokens import NearTokens
 from scaleformer.ops.segment_recall import check_recall
 
@@ -69,7 +70,7 @@ def recall_causal_init(
         kept_position=torch.zeros_like(kept_salience, dtype=torch.long),
         priority=torch.full_like(kept_salience, float("-inf")),
         position=0,
-        log_gate=log_gate.to(kept_salience),
+        log_gate=log_gate.to(kept_salience).clamp(min=HIDDEN),
         recency=recency.to(kept_salience),
     )
 
@@ -110,7 +111,9 @@ def recall_causal_step(
             kept = kept + by_distance.gather(-1, place)  # (B, H, M)
         scores = scores.masked_fill((offset > 0)[:, None], float("-inf"))
         kept = kept.masked_fill(state.priority == float("-inf"), float("-inf"))
-        own, others = torch.cat([scores, kept], dim=-1).softmax(-1)[:, :, None].split((recent.most, kept.shape[2]), -1)
+        scores = torch.cat([scores, kept], dim=-1)
+        weights = scores.softmax(-1) * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
+        own, others = weights[:, :, None].split((recent.most, kept.shape[2]), -1)
         out = own @ values + others @ state.kept_value  # (B, H, 1, e)
     return out[:, :, 0].to(v.dtype), state
 

@@ -84,7 +84,8 @@ def segment_recall_attention(
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
-        q, k, values, salience = (x.to(dtype) for x in (q, k, v, salience))
+        q, k, values = (x.to(dtype) for x in (q, k, v))
+        salience = salience.to(dtype).clamp(min=HIDDEN)  # -inf, of a key that is not to be kept, would make NaN
         if key_mask is not None:
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
         near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)

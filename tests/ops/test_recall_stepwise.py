@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -106,6 +107,35 @@ def test_cross_steps_equal_the_whole(kind: str, near: int, kept: int, alike: boo
     chosen = torch.tensor([1, 0, 1])
     again = recall_cross_step(tokens.q[chosen], asking[chosen], state.select(chosen))
     torch.testing.assert_close(again, expected[chosen])
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["cross", "causal"])
+@pytest.mark.parametrize("column", [0, 1, 2], ids=["before", "own", "after"])
+def test_a_gate_may_be_shut(causal: bool, column: int) -> None:
+    """Steps that may look nowhere at all give zeros, as the whole does."""
+    case = make(20, 20, near=0, causal=causal)
+    gate = case.x.log_gate.detach().clone()
+    gate[0, column] = -math.inf
+    x = replace(case.x, log_gate=gate)
+    case = replace(case, x=x)
+    if causal:
+        out, _ = decode(case, empty_state(case, 8), 0, 20)
+    else:
+        arguments = x.tokens.k, x.tokens.v, gate, case.salience, case.recency, x.key_segments
+        out = recall_cross_step(x.tokens.q, x.query_segments, recall_cross_state(*arguments, kept=16))
+    torch.testing.assert_close(out, whole(case, kept=8 if causal else 16, causal=causal))
+    if causal and column == 1:
+        assert (out[:, 0, 0] == 0).all()  # the first tokens have nothing but their own segment
+
+
+@pytest.mark.parametrize(("batch", "beams"), [(0, 3), (2, 0)])
+def test_no_hypotheses(batch: int, beams: int) -> None:
+    case = make(3, 9)
+    x = case.x
+    state = recall_cross_state(x.tokens.k, x.tokens.v, x.log_gate, case.salience, case.recency, x.key_segments)
+    some = torch.arange(batch)
+    out = recall_cross_step(x.tokens.q[:batch, :, :beams], x.query_segments[:batch, :beams], state.select(some))
+    assert out.shape == (batch, 2, beams, 3)
 
 
 def test_pads_of_the_source_hold_anything() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -202,6 +203,21 @@ def test_no_key_gives_zeros(causal: bool, algorithm: str) -> None:
     assert (out[1, :, :4] == 0).all() == causal
     for gradient in gradients(out, x.leaves):
         assert gradient.isfinite().all()
+
+
+@each_direction
+@pytest.mark.parametrize("kind", ["short", "single"])
+@pytest.mark.parametrize("column", [0, 1, 2, 3, 4])
+def test_a_gate_may_be_shut(causal: bool, kind: str, column: int) -> None:
+    """Rows that may look nowhere else have zeros, with all scores as in linear time."""
+    x = make_segment_inputs(12, 12, kind, causal=causal)
+    gate = x.log_gate.detach().clone()
+    gate[0, column] = -math.inf
+    x = replace(x, log_gate=gate)
+    out = call(x, causal=causal, algorithm="quadratic")
+    torch.testing.assert_close(out, call(x, causal=causal, algorithm="linear"))
+    if column == 2 and (causal or kind == "single"):
+        assert (out[:, 0, 0] == 0).all()  # there is nothing but the own segment
 
 
 @each_algorithm

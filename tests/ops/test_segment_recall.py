@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops import hybrid_plan, recall_dense
+from scaleformer.ops.recall_plan import plan_recall
 from scaleformer.ops.relative_position import horizon_of
 from scaleformer.ops.segment_recall import segment_recall_attention
 from tests.ops.inputs import gradients
@@ -374,7 +375,7 @@ def test_large_logits_are_no_trouble(algorithm: str) -> None:
 @each_direction
 @pytest.mark.parametrize("column", [0, 1, 2], ids=["before", "own", "after"])
 def test_a_gate_may_be_shut(algorithm: str, causal: bool, column: int) -> None:
-    """With a gate of -inf a head never looks there; the others see what they saw."""
+    """With a gate of -inf a head never looks there, even where there is nothing else; the others see what they saw."""
     case = make(12, 12, near=0, causal=causal)
     open_, gate = call(case, kept=3, causal=causal, algorithm=algorithm), case.x.log_gate.detach().clone()
     gate[0, column] = -math.inf
@@ -390,5 +391,45 @@ def test_a_gate_may_be_shut(algorithm: str, causal: bool, column: int) -> None:
         seen[b, i] = bool((visible & (distance != column)).any())
     expected = call(almost, kept=3, causal=causal, algorithm="quadratic")[:, 0]
     torch.testing.assert_close(out[:, 0][seen], expected[seen])
+    assert (out[:, 0][~seen] == 0).all()
     assert not out.isnan().any()
     assert not any(x.isnan().any() for x in gradients(out, case.leaves[:3]))
+
+
+@each_algorithm
+@each_direction
+def test_a_salience_may_be_shut(algorithm: str, causal: bool) -> None:
+    """With a salience of -inf a key is not seen from afar; no other key or head is worse off."""
+    case = make(30, 30, near=0, causal=causal, horizon=2)
+    far, never = case.salience.detach().clone(), case.salience.detach().clone()
+    far[0, 0, ::2], never[0, 0, ::2] = -1e6, -math.inf
+    expected, out = (
+        call(replace(case, salience=x.requires_grad_()), kept=5, causal=causal, algorithm=algorithm)
+        for x in (far, never)
+    )
+    torch.testing.assert_close(out, expected)
+    assert not any(x.isnan().any() for x in gradients(out, case.leaves[:4]))
+
+
+@each_direction
+@pytest.mark.parametrize("relative", [{}, {"horizon": 40}], ids=["no-rel", "R40"])
+def test_a_short_row_beside_a_long_one(monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, int]) -> None:
+    """Tiles of pads far behind the last key: none reads the pads between, and scores are what they were."""
+    monkeypatch.setitem(hybrid_plan.SCORE_NUMBERS, "cpu", 1 << 12)
+    case = make(500, 500, "long", causal=causal, **relative)
+    key_mask = torch.arange(500) < torch.tensor([[500], [45]])
+    out = call(case, kept=9, causal=causal, algorithm="linear", key_mask=key_mask)
+    assert_same(case, out, call(case, kept=9, causal=causal, algorithm="quadratic", key_mask=key_mask))
+
+
+@each_direction
+@pytest.mark.parametrize("short", [4096, 512, 0])
+def test_pads_cost_no_more_than_keys(causal: bool, short: int) -> None:
+    segments = (torch.arange(4096) // 25).expand(2, -1)
+
+    def widest(length: int) -> int:
+        key_mask = torch.arange(4096) < torch.tensor([[4096], [length]])
+        plan = plan_recall(segments, segments, key_mask, 3, causal, 16, 64, 8, torch.float32)
+        return max(step.width for step in plan.windows.steps)
+
+    assert widest(short) <= widest(4096) + 2 * hybrid_plan.BLOCK
