@@ -6,6 +6,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleformer.data.formats import Document
-from scaleformer.data.tokenizer import SEP, Tokenizer
+from scaleformer.data.tokenizer import SEP, Tokenizer, sampled
 
 _CHUNK = 256
 
@@ -107,13 +108,13 @@ def encode_documents(
     documents: Iterable[Document],
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
-    sample: Callable[[int], None] | None = None,
+    sample: Callable[[int], int] | None = None,
     alpha: float = 0.1,
     folder: Path | None = None,
 ) -> EncodedCorpus:
     """Encode documents, in memory or (with `folder`) into files there.
 
-    sample: None, or called with each document's number to seed the subword sampling of that document.
+    sample: None, or what gives the seed of the subword sampling of each document, by its number.
     """
     files = [open(folder / f"{side}.bin", "wb") if folder else None for side in ("source", "target")]  # noqa: SIM115
     tokenizers = (source_tokenizer, target_tokenizer)
@@ -127,6 +128,12 @@ def encode_documents(
             side.add(tokenizer.encode_batch([text for document in pending for text in getattr(document, name)]))
         pending.clear()
 
+    def draw(document: Document) -> list[list[list[int]]]:
+        texts = document.source, document.target
+        return [
+            [t.encode(x, sample=True, alpha=alpha) for x in side] for t, side in zip(tokenizers, texts, strict=True)
+        ]
+
     try:
         for number, document in enumerate(documents):
             names.append(document.id)
@@ -136,10 +143,8 @@ def encode_documents(
                 if len(pending) == _CHUNK:
                     flush()
             else:
-                sample(number)
-                for side, tokenizer, name in zip(sides, tokenizers, ("source", "target"), strict=True):
-                    texts = getattr(document, name)
-                    side.add([tokenizer.encode(text, sample=True, alpha=alpha) for text in texts])
+                for side, encoded in zip(sides, sampled(sample(number), partial(draw, document)), strict=True):
+                    side.add(encoded)
         flush()
     finally:
         for file in files:

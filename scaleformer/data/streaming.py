@@ -17,7 +17,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
 from scaleformer.data.report import SplitCounts, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
-from scaleformer.data.tokenizer import Tokenizer, seed_sampling
+from scaleformer.data.tokenizer import Tokenizer
 
 
 def document_windows(documents: Iterable[Document], segments: int) -> Iterator[list[Document]]:
@@ -81,9 +81,9 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         if self.sample_alpha == 0:
             return encode_documents(documents, *self.tokenizers)
 
-        def seed(document: int) -> None:
+        def seed(document: int) -> int:
             key = (self.recipe.seed, self.epoch, self.recipe.rank, window, document)
-            seed_sampling(int(np.random.SeedSequence(key).generate_state(1)[0]))
+            return int(np.random.SeedSequence(key).generate_state(1)[0])
 
         return encode_documents(documents, *self.tokenizers, sample=seed, alpha=self.sample_alpha)
 

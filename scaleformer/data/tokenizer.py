@@ -9,10 +9,13 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import sentencepiece as spm
 from filelock import FileLock
@@ -33,6 +36,9 @@ _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 _MODEL_TYPES = ("unigram", "bpe")
 _CACHE_VERSION = 2
+_SEEDING = threading.Lock()  # the number that generators start from is one for the process
+
+T = TypeVar("T")
 
 
 def escape(text: str) -> str:
@@ -179,7 +185,7 @@ class Tokenizer:
         """Token ids of a text, without `<sep>` or `</s>`.
 
         sample=True draws one of all possible segmentations (unigram: with the exponent `alpha`; BPE: merges are dropped
-        with probability `alpha`) from sentencepiece's generator, see `seed_sampling`.
+        with probability `alpha`) from sentencepiece's generator, see `sampled`.
         """
         if sample:
             return self._processor.encode(escape(text), enable_sampling=True, alpha=alpha, nbest_size=-1)
@@ -220,9 +226,15 @@ class Tokenizer:
         return self._processor.id_to_piece(int(token))
 
 
-def seed_sampling(seed: int) -> None:
-    """Start sentencepiece's generator (one for the process) anew: subword sampling after it is reproducible."""
-    spm.set_random_generator_seed(seed % (2**32 - 1))
+def sampled(seed: int, encode: Callable[[], T]) -> T:
+    """What `encode` returns; its subword sampling is that of `seed`, in this process and in any other.
+
+    sentencepiece has a generator in each thread, which the first draw there starts from the number set last; so it runs
+    in a thread of its own. (0.2.2 and 0.2.3 start generators anew, but draw BPE otherwise in every process.)
+    """
+    with _SEEDING, ThreadPoolExecutor(1) as thread:
+        spm.set_random_generator_seed(seed % (2**32 - 1))
+        return thread.submit(encode).result()
 
 
 def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:

@@ -17,7 +17,7 @@ from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
 from scaleformer.data.synthetic import SyntheticConfig, generate
-from scaleformer.data.tokenizer import Tokenizer, seed_sampling
+from scaleformer.data.tokenizer import Tokenizer
 
 DOCUMENTS = [*generate(SyntheticConfig(train=300), "train"), Document("odd", ("", "日\n本"), (" ", "<sep>"))]
 
@@ -50,9 +50,13 @@ def test_in_memory(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
 
 
 def test_sampled_is_the_same_text_and_reproducible(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    one, again = (encode_documents(DOCUMENTS, *tokenizers, sample=seed_sampling, alpha=0.2) for _ in range(2))
+    one, again, other = (
+        encode_documents(DOCUMENTS, *tokenizers, sample=seed, alpha=0.2)
+        for seed in (int, int, lambda number: number + 1)
+    )
     check(one, tokenizers)
     assert np.array_equal(one.source, again.source)
+    assert not np.array_equal(one.source, other.source)
     assert len(one.source) > len(encode_documents(DOCUMENTS, *tokenizers).source)
 
 
