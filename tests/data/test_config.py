@@ -46,6 +46,8 @@ def test_from_mapping() -> None:
         ({"max_ratio": "2"}, r"data\.max_ratio='2': wanted float \| null"),
         ({"synthetic": 3}, r"data\.synthetic=3: wanted SyntheticConfig"),
         ({"format": "xml"}, r"data\.format='xml': choose one of synthetic, jsonl, text, hub"),
+        ({"path": "corpus"}, r"data\.path=corpus: data\.format=synthetic reads none: add data=jsonl or data=text"),
+        ({"path": "corpus", "format": "hub"}, r"data\.path=corpus: data\.format=hub reads none"),
         ({"boundaries": "dot"}, r"data\.boundaries='dot': choose one of"),
         ({"overlong": "cut"}, r"data\.overlong='cut': choose one of keep, error"),
         ({"max_tokens": 2}, r"data\.max_tokens=2: wanted at least 3"),
