@@ -170,6 +170,17 @@ class WeightAverage(EMAWeightAveraging):
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
 
+class Patience(EarlyStopping):
+    """Early stopping that stays with a run: what it has ended trains no more when it is resumed, unless the patience
+    is raised. (Lightning's own restores the patience, and begins to wait at the next validation.)"""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict({**state_dict, "patience": self.patience})
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.should_stop = trainer.should_stop or self.wait_count >= self.patience
+
+
 def build_callbacks(
     config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch
 ) -> list[Callback]:
@@ -188,7 +199,7 @@ def build_callbacks(
     if ema.decay:
         callbacks.append(WeightAverage(ema.decay, ema.start_step))
     if patience:
-        callbacks.append(EarlyStopping(checkpoint.monitor, patience=patience, mode=checkpoint.mode))
+        callbacks.append(Patience(checkpoint.monitor, patience=patience, mode=checkpoint.mode))
     callbacks.append(
         BestCheckpoint(folder, "best", monitor=checkpoint.monitor, mode=checkpoint.mode, enable_version_counter=False)
     )

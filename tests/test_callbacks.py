@@ -66,11 +66,13 @@ def saved(path: Path, key: str = "state_dict") -> Any:
     return torch.load(path, weights_only=True)[key]
 
 
-def fit(folder: Path, config: CallbacksConfig, validate: bool = True, **options: Any) -> Weights:
+def fit(
+    folder: Path, config: CallbacksConfig, validate: bool = True, resume: Path | None = None, **options: Any
+) -> Weights:
     weights = Weights()
     callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch())]  # type: ignore[arg-type]
     trainer = make_trainer(folder, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], **options)
-    trainer.fit(make_module(), Batches(4), Batches(1) if validate else None)
+    trainer.fit(make_module(), Batches(4), Batches(1) if validate else None, ckpt_path=resume, weights_only=True)
     return weights
 
 
@@ -103,6 +105,19 @@ def test_training_stops_when_validations_stop_improving(tmp_path: Path) -> None:
     assert len(weights.after) == 3  # BLEU is 0 from the first on
     assert saved(tmp_path / "checkpoints" / "best.ckpt", "global_step") == 1
     assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3
+
+
+def test_a_run_that_was_stopped_early_stays_so(tmp_path: Path) -> None:
+    def go_on(patience: int, **resume: Any) -> Weights:
+        parts = {"early_stopping": EarlyStoppingConfig(patience), "checkpoint": CheckpointConfig(1, "val/bleu", "max")}
+        return fit(tmp_path, config(bleu=1, **parts), resume=resume.get("path"), val_check_interval=1, max_steps=50)
+
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    assert len(go_on(2).after) == 3
+    assert len(go_on(2, path=last).after) == 0
+    assert saved(last, "global_step") == 3
+    assert len(go_on(4, path=last).after) == 2  # BLEU is still 0
+    assert saved(last, "global_step") == 5
 
 
 def test_without_validation_there_is_no_best_checkpoint(tmp_path: Path) -> None:
