@@ -27,6 +27,7 @@ from scaleformer.checkpoint import make_package
 from scaleformer.checkpoint_io import SafeCheckpointIO
 from scaleformer.cli import Interrupted, is_out_of_memory, one_line_errors, run_command, set_up_cpu
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.errors import MissingSplit
 from scaleformer.data.report import DataReport
 from scaleformer.evaluation.report import evaluate_translations
 from scaleformer.evaluation.results import provenance, write_result
@@ -174,6 +175,7 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # alike everywhere
     warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # that of the resume
     warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log.*sync_dist")  # reduced already
+    warnings.filterwarnings("ignore", message="You're using the WeightAveraging callback")  # fsdp is refused with it
     warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")  # callbacks follow the settings
 
 
@@ -244,13 +246,13 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
     if settings.test.enabled:
         try:
             data.documents(settings.test.split)
-        except ValueError as error:
+        except MissingSplit as error:
             raise ValueError(
                 f"{error} (wanted for the final evaluation: test.split names another, test.enabled=false does without)"
             ) from error
     try:
         fingerprints(data, settings)
-    except ValueError as error:
+    except MissingSplit as error:
         if settings.data.format != "hub":
             raise
         raise ValueError(

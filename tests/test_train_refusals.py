@@ -171,7 +171,9 @@ def test_splits_that_the_run_will_want_are_missed_before_it_starts(command: Comm
     )
     assert "patience needs a valid split" in failing("callbacks.early_stopping.patience=1")
     (corpus / "test.jsonl").write_text("{", encoding="utf-8")
-    assert "test.jsonl:1: malformed JSON" in failing("test.enabled=true")
+    message = failing("test.enabled=true")
+    assert "test.jsonl:1: malformed JSON" in message
+    assert "test.split" not in message  # the split is there
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 

@@ -20,7 +20,7 @@ from scaleformer.data.corpus import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import MissingSplit
 from scaleformer.data.formats import Document
 from scaleformer.data.loader import TrainLoader
 from scaleformer.data.report import DataReport, report_split
@@ -69,7 +69,7 @@ class DocumentDataModule(pl.LightningDataModule):
         """Where a split comes from; raises DataError naming the splits present if there is no such one."""
         if split not in self.sources:
             place = self.config.path or self.config.hub.name or self.config.format
-            raise DataError(f"{place}: no {split!r} split; present: {', '.join(self.sources)}")
+            raise MissingSplit(f"{place}: no {split!r} split; present: {', '.join(self.sources)}")
         return self.sources[split]
 
     def documents(self, split: str) -> Sequence[Document]:

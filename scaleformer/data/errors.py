@@ -14,6 +14,10 @@ class DataError(ValueError):
         super().__init__(" ".join(message.splitlines()))  # names of files and documents may have line breaks
 
 
+class MissingSplit(DataError):
+    """There is no such split, or nothing of it can be had."""
+
+
 def shown(value: object, most: int = 60) -> str:
     """`repr` of what the input holds, cut to about `most` characters: for messages of one line that can be read."""
     text = repr(value[: most + 1]) if isinstance(value, str) else repr(value)

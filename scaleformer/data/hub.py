@@ -12,7 +12,7 @@ import datasets
 from datasets.distributed import split_dataset_by_node
 
 from scaleformer.data.config import HubConfig
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import DataError, MissingSplit, shown
 from scaleformer.data.formats import Document, check_document
 
 
@@ -46,7 +46,7 @@ def hub_fingerprint(config: HubConfig) -> str:
 
 @contextmanager
 def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
-    """What goes wrong in `datasets`, on the way too, as DataError."""
+    """What goes wrong in `datasets`, on the way too, as MissingSplit."""
     if not config.name:
         raise DataError("data.format=hub needs data.hub.name: the id of a data set")
     try:
@@ -55,11 +55,12 @@ def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise DataError(f"{config.name}: cannot load {what}: {reason}") from error
+        raise MissingSplit(f"{config.name}: cannot load {what}: {reason}") from error
 
 
 def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
     name = ""
+    begun: set[str] = set()
     pending: tuple[list[str], list[str]] = ([], [])
     for number, row in enumerate(rows, 1):
         where = f"{config.name}[{split}]:{number}"
@@ -69,6 +70,9 @@ def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
         if pending[0] and own != name:
             yield Document(name, tuple(pending[0]), tuple(pending[1]))
             pending = ([], [])
+        if config.document and own != name and own in begun:
+            raise DataError(f"{where}: document {shown(own)} began earlier: its rows must stand together")
+        begun.add(own)
         name = own
         pending[0].extend(source)
         pending[1].extend(target)

@@ -212,6 +212,13 @@ def test_hub_faults(tmp_path: Path, row: dict[str, object], options: dict[str, s
         list(hub(tmp_path, [row], **options).read())
 
 
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_rows_of_a_document_that_do_not_stand_together(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"doc": doc, "source": "a", "target": "x"} for doc in (1, 1, 2, 1)]
+    with pytest.raises(DataError, match=r"json\[train\]:4: document '1' began earlier: its rows must stand together"):
+        list(hub(tmp_path, rows, document="doc").read())
+
+
 def test_hub_needs_a_name_and_a_data_set(tmp_path: Path) -> None:
     for config, message in (
         (HubConfig(), "needs data.hub.name"),
