@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from scaleformer.files import atomic_writer
 from scaleformer.translator import Translation
 
 FORMATS = ("jsonl", "text")
+_RECORD = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"(id|source|target)"\s*:')  # how a document as JSON begins
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,16 @@ class DocumentFile:
 
 
 def choose_format(format: str, *names: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz]).
-    Raises ValueError for another format."""
+    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz]), or,
+    where there is none, as what stdin begins with. Raises ValueError for another format."""
     if format in FORMATS:
         return format
     if format != "auto":
         raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
     name = next((name for name in names if name != "-"), "")
+    if not name:
+        peek = getattr(sys.stdin.buffer, "peek", None)
+        return "jsonl" if peek and _RECORD.match(peek()) else "text"
     return "jsonl" if name.removesuffix(".gz").endswith((".jsonl", ".json")) else "text"
 
 

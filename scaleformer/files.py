@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import gzip
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
+
+
+def check_folder(folder: str | Path) -> None:
+    """Make a folder that can be written to, before the work whose results go there. Raises OSError."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 @contextmanager

@@ -57,6 +57,7 @@ class SignalWatch(Callback):
     def receive(self, number: int, frame: FrameType | None) -> None:
         """The handler of the signals."""
         if self.module is None or self.module.stop:
-            raise Interrupted(f"interrupted by {signal.Signals(number).name}")
+            at_once = " at once, what came after the last checkpoint is lost" if self.module else ""
+            raise Interrupted(f"interrupted by {signal.Signals(number).name}{at_once}")
         self.module.stop = 1 + SIGNALS.index(signal.Signals(number))
         os.write(2, b"\nstopping after this step (once more: at once)\n")  # a print might be what was interrupted

@@ -48,8 +48,8 @@ def _segments(config: DictConfig) -> tuple[list[str], list[str] | None, str]:
     if not 0 <= config.document < len(documents):
         raise ValueError(f"document={config.document}: {config.input} has {len(documents)}, numbered from 0")
     document = documents[config.document]
-    last = config.first + config.segments
-    if not 0 <= config.first < last <= len(document.source):
+    last = min(config.first + config.segments, len(document.source))
+    if not 0 <= config.first < last:
         raise ValueError(
             f"first={config.first} segments={config.segments}: document {document.id!r} has {len(document.source)} "
             "segments, numbered from 0"

@@ -36,7 +36,7 @@ from scaleformer.evaluation.context_files import contrastive_documents, labelled
 from scaleformer.evaluation.discourse import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.runner import results_folder
-from scaleformer.files import atomic_writer
+from scaleformer.files import atomic_writer, check_folder
 from scaleformer.translator import Translator
 
 
@@ -66,6 +66,7 @@ def main(config: DictConfig) -> None:
         )
     name = f"context-{Path(str(config.input)).name.split('.')[0] if config.input is not None else config.split}"
     folder = Path(str(config.output or results_folder(translator.path)))
+    check_folder(folder)
     conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
     settings = {"kind": "context", "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
     payload = {**conditions, **settings, "corpus": corpus, "documents": len(documents), **report.to_dict()}

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scaleformer.data.errors import DataError
-from scaleformer.document_files import DocumentFile, read_documents, write_translations
+from scaleformer.document_files import DocumentFile, choose_format, read_documents, write_translations
 from scaleformer.translator import DocumentHypothesis, Translation
 
 
@@ -46,3 +46,23 @@ def test_stdin_faults(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     with pytest.raises(DataError, match=message):
         read_documents("-", "text")
+
+
+@pytest.mark.parametrize(
+    ("data", "names", "expected"),
+    [
+        (b'{"id": "a", "source": ["b"]}\n', ("-", "-"), "jsonl"),
+        (b'\xef\xbb\xbf { "source": ["b"]}\n', ("-",), "jsonl"),
+        (b"{a} brace\n", ("-", "-"), "text"),
+        (b'"source": text\n', ("-",), "text"),
+        (b"", ("-",), "text"),
+        (b'{"id": "a", "source": ["b"]}\n', ("-", "out.txt"), "text"),
+    ],
+)
+def test_stdin_alone_is_known_by_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, names: tuple[str, ...], expected: str
+) -> None:
+    stdin = io.BufferedReader(io.BytesIO(data))  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
+    assert choose_format("auto", *names) == expected
+    assert stdin.read() == data

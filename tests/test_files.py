@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.files import atomic_writer, replaced
+from scaleformer.files import atomic_writer, check_folder, replaced
 
 
 def test_a_writer_that_fails_leaves_the_old_file(tmp_path):
@@ -67,3 +67,11 @@ def test_bytes_beside_the_old_file_and_the_path_in_the_error(tmp_path):
     assert error.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_is_made_and_tried(tmp_path):
+    check_folder(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(FileExistsError, match="file"):
+        check_folder(tmp_path / "file")

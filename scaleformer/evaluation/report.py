@@ -14,6 +14,7 @@ from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.bleu import BleuReport, MetricScore, preset
 from scaleformer.evaluation.runner import Evaluation, ReferenceDocument, evaluate, write_evaluation
 from scaleformer.evaluation.samples import format_samples, write_samples
+from scaleformer.files import check_folder
 from scaleformer.translator import Translator
 
 
@@ -42,6 +43,7 @@ def evaluate_translations(
     """
     folder = Path(folder)
     chosen = preset(metrics)
+    check_folder(folder)
     with translation_bar(f"{len(documents)} documents") as progress:
         evaluation = evaluate(
             translator,

@@ -85,6 +85,14 @@ def test_an_evaluation_leaves_what_its_numbers_came_from(mode, tmp_path, capsys)
     assert "=== north/one" in shown
 
 
+def test_nothing_is_translated_without_a_place_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("scaleformer.evaluation.report.evaluate", None)
+    (tmp_path / "file").write_text("kept")
+    translator = Translator.load(make_run(tmp_path / "run"), "cpu")
+    with pytest.raises(FileExistsError, match="file"):
+        evaluate_translations(translator, [], DecodingConfig(), tmp_path / "file")
+
+
 def test_results_folders(tmp_path):
     (tmp_path / "exported").mkdir()
     assert results_folder(tmp_path / "exported") == tmp_path / "exported" / "results"
