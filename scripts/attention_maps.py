@@ -25,7 +25,7 @@ from scaleformer.translator import Translator
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_types(config, document=int, first=int, segments=int, max_tokens=(int, 1), output=NAME)
+    check_types(config, document=int, first=int, segments=(int | None, 1), max_tokens=(int, 1), output=NAME)
     translator = Translator.load(str(config.checkpoint), config.device)
     source, target, where = _segments(config)
     maps = attention_maps(translator, source, target, max_tokens=config.max_tokens)
@@ -48,8 +48,8 @@ def _segments(config: DictConfig) -> tuple[list[str], list[str] | None, str]:
     if not 0 <= config.document < len(documents):
         raise ValueError(f"document={config.document}: {config.input} has {len(documents)}, numbered from 0")
     document = documents[config.document]
-    last = min(config.first + config.segments, len(document.source))
-    if not 0 <= config.first < last:
+    last = min(config.first + 3, len(document.source)) if config.segments is None else config.first + config.segments
+    if not 0 <= config.first < last <= len(document.source):
         raise ValueError(
             f"first={config.first} segments={config.segments}: document {document.id!r} has {len(document.source)} "
             "segments, numbered from 0"

@@ -172,6 +172,9 @@ def test_attention_of_a_document(run, command, tmp_path):
     assert record["document"] == "d[1:3]"
     assert record["target_pieces"].count("<sep>") == 2
     assert (tmp_path / "attention-x-mean.png").is_file()
+    code, _, err = command("attention_maps.py", *where, f"input={path}", "first=2", "name=x")
+    assert code == 0, err
+    assert json.loads((tmp_path / "attention-x.json").read_text(encoding="utf-8"))["document"] == "d[2:3]"
     for wrong, message in (
         (["text=a", f"input={path}"], "nothing to look at, or two things"),
         ([f"input={path}", "document=1"], "document=1: "),
