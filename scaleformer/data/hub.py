@@ -70,9 +70,10 @@ def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
         if pending[0] and own != name:
             yield Document(name, tuple(pending[0]), tuple(pending[1]))
             pending = ([], [])
-        if config.document and own != name and own in begun:
-            raise DataError(f"{where}: document {shown(own)} began earlier: its rows must stand together")
-        begun.add(own)
+        if config.document and own != name:
+            if own in begun:
+                raise DataError(f"{where}: document {shown(own)} began earlier: its rows must stand together")
+            begun.add(own)
         name = own
         pending[0].extend(source)
         pending[1].extend(target)
