@@ -53,6 +53,10 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
+_GATED_ON_ZEN = {
+    "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
+    "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
+}
 # What AMD EPYCs have instead, by `zen()`; what is not here serves there as it is, or was never compared with times.
 _ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
     4: {
@@ -61,10 +65,7 @@ _ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
             "bidirectional": (_Cost(202, 0, 170), _Cost(190, 0, 64)),
             "without positions": (_Cost(118, 0, 300), _Cost(108, 0, 340)),
         },
-        "segment_gated": {
-            "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
-            "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
-        },
+        "segment_gated": _GATED_ON_ZEN,
     },
     5: {
         "scaleformer": {
@@ -73,8 +74,7 @@ _ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
             "without positions": (_Cost(97, 0, 235), _Cost(90, 0, 265)),
         },
         "segment_gated": {
-            "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
-            "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
+            **_GATED_ON_ZEN,
             "without positions": (_Cost(220, 370000, 400), _Cost(165, 480000, 480)),
         },
         "segment_hybrid": {
@@ -107,8 +107,8 @@ def choose_algorithm(
     step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
     scores that the start, and the steps for one position, are worth. They are fitted to the times that
     `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of
-    25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 4, for Zen
-    5 and later, and for all other devices.
+    25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 4, for Zen 5
+    and later, and for all other devices.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or
                    segment_recall
