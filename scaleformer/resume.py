@@ -194,8 +194,8 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
 
 
 def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Raises ValueError where `config` differs from the run in a setting that its weights are made for; a warning
-    names other settings after whose change the run is not what it would have been."""
+    """Raises ValueError where `config` differs from the run in a setting that its weights are made for. Warnings name
+    other settings after whose change the run is not what it would have been, and an end that lies behind it."""
     for group in FIXED:
         saved = _flat(package["config"].get(group, {}), group)
         for name, value in _flat(config[group], group).items():
@@ -216,6 +216,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
                 changed.append(f"{name}={value} (was {saved[name]})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
+    step, last = package["step"], config["trainer"]["max_steps"]
+    if 0 < last < step:
+        warnings.warn(f"resume: the run is at step {step}, past trainer.max_steps={last}: no step follows", stacklevel=2)
 
 
 def _is_free(name: str) -> bool:

@@ -39,6 +39,7 @@ CONFIG = {
     },
     "tokenizer": {"vocab_size": 290, "sample_alpha": 0.0},
     "optimizer": {"name": "adamw", "learning_rate": 1e-3},
+    "trainer": {"max_steps": 9},
 }
 
 
@@ -268,6 +269,16 @@ def test_a_hostile_checkpoint_does_not_run(run: Path) -> None:
         with pytest.raises(ValueError, match="not a readable checkpoint"):
             SafeCheckpointIO().load_checkpoint(path)
     assert not marker.exists()
+
+
+def test_an_end_that_lies_behind_the_run_is_told(run: Path) -> None:
+    package = {**open_checkpoint(run)[1], "step": 7}
+    with pytest.warns(UserWarning, match=r"resume: the run is at step 7, past trainer\.max_steps=6: no step follows"):
+        check_settings(package, {**CONFIG, "trainer": {"max_steps": 6}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for last in (7, 8, -1):  # at its end the run is evaluated anew; -1 is without an end
+            check_settings(package, {**CONFIG, "trainer": {"max_steps": last}})
 
 
 def test_settings_that_leave_the_numbers_alone_change_without_a_word(run: Path) -> None:
