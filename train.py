@@ -217,6 +217,12 @@ def _unchanged(batch: Any) -> Any:
 def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
     """ValueError for what Lightning takes, and fails with in the midst of training."""
     strategy, precision = options["strategy"], options["precision"]
+    for name in ("reload_dataloaders_every_n_epochs", "overfit_batches"):
+        if options.get(name):
+            raise ValueError(
+                f"trainer.{name}={options[name]}: epochs follow one another whatever Lightning reloads: leave it out "
+                "(few documents to learn by heart: data.synthetic.train, or a file of them)"
+            )
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy, ShardedStrategy)):
         raise ValueError(f"trainer.strategy={strategy}: wanted auto, ddp or fsdp")
     launcher = trainer.strategy.launcher

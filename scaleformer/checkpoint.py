@@ -156,6 +156,7 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         temporary.mkdir(parents=True)
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "model.safetensors")
         (temporary / "source.model").write_bytes(loaded.source_tokenizer.proto)
+        shutil.copymode(temporary / "source.model", temporary / "model.safetensors")  # whose writer keeps others out
         (temporary / "target.model").write_bytes(loaded.target_tokenizer.proto)
         text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True)
         (temporary / "config.yaml").write_text(text, encoding="utf-8")

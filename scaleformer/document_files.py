@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -85,8 +86,11 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str) -> DocumentFile:
 
 @contextmanager
 def translation_writer(name: str) -> Iterator[TextIO]:
-    """The output, opened before the work begins: stdout for "-", else a file that is replaced when all is written."""
+    """The output, opened before the work begins: stdout for "-", else a file that is replaced when all is written;
+    UTF-8 both."""
     if name == "-":
+        if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale says: as files are
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         sys.stdout.flush()
     else:

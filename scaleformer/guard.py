@@ -39,8 +39,9 @@ class StepGuard:
         if self.in_a_row > self.max_bad_steps:
             raise ValueError(
                 f"{what}; largest gradients: {largest}. {self.in_a_row} such steps in a row are more than "
-                f"callbacks.max_bad_steps={self.max_bad_steps}; the last checkpoint is from before this step: lower "
-                "optimizer.learning_rate, or look for the cause with trainer.detect_anomaly=true"
+                f"callbacks.max_bad_steps={self.max_bad_steps}; the last checkpoint is from before this step: start a "
+                "new run with a lower optimizer.learning_rate, or look for the cause by resume= with "
+                "trainer.detect_anomaly=true"
             )
         _warn(f"{what}: skipped ({self.in_a_row} in a row)")
 

@@ -16,6 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
+# names and pieces of text may hold two dollars, which are no formula; set here, since all figures come by this module
+matplotlib.rcParams["text.parse_math"] = False
+
 #: of systems: dark to light, so that grey print keeps the order; the marker tells them apart without any colour
 COLORS = ("#111111", "#0b5fa5", "#d55e00", "#7a5195", "#2e9e6b", "#d4a017", "#8c8c8c")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")  # two more than colours: an eighth line is no second first

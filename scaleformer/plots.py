@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -45,12 +47,12 @@ PANELS = {
 def plot_learning_curves(run: str | Path, path: str | Path | None = None) -> Path | None:
     """metrics.csv -> plots/learning_curves.png of the run, or `path`: a panel for each quantity that has been logged.
 
-    None without any.
+    None without any. What is not finite is a gap, and a quantity that never is finite has no panel.
 
     Raises ValueError where metrics.csv is none that a run has written.
     """
     run = Path(run)
-    curves = read_curves(run / "metrics.csv")
+    curves = _finite_curves(run)
     panels = {label: [c for c in wanted if c.name in curves] for label, wanted in PANELS.items()}
     panels = {label: shown for label, shown in panels.items() if shown}
     if not panels:
@@ -71,7 +73,7 @@ def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path 
 
     runs  name in the legend -> run directory. Raises ValueError where a metrics.csv is none that a run has written.
     """
-    curves = {name: read_curves(run / "metrics.csv") for name, run in runs.items()}
+    curves = {name: _finite_curves(run) for name, run in runs.items()}
     wanted = [(title, curve) for title, shown in PANELS.items() for curve in shown]
     wanted = [(title, curve) for title, curve in wanted if sum(curve.name in found for found in curves.values()) > 1]
     if not wanted:
@@ -86,7 +88,8 @@ def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path 
             if curve.noisy and len(values) >= 20:
                 values = running_mean(values, len(values) // 20 + 1)
             every = 1 if curve.seldom else max(1, len(steps) // 8)
-            axis.plot(steps, values, **styles[name, ""], markevery=every, label=name)
+            marks = sorted({*range(0, len(steps), every), *_lonely(values)})
+            axis.plot(steps, values, **styles[name, ""], markevery=marks, label=name)
         what = curve.label.split(" (")[0]
         plot_style.label(axis, title if len(PANELS[title]) == 1 else f"{what} {title}", "step")
         plot_style.plain_numbers(axis, y=axis.get_ylim()[1] >= 1000)
@@ -117,8 +120,32 @@ def read_curves(path: Path) -> dict[str, Points]:
 
 
 def running_mean(values: Sequence[float], width: int) -> list[float]:
-    """The mean of up to `width` values, the one at the place and those before it."""
-    return [sum(part) / len(part) for i in range(len(values)) if (part := values[max(0, i + 1 - width) : i + 1])]
+    """The mean of the finite ones of up to `width` values, the one at the place and those before it.
+
+    A value that is not finite stays a gap, and is nan.
+    """
+    means = []
+    for i, value in enumerate(values):
+        part = values[max(0, i + 1 - width) : i + 1]
+        if not math.isfinite(sum(part)):
+            part = [v for v in part if math.isfinite(v)]
+        means.append(sum(part) / len(part) if math.isfinite(value) else math.nan)
+    return means
+
+
+def _finite_curves(run: Path) -> dict[str, Points]:
+    """The curves of a run that have a finite value somewhere; values that are not finite are nan."""
+    found = {}
+    for name, (steps, values) in read_curves(run / "metrics.csv").items():
+        if any(map(math.isfinite, values)):
+            found[name] = steps, [value if math.isfinite(value) else math.nan for value in values]
+    return found
+
+
+def _lonely(values: Sequence[float]) -> list[int]:
+    """The places of finite values between gaps: no line would show them."""
+    finite = [False, *map(math.isfinite, values), False]
+    return [i for i in range(len(values)) if finite[i : i + 3] == [False, True, False]]
 
 
 def _draw(axis: Axes, label: str, shown: Sequence[Curve], curves: Mapping[str, Points]) -> None:
@@ -127,10 +154,12 @@ def _draw(axis: Axes, label: str, shown: Sequence[Curve], curves: Mapping[str, P
         if curve.noisy and len(values) >= 20:
             axis.plot(steps, values, color="0.75", linewidth=0.8)
             values = running_mean(values, len(values) // 20 + 1)
-        line, mark = ("--", "o") if curve.seldom else ("-", "")
-        axis.plot(steps, values, line, marker=mark, markersize=3.5, color="black", linewidth=1.2, label=curve.label)
+        line = "--" if curve.seldom else "-"
+        marks = range(len(values)) if curve.seldom else _lonely(values)
+        look: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markevery": list(marks)} if marks else {}
+        axis.plot(steps, values, line, color="black", linewidth=1.2, label=curve.label, **look)
         if curve.best is not None:
-            value = curve.best(values)
+            value = curve.best([v for v in values if math.isfinite(v)])
             at = steps[values.index(value)]
             axis.annotate(
                 f"{value:.2f}",

@@ -218,7 +218,8 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
     step, last = package["step"], config["trainer"]["max_steps"]
     if 0 < last < step:
-        warnings.warn(f"resume: the run is at step {step}, past trainer.max_steps={last}: no step follows", stacklevel=2)
+        what = f"the run is at step {step}, past trainer.max_steps={last}"
+        warnings.warn(f"resume: {what}: no step follows", stacklevel=2)
 
 
 def _is_free(name: str) -> bool:

@@ -59,7 +59,7 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
     """Draw every figure that the files of the runs allow into `folder`, and report.html with all of them inside.
 
     samples   documents shown side by side; segments: of each at most
-    Raises ValueError: a directory that is no run, a file of another kind; OSError: no place to write.
+    Raises ValueError: a directory that is no run or named twice, a file of another kind; OSError: no place to write.
     """
     folder = Path(folder)
     files = list(_read(runs))
@@ -86,9 +86,13 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
 def _read(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
     paths = [Path(run).resolve() for run in runs]
     for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path}: named {paths.count(path)} times: wanted different runs, leave it in once")
         if not path.is_dir() or not ((path / "metrics.csv").is_file() or (path / "results").is_dir()):
             raise ValueError(f"{path}: no run: wanted a directory with metrics.csv or results/")
-        depth = next(n for n in range(1, len(path.parts)) if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
+        depths = range(1, len(path.parts))
+        apart = (n for n in depths if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
+        depth = next(apart, len(path.parts))  # the whole path, where another one ends in it
         results: dict[str, Record] = {}
         for file in sorted((path / "results").glob("*.json")):
             try:
@@ -97,7 +101,7 @@ def _read(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
                 raise ValueError(f"{file}: not a result file ({error})") from error
             if isinstance(record, dict):
                 results[file.stem] = record
-        yield RunFiles("/".join(path.parts[-depth:]), path, results)
+        yield RunFiles(Path(*path.parts[-depth:]).as_posix(), path, results)
 
 
 def _scores(report: Report, runs: Sequence[RunFiles]) -> str:

@@ -41,7 +41,9 @@ class LastCheckpoint(Checkpoint):
     """last.ckpt every so many steps and minutes, and where a signal ends the training: then it raises `Interrupted`.
 
     Where a validation follows the step, the checkpoint is written after it: a run that goes on from before it would not
-    catch up on it. Training stops between steps alone, never with gradients half accumulated.
+    catch up on it. Where an epoch ends with the step, it is written as the next one begins: Lightning would take the
+    first batches of that for more of the old one, and accumulate fewer of them. Training stops between steps alone,
+    never with gradients half accumulated.
 
     minutes  None: by steps alone. The clock of the first process counts.
     """
@@ -62,6 +64,13 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         assert isinstance(pl_module, TranslationModule)
+        if self.pending and not pl_module.batches:
+            progress = trainer.fit_loop.epoch_loop.batch_progress
+            for count in (progress.total, progress.current):
+                count.ready -= 1  # the batch that begins is none yet for a run that goes on
+            self._save(trainer)
+            for count in (progress.total, progress.current):
+                count.ready += 1
         if pl_module.stopping and self.saved_step == trainer.global_step and not pl_module.batches:
             raise interrupted(pl_module.stopping, self.saved_step, self.path.parent.parent)
         if self.minutes is not None and trainer.is_global_zero and time.monotonic() - self.saved >= 60 * self.minutes:
@@ -81,7 +90,8 @@ class LastCheckpoint(Checkpoint):
             self.pending = True
             loop = trainer.fit_loop
             assert loop._data_fetcher is not None
-            if not loop.epoch_loop._should_check_val_fx(loop._data_fetcher):
+            validates = loop.epoch_loop._should_check_val_fx(loop._data_fetcher) and any(trainer.num_val_batches)
+            if not validates and not loop.epoch_loop.batch_progress.is_last_batch:
                 self._save(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -109,6 +109,8 @@ class Translator:
         _check(documents)
         if mode not in MODES:
             raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
+        if max_tokens is not None and mode == "segment":
+            raise ValueError(f"max_tokens={max_tokens} cuts documents, mode=segment has none: set one of the two")
         if max_tokens is not None and max_tokens < 3:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
         if max_tokens is None and mode == "document":

@@ -5,6 +5,8 @@ python scripts/average_checkpoints.py checkpoints=[RUN/checkpoints/best.ckpt,RUN
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import hydra
 from omegaconf import DictConfig
 
@@ -17,6 +19,8 @@ from scaleformer.cli import listed, one_line_errors, run_command
 @one_line_errors()
 def main(config: DictConfig) -> None:
     checkpoints = [str(path) for path in listed(config.checkpoints)]
+    if Path(str(config.output)).exists():  # the state of a training, perhaps, which an average cannot go on from
+        raise ValueError(f"output={config.output} exists already: take another name, or remove it")
     SafeCheckpointIO().save_checkpoint(average_checkpoints(checkpoints), str(config.output))
     print(f"the mean of {len(checkpoints)} checkpoints is in {config.output}: python scripts/evaluate_bleu.py "
           f"checkpoint={config.output}")  # fmt: skip

@@ -15,7 +15,7 @@ from scaleformer.cli import NAME, check_types, listed, one_line_errors, run_comm
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.significance import compare_systems, comparison_table
-from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents
+from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents, stem
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="compare")
@@ -40,7 +40,7 @@ def main(config: DictConfig) -> None:
     settings = {"level": config.level, "metrics": config.metrics, "alignment": RULE}
     translations = dict(zip(names, map(str, files), strict=True))
     checkpoints = {name: provenance(**origin(file))["checkpoint"] for name, file in zip(names, files, strict=True)}
-    path = Path(str(config.output or files[0].with_name(f"compare-{config.split}.json")))
+    path = Path(str(config.output or files[0].with_name(f"compare-{stem(files[0]).removeprefix('bleu-')}.json")))
     systems_of = {"translations": translations, "checkpoints": checkpoints}
     write_result(path, {**provenance(), **settings, **systems_of, **comparison.to_dict(), "kind": "compare"})
     console = Console()

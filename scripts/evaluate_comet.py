@@ -14,7 +14,7 @@ from scaleformer.cli import NAME, check_types, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.translations import lines_of, origin, read_translations
+from scaleformer.evaluation.translations import lines_of, origin, read_translations, stem
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")
@@ -22,13 +22,17 @@ from scaleformer.evaluation.translations import lines_of, origin, read_translati
 def main(config: DictConfig) -> None:
     check_types(config, model=str, batch_size=(int, 1), gpus=(int, 0), output=NAME)
     translations = Path(str(config.translations))
-    lines = lines_of(read_translations(translations))
+    documents = read_translations(translations)
+    left_out = [d.id for d in documents if len(d.source) != len(d.target)]  # whose sentences have no known source
+    lines = lines_of([d for d in documents if len(d.source) == len(d.target)])
     if not any(lines.sources):
-        raise ValueError(f"{translations}: no sources beside the translations, and COMET reads them")
+        raise ValueError(
+            f"{translations}: no document has sources beside its translations, segment by segment, and COMET reads them"
+        )
     score = comet_score(
         lines.sources, lines.hypotheses, lines.references, config.model, batch_size=config.batch_size, gpus=config.gpus
     )
-    name = translations.name.split(".")[0].removeprefix("bleu-")
+    name = stem(translations).removeprefix("bleu-")
     path = Path(str(config.output or translations.with_name(f"comet-{name}.json")))
     payload = {
         **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}, **origin(translations)),
@@ -37,8 +41,11 @@ def main(config: DictConfig) -> None:
         "alignment": RULE,
         "score": score.score,
         "segments": list(score.lines),
+        "left_out": left_out,
     }
     write_result(path, payload)
+    if left_out:
+        print(f"left out, since source and reference differ in their number of segments: {', '.join(left_out)}")
     print(f"COMET {score.score:.4f} ({score.model}, {len(score.lines):,} segments), written to {path}")
 
 

@@ -17,7 +17,7 @@ from scaleformer.cli import NAME, check_types, one_line_errors, run_command
 from scaleformer.evaluation.align import RULE
 from scaleformer.evaluation.consistency import read_terms, score_consistency
 from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.translations import origin, read_translations
+from scaleformer.evaluation.translations import origin, read_translations, stem
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")
@@ -32,7 +32,7 @@ def main(config: DictConfig) -> None:
         raise ValueError(
             f"{translations}: no word is repeated in any document: there is nothing to be consistent about"
         )
-    name = translations.name.split(".")[0].removeprefix("bleu-")
+    name = stem(translations).removeprefix("bleu-")
     path = Path(str(config.output or translations.with_name(f"consistency-{name}.json")))
     payload = {
         **provenance(**origin(translations)),

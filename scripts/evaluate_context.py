@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from scaleformer.cli import (
     NAME,
@@ -84,6 +85,11 @@ def _documents(
     """What is asked, and where it comes from."""
     if config.input is not None:
         name = str(config.input)
+        corpus = ("split", "documents", "segments", "max_distance")
+        if ignored := [k for k in corpus if any(o.startswith(f"{k}=") for o in HydraConfig.get().overrides.task)]:
+            raise ValueError(
+                f"{', '.join(ignored)}: of the synthetic corpus, and input={name} is taken whole: leave out"
+            )
         return contrastive_documents(read_contrastive(name), translator, decoding), {"input": name}
     run = translator.config.get("data")
     data = from_mapping(DataConfig, run, "data") if isinstance(run, dict) else None
@@ -108,7 +114,7 @@ def _table(report: ContextReport, documents: int) -> Table:
     for score in report.scores:
         shares = (score.chance, score.contrastive, score.generative, score.wrong, score.unclear)
         cells = ["" if share is None else f"{share:.1%}" for share in shares]
-        table.add_row(score.kind, score.distance, str(score.count), *cells)
+        table.add_row(Text(score.kind), score.distance, str(score.count), *cells)
     return table
 
 

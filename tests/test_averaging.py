@@ -52,10 +52,14 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
     assert f"the mean of 3 checkpoints is in {output}" in out
     assert len(Translator.load(output, "cpu").translate([["a dog"]])) == 1
     assert [path.name for path in output.parent.iterdir()] == ["mean.ckpt"]
-    code, _, err = run_script(
-        monkeypatch, capsys, "average_checkpoints.py", f"checkpoints=[{files[0]}]", f"output={output}"
-    )
-    assert (code, err) == (1, "error: 1 checkpoints to average: wanted at least 2\n")
+    before = files[0].read_bytes()
+    for name, problem in (
+        (files[0], "exists already: take another name"),
+        (output.parent / "one.ckpt", "1 checkpoint"),
+    ):
+        arguments = f"checkpoints=[{files[0]}]", f"output={name}"
+        assert problem in error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
+    assert files[0].read_bytes() == before
 
 
 def test_one_checkpoint_without_brackets_is_a_list_of_one(files, tmp_path, monkeypatch, capsys):

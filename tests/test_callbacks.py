@@ -128,6 +128,14 @@ def test_without_validation_there_is_no_best_checkpoint(tmp_path: Path) -> None:
     torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "last.ckpt")), weights.after[-1], rtol=0, atol=0)
 
 
+def test_without_validation_a_checkpoint_does_not_wait_for_one(tmp_path: Path) -> None:
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 2)
+    options = {"enable_checkpointing": True, "plugins": [SafeCheckpointIO()], "max_steps": 3, "val_check_interval": 2}
+    trainer = make_trainer(tmp_path, [last], **options)
+    trainer.fit(make_module(), Batches(4), [])
+    assert saved(tmp_path / "last.ckpt", "global_step") == 2
+
+
 def test_checkpoints_by_the_clock(tmp_path: Path, monkeypatch) -> None:
     now = [0.0]
 

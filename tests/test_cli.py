@@ -165,7 +165,13 @@ def test_settings_of_the_command_line_go_before_those_of_the_run():
     run = DecodingConfig(strategy="greedy", length_penalty=0.3)
     settings = asdict(DecodingConfig(beam_size=7))
     assert choose_decoding(run, settings, ["checkpoint=x", "output=decoding"]) == run
-    assert choose_decoding(run, settings, ["decoding.beam_size=7"]) == DecodingConfig("greedy", 7, 0.3)
+    with pytest.raises(ValueError, match=r"decoding\.beam_size=7: the strategy is greedy, which has no beam: set"):
+        choose_decoding(run, settings, ["decoding.beam_size=7"])
+    assert choose_decoding(run, settings, ["decoding.beam_size=7", "decoding.strategy=beam"]) == DecodingConfig(
+        "beam", 7, 0.3
+    )
+    alone = asdict(DecodingConfig(beam_size=1))
+    assert choose_decoding(run, alone, ["decoding.beam_size=1"]) == DecodingConfig("greedy", 1, 0.3)
     assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)
 
 

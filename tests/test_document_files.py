@@ -10,7 +10,13 @@ from types import SimpleNamespace
 import pytest
 
 from scaleformer.data.errors import DataError
-from scaleformer.document_files import DocumentFile, choose_format, read_documents, write_translations
+from scaleformer.document_files import (
+    DocumentFile,
+    choose_format,
+    read_documents,
+    translation_writer,
+    write_translations,
+)
 from scaleformer.translator import DocumentHypothesis, Translation
 
 
@@ -46,6 +52,14 @@ def test_stdin_faults(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
     with pytest.raises(DataError, match=message):
         read_documents("-", "text")
+
+
+def test_stdout_is_utf8_whatever_the_locale_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    with translation_writer("-") as file:
+        file.write("日本\n")
+    assert written.getvalue() == "日本\n".encode()
 
 
 @pytest.mark.parametrize(

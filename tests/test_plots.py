@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import matplotlib.image
 import pytest
+from matplotlib.figure import Figure
 
-from scaleformer.plots import plot_learning_curves, read_curves, running_mean
+from scaleformer import plot_style
+from scaleformer.plots import compare_learning_curves, plot_learning_curves, read_curves, running_mean
 
 HEADER = "step,train/loss,train/learning_rate,train/tokens_per_second,val/bleu,val/loss\n"
 
@@ -63,3 +66,46 @@ def test_a_file_of_another_kind_is_named(tmp_path: Path, header: str, row: str) 
 def test_the_running_mean_looks_back() -> None:
     assert running_mean([1.0, 3.0, 5.0, 9.0], 2) == [1.0, 2.0, 4.0, 7.0]
     assert running_mean([1.0, 3.0], 1) == [1.0, 3.0]
+    assert running_mean([1.0, math.nan, 5.0, 9.0], 2) == pytest.approx([1.0, math.nan, 5.0, 7.0], nan_ok=True)
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that are saved."""
+    saved: list[Figure] = []
+    save = plot_style.save
+    monkeypatch.setattr(plot_style, "save", lambda figure, path: (saved.append(figure), save(figure, path))[1])
+    return saved
+
+
+@pytest.mark.parametrize(
+    ("losses", "marked"),
+    [
+        (["5.0"], [0]),
+        (["5.0", "4.0"], []),
+        (["nan", "5.0", "inf", "4.0", "3.0"], [1]),
+        (["5.0", "nan"] * 12, list(range(0, 24, 2))),
+    ],
+    ids=["one", "line", "gaps", "mean"],
+)
+def test_single_points_between_gaps_are_marked(
+    tmp_path: Path, figures: list[Figure], losses: list[str], marked: list[int]
+) -> None:
+    write(tmp_path, *(f"{10 * step},{loss}" for step, loss in enumerate(losses)), header="step,train/loss\n")
+    plot_learning_curves(tmp_path)
+    line = figures[0].axes[0].lines[-1]
+    assert (line.get_markevery() if line.get_marker() == "o" else []) == marked
+    compare_learning_curves({"a": tmp_path, "b": tmp_path}, tmp_path / "both.png")
+    assert set(marked) <= set(figures[1].axes[0].lines[0].get_markevery())
+
+
+def test_the_best_is_of_the_finite_values(tmp_path: Path, figures: list[Figure]) -> None:
+    rows = ["10,nan,nan,nan", "20,inf,3.0,nan", "30,nan,2.0,nan", "40,nan,-inf,nan"]
+    plot_learning_curves(write(tmp_path, *rows, header="step,train/loss,val/loss,val/bleu\n"))
+    (axis,) = figures[0].axes  # of BLEU there is nothing to see
+    assert axis.get_title() == "loss, nats a token"
+    assert len(axis.lines) == 1
+    assert [(text.get_text(), text.xy) for text in axis.texts] == [("2.00", (30, 2.0))]
+    write(tmp_path, "10,nan", "20,inf", header="step,train/loss\n")
+    assert plot_learning_curves(tmp_path) is None
+    assert compare_learning_curves({"a": tmp_path, "b": tmp_path}, tmp_path / "both.png") is None

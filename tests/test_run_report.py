@@ -7,10 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import matplotlib.image
+import numpy as np
 import pytest
 
 from scaleformer.html_report import mark_differences, page, table
 from scaleformer.plot_style import COLORS, line_styles
+from scaleformer.plots_attention import plot_attention
 from scaleformer.plots_context import plot_context
 from scaleformer.plots_extrapolation import plot_extrapolation
 from scaleformer.run_report import write_report
@@ -84,6 +86,32 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
     (run / "results" / "extrapolation.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match=r"extrapolation\.json: not a result file"):
         write_report([run], tmp_path)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_run_named_twice_is_told(tmp_path: Path, times: int) -> None:
+    run = make_results(tmp_path / "run", "bleu-test", bleu())
+    other = make_results(tmp_path / "other", "bleu-test", bleu())
+    with pytest.raises(ValueError, match=f"^{run}: named {times} times: wanted different runs, leave it in once$"):
+        write_report([other, run, tmp_path / "other" / ".." / "run", *[run] * (times - 2)], tmp_path / "out")
+
+
+def test_a_path_that_ends_in_the_whole_of_another_is_told_apart(tmp_path: Path) -> None:
+    runs = [tmp_path / "run", tmp_path / "x" / Path(*tmp_path.parts[1:]) / "run"]
+    for run in runs:
+        make_results(run, "bleu-test", bleu())
+    report = write_report(runs, tmp_path / "out")
+    assert f"<h1>{runs[0]}, x{runs[0]}</h1>" in report.page.read_text(encoding="utf-8")
+
+
+def test_dollars_are_no_formulas(tmp_path: Path) -> None:
+    name = "$$ \\frac $"
+    assert plot_extrapolation(extrapolation((name, "$$")), tmp_path)
+    assert plot_context({name: context(), "$$": context()}, tmp_path / "c.png")
+    runs = [make_results(tmp_path / place / "$$", "bleu-test", bleu()) for place in "ab"]
+    assert write_report(runs, tmp_path / "out").figures
+    pieces = {"source": ["$$", "a"], "target": [name, "$x$"]}
+    assert plot_attention({"cross": np.full((1, 1, 2, 2), 0.5)}, pieces, {"cross": "softmax"}, tmp_path)
 
 
 def test_figures_by_length(tmp_path: Path) -> None:

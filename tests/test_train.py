@@ -77,6 +77,35 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
         assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts, key).items())
 
 
+@pytest.mark.parametrize("epochs", [None, 3], ids=["steps", "epochs"])
+def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache: Path, monkeypatch, epochs) -> None:
+    """An epoch of 6 batches is a step of four and one of two; what is saved there must not go on inside it."""
+    options = (*FAST[:2], "model.dropout=0.1", "callbacks.checkpoint.every_n_train_steps=2", "data.synthetic.train=24")
+    options += ("trainer.accumulate_grad_batches=4", "trainer.val_check_interval=100")
+    options += ("trainer.max_steps=6",) if epochs is None else ("trainer.max_steps=-1", "+trainer.max_epochs=3")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.run(configure(whole, cache, *options))
+    step = train.TranslationModule.training_step
+    for last in (3, 5):
+
+        def killed(self, batch, index, last=last):
+            if self.global_step == last:
+                raise KeyError("killed")
+            return step(self, batch, index)
+
+        monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+        resumed = () if last == 3 else (f"resume={parts}",)
+        with pytest.raises(KeyError, match="killed"):
+            train.run(configure(parts, cache, *options, *resumed))
+        assert weights(parts, "global_step") == last - 1
+    monkeypatch.setattr(train.TranslationModule, "training_step", step)
+    train.run(configure(parts, cache, *options, f"resume={parts}"))
+    assert weights(parts, "global_step") == 6
+    assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
+    expected = weights(whole)
+    assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts).items())
+
+
 def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cache: Path) -> None:
     options = (*FAST, "trainer.val_check_interval=4", "trainer.log_every_n_steps=2")
     whole, parts = tmp_path / "whole", tmp_path / "parts"

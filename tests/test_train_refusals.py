@@ -108,6 +108,8 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         (["trainer.devices=0"], "trainer: `Trainer(devices=0)` value is not a valid input"),
         (["trainer.strategy=ddp_spawn", "trainer.devices=2"], "trainer.strategy=ddp_spawn copies this process: wanted"),
         (["trainer.strategy=fsdp_cpu_offload"], "trainer: The strategy `fsdp` requires a GPU accelerator"),
+        (["+trainer.overfit_batches=1"], "trainer.overfit_batches=1: epochs follow one another"),
+        (["+trainer.reload_dataloaders_every_n_epochs=1"], "trainer.reload_dataloaders_every_n_epochs=1: epochs"),
         (["trainer.precision=64"], "trainer.precision=64: weights stay in fp32, wanted 32-true"),
         (["trainer.precision=bf16-true"], "trainer.precision=bf16-true: weights stay in fp32, wanted 32-true"),
         (

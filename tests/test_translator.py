@@ -164,8 +164,12 @@ def test_what_is_no_list_of_documents_is_named(copier, documents, message):
 
 @pytest.mark.parametrize(
     ("settings", "message"),
-    [({"mode": "page"}, "mode=page: choose one of document, segment"), ({"max_tokens": 2}, "at least 3")],
-    ids=["mode", "max_tokens"],
+    [
+        ({"mode": "page"}, "mode=page: choose one of document, segment"),
+        ({"max_tokens": 2}, "at least 3"),
+        ({"mode": "segment", "max_tokens": 20}, "max_tokens=20 cuts documents, mode=segment has none: set one"),
+    ],
+    ids=["mode", "max_tokens", "both"],
 )
 def test_wrong_arguments_are_named(copier, settings, message):
     with pytest.raises(ValueError, match=message):

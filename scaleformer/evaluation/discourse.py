@@ -164,7 +164,7 @@ def judge(hypothesis: str, right: str, wrong: Sequence[str]) -> Verdict:
     """Which side a translation takes: by the words in which right and wrong ones differ, case ignored.
 
     Words that the right one has more often than a wrong one speak for it, those that a wrong one has more often than
-    the right one against it.
+    the right one against it. Where the wrong ones only add words, to have none of these speaks for the right one.
     """
     words, good = _words(hypothesis), _words(right)
     bad = [_words(text) for text in wrong]
@@ -172,6 +172,8 @@ def judge(hypothesis: str, right: str, wrong: Sequence[str]) -> Verdict:
     forbidden = {word for other in bad for word in other - good} - needed
     has_right = any(words[word] >= good[word] for word in needed)
     has_wrong = any(words[word] > good[word] for word in forbidden)
+    if forbidden and not needed:
+        has_right = not has_wrong
     if has_right == has_wrong:
         return "unclear"
     return "right" if has_right else "wrong"

@@ -56,15 +56,17 @@ def score_translations(
     )
     lines, references = hypothesis_lines(documents, hypotheses), reference_lines(documents)
     counts = [(len(h), len(d.target)) for d, h in zip(documents, hypotheses, strict=True)]
-    empty = [_blank(h) - _blank(d.target) for d, h in zip(documents, hypotheses, strict=True)]
+    blank = [(_blank(h), _blank(d.target)) for d, h in zip(documents, hypotheses, strict=True)]
+    extra = [max(found - wanted, 0) for found, wanted in counts]
+    empty = [max(found - wanted - more, 0) for (found, wanted), more in zip(blank, extra, strict=True)]
     return {
         "scores": [asdict(score) for score in report.scores],
         "document_bleu": sentence_bleu(lines.documents, references.documents, preset),
         "reference_segments": report.reference_segments,
         "hypothesis_segments": report.hypothesis_segments,
         "missing_segments": sum(max(wanted - found, 0) for found, wanted in counts),
-        "extra_segments": sum(max(found - wanted, 0) for found, wanted in counts),
-        "empty_segments": sum(max(count, 0) for count in empty),
+        "extra_segments": sum(extra),
+        "empty_segments": sum(empty),
         "count_mismatches": report.count_mismatches,
         "mismatch_rate": report.mismatch_rate,
         "unfinished": list(report.unfinished),

@@ -8,6 +8,7 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 
 def extrapolation_tables(payload: Mapping[str, Any]) -> list[Table]:
@@ -25,9 +26,15 @@ QUALITY = ("loss", "d-BLEU", "s-BLEU", "chrF++", "BP", "ratio")
 REST = ("rep-4/ref", "missing", "extra", "empty", "cut", "seconds", "MiB")
 
 
+def _empty_table(title: str) -> Table:
+    return Table(
+        title=Text(title, "table.title"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+
+
 def _table(payload: Mapping[str, Any], title: str, columns: Sequence[str], cells: Any) -> Table:
     systems, modes = len(payload["systems"]) > 1, len(payload["settings"]["modes"]) > 1
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = _empty_table(title)
     table.add_column("length", no_wrap=True)
     table.add_column("docs", justify="right", no_wrap=True)
     for name, shown in (("system", systems), ("mode", modes)):
@@ -41,7 +48,8 @@ def _table(payload: Mapping[str, Any], title: str, columns: Sequence[str], cells
         for place, (row, own) in enumerate(rows):
             first = [label, str(length["documents"])] if place == 0 else ["", ""]
             who = [text for text, shown in ((row["system"], systems), (", ".join(own), modes)) if shown]
-            table.add_row(*first, *who, *cells(payload, row), end_section=len(rows) > 1 and place == len(rows) - 1)
+            line = [*first, *map(Text, who), *cells(payload, row)]
+            table.add_row(*line, end_section=len(rows) > 1 and place == len(rows) - 1)
     return table
 
 
@@ -49,7 +57,7 @@ def _test_table(payload: Mapping[str, Any]) -> Table:
     tests = payload["length_tests"]
     against = " and ".join(dict.fromkeys(test["against"] for test in tests))
     title = f"sentence BLEU of the original documents, against {against}: paired t-test"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = _empty_table(title)
     for column in ("length", "system", "mode"):
         table.add_column(column, no_wrap=True)
     for column in ("docs", "mean", "difference", "t", "p"):
@@ -59,7 +67,7 @@ def _test_table(payload: Mapping[str, Any]) -> Table:
             continue
         numbers = [f"{test['mean']:.2f}", f"{test['mean'] - test['mean_against']:+.2f}"]
         numbers += [f"{test['t']:.2f}", "<0.0001" if test["p"] < 1e-4 else f"{test['p']:.4f}"]
-        table.add_row(test["length"], test["system"], test["mode"], str(test["documents"]), *numbers)
+        table.add_row(test["length"], Text(test["system"]), test["mode"], str(test["documents"]), *numbers)
     return table
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from scaleformer.cli import translation_bar
 from scaleformer.decoding import DecodingConfig
@@ -69,7 +70,7 @@ def evaluate_translations(
 
 def print_report(report: BleuReport, console: Console, title: str = "") -> None:
     """Print the table of scores, the signatures below it, and whatever is to be known about the documents."""
-    table = Table(title=title or None, title_justify="left")
+    table = Table(title=Text(title, "table.title") if title else None, title_justify="left")
     table.add_column("metric")
     table.add_column("score", justify="right")
     table.add_column("documents", justify="right")
@@ -78,7 +79,7 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
         table.add_row(score.metric, f"{score.score:.2f}", str(report.documents), _details(score))
     for name, score in report.parts.items():
         count = str(report.part_documents[name])
-        table.add_row(f"  {score.metric} of {name}", f"{score.score:.2f}", count, _details(score))
+        table.add_row(Text(f"  {score.metric} of {name}"), f"{score.score:.2f}", count, _details(score))
     console.print(table)
     lines = [f"{score.metric}: {score.signature}" for score in report.scores]
     lines.append(

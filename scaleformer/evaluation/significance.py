@@ -1,7 +1,8 @@
 """Is one system better than another, or is it chance? sacrebleu's paired tests, both of them, against the first system.
 
 Paired bootstrap resampling [Koehn 2004] and approximate randomization [Riezler & Maxwell 2005] over lines: segments, or
-documents of one line each. The fewer the lines, the less either test can say.
+documents of one line each. The fewer the lines, the less either test can say: of n lines that differ there are 2^n
+exchanges, of which all and none have the difference found, so that no p-value of randomization is below 2 / 2^n.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
@@ -26,8 +28,8 @@ class ComparedSystem:
     difference       score less that of the first system; 0 for the first itself
     mean, interval   mean of the bootstrap resamples, and half the width of their 95% confidence interval
     bootstrap_p      p-value of the paired bootstrap against the first system
-    randomization_p  p-value of the approximate randomization. Both are None for the first system and for one whose
-                     lines are all equal to its lines: there is nothing to test
+    randomization_p  p-value of the approximate randomization, at least 2 / 2^n where n lines differ. Both are None for
+                     the first system and for one whose lines are all equal to its lines: there is nothing to test
     """
 
     system: str
@@ -114,9 +116,10 @@ def compare_systems(
             tested = place > 0 and lines != first_lines
             # sacrebleu counts what exceeds the difference, and so finds the least p where there is none
             same = result.score == first.score
+            differing = sum(line != other for line, other in zip(lines, first_lines, strict=True))
             bootstrap_p, randomization_p = (
-                (1.0 if same else float(found[test][metric][place].p_value)) if tested else None
-                for test in ("bootstrap", "randomization")
+                (1.0 if same else max(float(found[test][metric][place].p_value), least)) if tested else None
+                for test, least in (("bootstrap", 0.0), ("randomization", 2.0 ** (1 - differing)))
             )
             rows.append(
                 ComparedSystem(
@@ -135,7 +138,7 @@ def compare_systems(
 
 def comparison_table(comparison: SystemComparison, title: str | None = None) -> Table:
     """A table for people: a * marks a difference that both tests call significant (p < 0.05)."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = Table(title=Text(title, "table.title") if title else None, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("system", overflow="fold")
     table.add_column("metric")
     for column in ("score", "± (95%)", "difference", "p bootstrap", "p random."):
@@ -147,7 +150,7 @@ def comparison_table(comparison: SystemComparison, title: str | None = None) -> 
         else:
             mark = " *" if row.significant() else ""
             cells += [f"{row.difference:+.2f}{mark}", _p(row.bootstrap_p), _p(row.randomization_p)]
-        table.add_row(row.system, row.metric, *cells)
+        table.add_row(Text(row.system), row.metric, *cells)
     return table
 
 

@@ -53,11 +53,16 @@ def read_translations(path: str | Path) -> list[SavedTranslation]:
     return found
 
 
+def stem(path: str | Path) -> str:
+    """The name of a file of translations without what tells its format: `bleu-test` of bleu-test.jsonl.gz."""
+    return Path(path).name.removesuffix(".gz").removesuffix(".jsonl")
+
+
 def origin(path: str | Path) -> dict[str, Any]:
     """Seed and checkpoint of saved translations, as `provenance` takes them, from the result beside them, else {}."""
     path = Path(path)
     try:
-        record = json.loads(path.with_name(f"{path.name.split('.')[0]}.json").read_text(encoding="utf-8"))
+        record = json.loads(path.with_name(f"{stem(path)}.json").read_text(encoding="utf-8"))
         checkpoint = record["checkpoint"] or {"path": None, "sha256": None}
         return {"seed": record["seed"], "checkpoint": checkpoint["path"], "checkpoint_sha256": checkpoint["sha256"]}
     except (OSError, ValueError, KeyError, TypeError):  # translations of another program, or moved

@@ -43,7 +43,8 @@ def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> lis
     pass      everything at once
     segments  every segment alone
     window    groups of segments, as many as fit into size - context beside `</s>`, each with the groups before it that
-              fit into the context. A segment that is longer alone is a group of its own; whole where it fits whole
+              fit into the context, and into the size with it. A segment that is longer alone is a group of its own;
+              whole where it fits whole
     Raises ValueError for another mode.
     """
     count = len(tokens)
@@ -63,7 +64,7 @@ def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> lis
     for number, (new, stop) in enumerate(groups):
         start = new
         for earlier, _ in reversed(groups[:number]):
-            if sum(sizes[earlier:new]) > window.context:
+            if sum(sizes[earlier:new]) > window.context or sum(sizes[earlier:stop]) > room:
                 break
             start = earlier
         found.append(View(start, new, stop))

@@ -84,6 +84,14 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
     assert result["signatures"]["COMET"] == "model:Unbabel/wmt22-comet-da|version:2.2.0"
     assert (result["checkpoint"], result["seed"]) == (None, None)  # nothing beside them says where they come from
     assert f"COMET {result['score']:.4f}" in out
+    uneven = {**TRANSLATIONS[0], "id": "uneven", "source": ["a"], "target": ["x", "y"]}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(uneven) + "\n")
+    code, out, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
+    assert code == 0, err
+    assert "left out, since source and reference differ in their number of segments: uneven" in out
+    again = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
+    assert (again["segments"], again["left_out"]) == (result["segments"], ["uneven"])
     monkeypatch.setitem(sys.modules, "comet", None)
     code, _, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
     assert (code, err.count("\n")) == (1, 1)

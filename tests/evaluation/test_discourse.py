@@ -75,6 +75,11 @@ def test_a_verdict_counts_words_that_stand_elsewhere_too():
     assert judge("sie sieht es", right, wrong) == "wrong"
 
 
+def test_a_wrong_one_that_only_adds_words_is_told_by_them():
+    assert judge("il arrive demain", "il arrive demain", ["il n'arrive pas demain"]) == "right"
+    assert judge("il ne vient pas", "il vient", ["il ne vient pas"]) == "wrong"
+
+
 def test_margins_are_those_of_the_last_segment(translator):
     report = evaluate_context(translator, [document()], generative=False)
     sources = [list(document().source)] * 3

@@ -11,7 +11,7 @@ from scaleformer.data.formats import Document
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.extrapolation import Cache, Options, System, default_window, measure_all
 from scaleformer.evaluation.extrapolation_report import assemble
-from scaleformer.evaluation.extrapolation_tables import extrapolation_tables, remarks
+from scaleformer.evaluation.extrapolation_tables import extrapolation_tables, print_tables, remarks
 from scaleformer.evaluation.lengths import LengthSpec, TestText, choose_lengths
 from scaleformer.evaluation.windows import Window
 from scaleformer.plots_extrapolation import by_segments, plot_overview
@@ -168,6 +168,19 @@ def test_the_report(system, bar, tmp_path):
     tests[0] |= {"t": 3.0, "p": 0.01}  # all scores of the toy are 0: there was nothing to test
     assert extrapolation_tables(payload)[2].row_count == 1
     assert any(line.startswith("cut at the length limit: toy, pass, whole: 3: north/one") for line in remarks(payload))
+
+
+def test_brackets_in_names_of_systems_are_shown_as_they_are(system, bar, tmp_path, capsys):
+    payload = make_payload(system, bar, tmp_path)
+    payload["corpus"]["split"] = "[/]test"
+    for row in (*payload["systems"], *payload["results"], *payload["length_tests"]):
+        row |= {key: f"[bold]{row[key]}[/x]" for key in ("name", "system") if key in row}
+    payload["length_tests"][0] |= {"t": 3.0, "p": 0.01}
+    print_tables(payload)
+    out = capsys.readouterr().out
+    assert out.startswith("[/]test: 3 documents")
+    assert out.count(" [bold]toy[/x] ") == 2 * 7 + 2  # one tested, and one remark
+    assert out.count(" [bold]other[/x] ") == 2 * 7
 
 
 def test_the_figure(system, bar, tmp_path):

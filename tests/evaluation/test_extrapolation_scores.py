@@ -47,12 +47,30 @@ def test_counts_of_segments():
     documents = [text.document(0, 3), text.document(3, 6)]
     found = score_translations(documents, [["a b c d", "e f g h"], ["k l", "", "", "m"]], [True, False], NONE)
     assert (found["reference_segments"], found["hypothesis_segments"]) == (6, 6)
-    assert (found["missing_segments"], found["extra_segments"], found["empty_segments"]) == (1, 1, 1)
+    assert (found["missing_segments"], found["extra_segments"], found["empty_segments"]) == (1, 1, 0)
     assert (found["count_mismatches"], found["mismatch_rate"]) == (2, 1.0)
     assert found["unfinished"] == ["d1"]
     assert [score["metric"] for score in found["scores"]] == ["d-BLEU", "s-BLEU", "chrF++"]
     assert found["document_bleu"][0] == pytest.approx(100 * math.exp(1 - 9 / 8))
     assert found["document_bleu"][1] == pytest.approx(100)  # shorter than 4 words: the effective order
+
+
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "expected"),
+    [
+        (("a b c d",), ["a b c d", ""], (0, 1, 0)),
+        (("a b c d",), ["", ""], (0, 1, 1)),
+        (("a", "", "b"), ["a", "", "", "", "b"], (0, 2, 0)),
+        (("a", "b", "c"), ["a", ""], (1, 0, 1)),
+        (("a", "b"), ["", "b"], (0, 0, 1)),
+        (("a", ""), ["a", "b"], (0, 0, 0)),
+    ],
+    ids=["surplus", "both", "two surplus", "missing", "empty", "less empty"],
+)
+def test_a_segment_is_missing_surplus_or_empty(reference, hypothesis, expected):
+    text = make_text(reference)
+    found = score_translations([text.document(0, len(reference))], [hypothesis], [True], NONE)
+    assert (found["missing_segments"], found["extra_segments"], found["empty_segments"]) == expected
 
 
 def test_deciles():

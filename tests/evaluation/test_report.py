@@ -36,6 +36,15 @@ def test_the_table_has_every_score_and_signature():
     assert "cut at the length limit: 1 of 2 documents: b/1" in text
 
 
+def test_brackets_in_ids_are_shown_as_they_are():
+    documents = [TranslatedDocument(id, ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
+    out = io.StringIO()
+    print_report(evaluate_documents(documents), Console(file=out, width=100), "[/]: 3 documents")
+    assert out.getvalue().startswith("[/]: 3 documents")
+    for name in ("[red]a", "[", ":x:"):
+        assert f"d-BLEU of {name} " in out.getvalue()
+
+
 def test_samples_stand_side_by_side():
     text = format_samples(
         [

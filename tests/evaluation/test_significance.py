@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,17 @@ def test_the_same_lines_are_not_tested():
     assert not found.row("b", "BLEU").significant()
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 6])
+def test_few_lines_cannot_be_significant(count):
+    """Of n lines that differ, all exchanged and none give the difference found: 2 of 2^n."""
+    same = REFERENCES[count:20]  # lines that are alike say nothing
+    lines = {"right": REFERENCES[:count] + same, "wrong": ["x y z w"] * count + same}
+    found = compare_systems(lines, REFERENCES[:20], bootstrap_samples=100, randomization_trials=2000)
+    row = found.row("wrong", "BLEU")
+    assert row.randomization_p >= 2 / 2**count
+    assert row.significant() == (count == 6)
+
+
 def test_conventions_and_signatures():
     lines = {"a": ["A B C D", "e f g h"], "b": ["a b c d", "e f g x"]}
     found = compare_systems(lines, ["a b c d", "e f g h"], "lowercase", bootstrap_samples=20, randomization_trials=20)
@@ -85,6 +97,15 @@ def test_the_table_marks_what_is_significant(comparison):
     rows = {line.split(" BLEU ")[0].strip(): line for line in console.export_text().splitlines() if " BLEU " in line}
     assert "*" in rows["worse"]
     assert "*" not in rows["like it"]
+
+
+def test_brackets_in_names_are_shown_as_they_are(comparison):
+    rows = tuple(replace(row, system=f"[bold]{row.system}[/x]") for row in comparison.rows)
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(comparison_table(replace(comparison, rows=rows), "against [/x]"))
+    text = console.export_text()
+    assert text.startswith("against [/x]")
+    assert text.count(" [bold]worse[/x] ") == 2
 
 
 def test_no_number_of_samples_stands_for_another():

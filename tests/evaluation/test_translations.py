@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scaleformer.data.errors import DataError
-from scaleformer.evaluation.translations import lines_of, read_translations, same_documents
+from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents
 from tests.results import TRANSLATIONS, bleu, make_results
 from tests.scripts.commands import error_line, run_script
 
@@ -46,6 +46,15 @@ def test_faults_are_named_with_their_line(tmp_path):
         read_translations(write(tmp_path / "t.jsonl"))
 
 
+def test_translations_of_another_program_have_no_origin(tmp_path):
+    """bleu-test.other.jsonl beside the result of a run is not of that run."""
+    run = make_results(tmp_path / "run", "bleu-test", {**bleu(), "checkpoint": {"path": "a.ckpt", "sha256": "abc"}})
+    found = origin(run / "results" / "bleu-test.jsonl")
+    assert found["checkpoint"] == "a.ckpt"
+    assert origin(run / "results" / "bleu-test.jsonl.gz") == found
+    assert origin(run / "results" / "bleu-test.other.jsonl") == {}
+
+
 def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     checkpoint = {"path": "first/best.ckpt", "sha256": "abc"}
     first = make_results(tmp_path / "first", "bleu-test", {**bleu(), "checkpoint": checkpoint})
@@ -62,6 +71,11 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     scores = {(row["system"], row["metric"]): row["score"] for row in result["rows"]}
     assert scores["second", "chrF++"] == pytest.approx(100)
     assert scores["first", "chrF++"] < 90
+    files = [(run / "results" / "bleu-test.jsonl").rename(tmp_path / f"{run.name}.v1.jsonl") for run in (first, second)]
+    code, _, err = run_script(monkeypatch, capsys, "compare.py", f"runs=[{files[0]},{files[1]}]", *few)
+    assert code == 0, err
+    assert (tmp_path / "compare-first.v1.json").is_file()  # named as the first file, not as a split
+    files[0].rename(first / "results" / "bleu-test.jsonl")
     others = [{**better[0], "id": "other"}, better[1]]
     write(second / "results" / "bleu-test.jsonl", *others)
     for runs, message in (

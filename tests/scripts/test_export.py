@@ -29,6 +29,7 @@ def test_exports_translate_as_the_run_does(run: Path, tmp_path: Path, monkeypatc
     names = sorted(path.name for path in (tmp_path / "new" / "model").iterdir())
     assert names == ["config.yaml", "model.safetensors", "source.model", "target.model"]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
+    assert len({path.stat().st_mode for path in (tmp_path / "new" / "model").iterdir()}) == 1  # who reads one reads all
     sources = [document["source"] for document in DOCUMENTS]
     exported = Translator.load(tmp_path / "new" / "model", "cpu")
     assert exported.translate(sources) == Translator.load(run, "cpu").translate(sources)

@@ -74,6 +74,18 @@ def test_context_of_examples(run, command, tmp_path):
     assert code == 0, err
     result = json.loads((tmp_path / "context-pronouns.json").read_text(encoding="utf-8"))
     assert [s["distance"] for s in result["scores"]] == ["all", "1"]
+    code, _, err = command("evaluate_context.py", f"checkpoint={run}", f"input={examples}", "documents=1")
+    assert code != 0
+    assert "documents: of the synthetic corpus" in err
+
+
+def test_brackets_in_kinds_are_shown_as_they_are(run, command, tmp_path):
+    kinds = ("[bold]it", "[/x]")
+    examples = write(tmp_path / "kinds.jsonl", *({**EXAMPLE, "kind": kind} for kind in kinds))
+    arguments = (f"checkpoint={run}", f"input={examples}", f"output={tmp_path}", "generative=false")
+    code, out, err = command("evaluate_context.py", *arguments)
+    assert code == 0, err
+    assert all(f" {kind} " in out for kind in kinds)
 
 
 def test_a_corpus_without_labels_is_named(command, tmp_path):
