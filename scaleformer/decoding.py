@@ -54,7 +54,7 @@ def decode(
     generator: torch.Generator | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch: for each document `n_best` hypotheses, the best first.
+    """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
 
     source (B, S) long, source_mask (B, S) bool, True = real token, source_segments (B, S) long, the number of `<sep>`
     before each token. The model must be in evaluation mode. `generator` (on the device of the source) continues a

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TextIO
 
 from scaleformer.data.errors import DataError
@@ -18,7 +19,8 @@ from scaleformer.files import atomic_writer
 from scaleformer.translator import Translation
 
 FORMATS = ("jsonl", "text")
-_RECORD = re.compile(rb'(\xef\xbb\xbf)?\s*\{\s*"(id|source|target)"\s*:')  # how a document as JSON begins
+_ENDINGS = (".jsonl", ".json", ".ndjson")
+_RECORD = re.compile(r'\ufeff?\s*\{\s*"[^"]*"\s*:')  # how an object of JSON begins
 
 
 @dataclass(frozen=True)
@@ -31,17 +33,23 @@ class DocumentFile:
 
 
 def choose_format(format: str, *names: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz]), or,
-    where there is none, as what stdin begins with. Raises ValueError for another format."""
+    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz], .json
+    or .ndjson), or else as what the input, the first of the names, begins with: text where that is a named pipe. Raises
+    ValueError for another format."""
     if format in FORMATS:
         return format
     if format != "auto":
         raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
     name = next((name for name in names if name != "-"), "")
-    if not name:
+    if name.lower().removesuffix(".gz").endswith(_ENDINGS):
+        return "jsonl"
+    begin = ""
+    if names[0] == "-":
         peek = getattr(sys.stdin.buffer, "peek", None)
-        return "jsonl" if peek and _RECORD.match(peek()) else "text"
-    return "jsonl" if name.removesuffix(".gz").endswith((".jsonl", ".json")) else "text"
+        begin = peek().decode("utf-8", errors="replace") if peek else ""
+    elif Path(names[0]).is_file():
+        begin = next((line for _, line in read_lines(names[0]) if line.strip()), "")
+    return "jsonl" if _RECORD.match(begin) else "text"
 
 
 def read_documents(name: str, format: str) -> DocumentFile:

@@ -70,7 +70,9 @@ def test_stdout_is_utf8_whatever_the_locale_says(monkeypatch: pytest.MonkeyPatch
         (b"{a} brace\n", ("-", "-"), "text"),
         (b'"source": text\n', ("-",), "text"),
         (b"", ("-",), "text"),
-        (b'{"id": "a", "source": ["b"]}\n', ("-", "out.txt"), "text"),
+        (b'{"lang": "de", "source": ["b"]}\n', ("-",), "jsonl"),
+        (b'{"id": "a", "source": ["b"]}\n', ("-", "out.txt"), "jsonl"),  # the output does not say what the input is
+        (b"text", ("-", "out.txt"), "text"),
     ],
 )
 def test_stdin_alone_is_known_by_its_beginning(
@@ -80,3 +82,21 @@ def test_stdin_alone_is_known_by_its_beginning(
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
     assert choose_format("auto", *names) == expected
     assert stdin.read() == data
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.txt", '\n{"lang": "de", "source": ["b"]}\n', "jsonl"),
+        ("a.txt", "{a} brace\n", "text"),
+        ("a.txt", "", "text"),
+        ("A.JSONL", "", "jsonl"),
+        ("a.ndjson.gz", None, "jsonl"),
+        ("missing.txt", None, "text"),
+    ],
+)
+def test_files_are_known_by_name_or_beginning(tmp_path: Path, name: str, text: str | None, expected: str) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    assert choose_format("auto", str(path), "-") == expected
