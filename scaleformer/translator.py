@@ -31,7 +31,7 @@ class DocumentHypothesis:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one document: its hypotheses (finished ones first, the best before others) and the size of its source.
+    """What became of one document: its hypotheses, finished ones first, the best before others, and its source's size.
 
     source_tokens counts what the model read, `<sep>` and `</s>` too; 0 for a document without any text.
     """
