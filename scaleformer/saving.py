@@ -86,7 +86,7 @@ class LastCheckpoint(Checkpoint):
             trainer.should_stop = False
             return
         self.step = trainer.global_step
-        if self.step % self.every == 0 or pl_module.saving or pl_module.stopping:
+        if self.pending or self.step % self.every == 0 or pl_module.saving or pl_module.stopping:
             self.pending = True
             loop = trainer.fit_loop
             assert loop._data_fetcher is not None
@@ -96,7 +96,9 @@ class LastCheckpoint(Checkpoint):
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert isinstance(pl_module, TranslationModule)
-        if (self.pending or pl_module.stopping) and not pl_module.batches:
+        if pl_module.batches:  # best.ckpt of now lacks their gradients, and a run should not have to go on from it
+            self.pending = True
+        elif self.pending or pl_module.stopping:
             self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:

@@ -168,6 +168,15 @@ def test_a_checkpoint_that_meets_a_validation_is_written_after_it(tmp_path: Path
     assert saved(tmp_path / "last.ckpt", "global_step") == 2
 
 
+def test_a_validation_amid_a_step_has_a_checkpoint_after_the_step(tmp_path: Path) -> None:
+    """best.ckpt is of half a step then, which no run goes on from exactly."""
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 100)
+    options = {"enable_checkpointing": True, "plugins": [SafeCheckpointIO()], "accumulate_grad_batches": 3}
+    trainer = make_trainer(tmp_path, [last], **options, val_check_interval=4, max_steps=3)
+    trainer.fit(make_module(), Batches(9), Batches(1))
+    assert saved(tmp_path / "last.ckpt", "global_step") == 2  # batch 4 is the first of the second step
+
+
 class Perfect:
     """Stands for `decode`: knows the translations of some batches, and notes which sources it was given together."""
 
