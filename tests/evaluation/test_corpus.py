@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from scaleformer.evaluation.corpus import choose_corpus
@@ -14,6 +16,23 @@ def test_the_command_line_comes_first(tmp_path):
     assert choose_corpus(run, None, "test").where == str(tmp_path / "run" / "test.jsonl")
     assert choose_corpus(run, other, "valid").where == str(tmp_path / "other" / "valid.jsonl")
     assert choose_corpus({}, other, "valid").where == str(tmp_path / "other" / "valid.jsonl")
+
+
+def test_splits_drawn_otherwise_than_in_training_are_told_of(tmp_path):
+    corpus = write_corpus(tmp_path / "run")
+    file = next(corpus.glob("*.jsonl")) if corpus.is_dir() else corpus
+    file.write_text("".join(f'{{"source": ["a {i}"], "target": ["b {i}"]}}\n' for i in range(20)), encoding="utf-8")
+    run = {"data": {"format": "jsonl", "path": str(file), "holdout": [0.1, 0.2]}}
+    with pytest.warns(
+        UserWarning, match=r"data\.holdout=\[0\.2, 0\.2\]: the model was trained on .* with \[0\.1, 0\.2\]"
+    ):
+        choose_corpus(run, {**run["data"], "holdout": [0.2, 0.2]}, "test")
+    other = file.with_name("other.jsonl")
+    other.write_bytes(file.read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        choose_corpus(run, dict(run["data"]), "test")
+        choose_corpus(run, {**run["data"], "path": str(other), "holdout": [0.2, 0.2]}, "test")
 
 
 def test_what_is_wrong(tmp_path):
