@@ -15,8 +15,10 @@ from torch import Tensor
 PAD, UNK, BOS, EOS, SEP = range(5)
 # Finished documents are looked for every so many steps: on a GPU each look waits for the device.
 CHECK_EVERY = {"cpu": 1, "cuda": 16}
-# The batch is compacted when at most this share of its documents is still being written.
+# The batch is compacted when at most this share of its documents is still being written, or when so many steps were
+# wasted on the others for each that is: what is done still takes time, and its state may grow.
 COMPACT_BELOW = 0.75
+WASTED_STEPS = 8
 
 
 class Rows:
@@ -164,7 +166,7 @@ class History:
 
 
 class Active:
-    """Which documents are still in the batch, and when to look for those that are done."""
+    """Which documents are still in the batch, and when to take out those that are done."""
 
     def __init__(self, limits: Tensor, rows: int, progress: Callable[[int], None] | None) -> None:
         self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the batch that was given
@@ -174,6 +176,7 @@ class Active:
         self.every = CHECK_EVERY.get(limits.device.type, 16)
         self.looked = 0
         self.live = limits.shape[0]
+        self.wasted = 0  # steps of documents that were done
 
     def keep(self, step: int) -> Tensor | None:
         """(A',) places of the present batch that go on, when it is time to compact; None when it stays as it is."""
@@ -182,11 +185,14 @@ class Active:
             return None
         if self.progress is not None:
             self.progress(self.live * (step - self.looked))
-        self.looked, self.live = step, int((~self.done).sum())
-        return (~self.done).nonzero()[:, 0] if self.live <= COMPACT_BELOW * len(self.done) else None
+        steps, self.looked, self.live = step - self.looked, step, int((~self.done).sum())
+        self.wasted += steps * (len(self.done) - self.live)
+        if self.live > COMPACT_BELOW * len(self.done) and self.wasted < WASTED_STEPS * self.live:
+            return None
+        return (~self.done).nonzero()[:, 0]
 
     def drop(self, keep: Tensor) -> None:
-        self.places, self.done = self.places[keep], self.done[keep]
+        self.places, self.done, self.wasted = self.places[keep], self.done[keep], 0
 
     def all_rows(self, keep: Tensor) -> Tensor:
         """The rows (A'*K,) of the kept documents."""

@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor
 
 from scaleformer.decoding import DecodingConfig, decode
-from scaleformer.decoding_state import BOS, EOS, PAD, SEP
+from scaleformer.decoding_state import BOS, EOS, PAD, SEP, WASTED_STEPS
 from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, random_logits, repeats, table
 
 
@@ -116,3 +116,11 @@ def test_pads_and_starts_are_never_written():
         config = DecodingConfig(strategy=strategy, n_best=1 if strategy == "greedy" else 3)
         for hypotheses in decode(model, *batch(*SOURCES), config):
             assert all({PAD, BOS}.isdisjoint(h.tokens) for h in hypotheses)
+
+
+def test_what_is_done_leaves_the_batch_after_a_while():
+    """One of five is done at once: too few to copy the four others for, until enough steps were wasted on it."""
+    model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if source[0] == B else {A: 0.9, EOS: 0.1}))
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=50)
+    decode(model, *batch([B, EOS], *[[A, EOS]] * 4), config)
+    assert model.steps == [5] * (WASTED_STEPS * 4) + [4] * (50 - WASTED_STEPS * 4)
