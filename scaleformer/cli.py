@@ -169,17 +169,13 @@ def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides:
     """The settings of the model's own run, but for what the command line says.
 
     `settings` is the composed group, `overrides` the command line: `decoding=beam` takes the whole group,
-    `decoding.beam_size=5` this one setting. Raises ValueError for a beam where the search has none.
+    `decoding.beam_size=5` this one setting. Raises ValueError for one that the search does not read.
     """
     keys = [override.split("=")[0].lstrip("+") for override in overrides]
     given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     whole = settings if "decoding" in keys else {**asdict(run), **{key: settings[key] for key in given}}
     chosen = DecodingConfig.from_mapping(whole)
-    if "beam_size" in given and chosen.beam_size > 1 and chosen.strategy != "beam":
-        raise ValueError(
-            f"decoding.beam_size={chosen.beam_size}: the strategy is {chosen.strategy}, which has no beam: set "
-            "decoding.strategy=beam too"
-        )
+    chosen.refuse_unread(sorted(given), "decoding.")
     return chosen
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -96,6 +96,18 @@ class DecodingConfig:
         if unknown:
             raise ValueError(f"no such decoding setting: {', '.join(unknown)}; there are {', '.join(known)}")
         return cls(**settings)
+
+    def refuse_unread(self, given: Iterable[str], prefix: str = "") -> None:
+        """ValueError where the strategy does not read one of the settings `given`, called with `prefix` before their
+        names. A beam of one is greedy search, and fits every strategy."""
+        readers = {"beam_size": "beam", "temperature": "sample", "top_k": "sample", "top_p": "sample", "seed": "sample"}
+        for name in given:
+            reader = readers.get(name, self.strategy)
+            if reader != self.strategy and (name, getattr(self, name)) != ("beam_size", 1):
+                raise ValueError(
+                    f"{prefix}{name}={getattr(self, name)}: the strategy is {self.strategy}, which has no "
+                    f"{'beam' if reader == 'beam' else 'sampling'}: set {prefix}strategy={reader} too"
+                )
 
     @property
     def rows(self) -> int:

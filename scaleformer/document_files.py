@@ -52,6 +52,18 @@ def choose_format(format: str, *names: str) -> str:
     return "jsonl" if _RECORD.match(begin) else "text"
 
 
+def choose_output_format(output_format: str, name: str, format: str) -> str:
+    """ "jsonl" or "text": as asked for, or for "auto" as the name of the output says, else `format`, that of the input.
+    Raises ValueError for another one, and for text of JSON Lines, whose names and references it would lose."""
+    if output_format not in ("auto", *FORMATS):
+        raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
+    if output_format == "text" and format == "jsonl":
+        raise ValueError("output_format=text: the input is JSON Lines, which stays JSON Lines: leave it out")
+    if output_format == "auto":
+        return "jsonl" if name.lower().removesuffix(".gz").endswith(_ENDINGS) else format
+    return output_format
+
+
 def read_documents(name: str, format: str) -> DocumentFile:
     """Read a file, .gz or not, or stdin for "-". Raises DataError with file and line, and where there is no line.
 
@@ -106,14 +118,21 @@ def translation_writer(name: str) -> Iterator[TextIO]:
             yield file
 
 
-def write_translations(file: TextIO, source: DocumentFile, translations: Sequence[Translation]) -> None:
-    """Write translations in the shape of what was read.
+def write_translations(
+    file: TextIO,
+    source: DocumentFile,
+    translations: Sequence[Translation],
+    format: str | None = None,
+    *,
+    lists: bool = False,
+) -> None:
+    """Write translations in the shape of what was read, or as JSON Lines.
 
     text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
-    target where the source has one (the reference), hypothesis, finished, log_probability and score; with more than
-    one hypothesis all of them in n_best.
+    target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
+    hypotheses in n_best, where there is but one, too.
     """
-    if source.format == "text":
+    if (format or source.format) == "text":
         for gap, translation in zip(source.gaps, translations, strict=False):
             file.write("\n" * gap)
             file.writelines(join_segments([segment]) + "\n" for segment in translation.segments)
@@ -130,6 +149,6 @@ def write_translations(file: TextIO, source: DocumentFile, translations: Sequenc
             "log_probability": best.log_probability,
             "score": best.score,
         }
-        if len(translation.hypotheses) > 1:
+        if lists:
             record["n_best"] = [asdict(hypothesis) for hypothesis in translation.hypotheses]
         file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -82,9 +82,11 @@ class Translator:
         `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=True ...). A document
         without any text (no segments, or blank ones only) comes back as empty segments, without the model. The number
         of segments may differ from the source's unless match_segments. Raises ValueError for what is no list of lists
-        of strings, and for wrong settings; documents that hit the length limit are logged as a warning.
+        of strings, for wrong settings, and for those that the strategy does not read (a beam without beam search);
+        documents that hit the length limit are logged as a warning.
         """
         config = DecodingConfig.from_mapping({**asdict(self.decoding), **decoding})
+        config.refuse_unread(decoding)
         return [list(t.segments) for t in self.translate_documents(documents, config)]
 
     def translate_documents(

@@ -13,7 +13,13 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from scaleformer.cli import check_types, choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
-from scaleformer.document_files import choose_format, read_documents, translation_writer, write_translations
+from scaleformer.document_files import (
+    choose_format,
+    choose_output_format,
+    read_documents,
+    translation_writer,
+    write_translations,
+)
 from scaleformer.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -26,15 +32,15 @@ def main(config: DictConfig) -> None:
     check_types(config, max_tokens=int | None)
     names = str(config.input), str(config.output)
     format = choose_format(config.format, *names)
-    if format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
+    output_format = choose_output_format(config.output_format, names[1], format)
+    if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
         raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
     translator = Translator.load(str(config.checkpoint), config.device)
     overrides = list(HydraConfig.get().overrides.task)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), overrides)
-    if format == "text" and decoding.n_best > 1:
+    if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
-            f"decoding.n_best={decoding.n_best}: text holds one translation: n-best lists want documents "
-            "as JSON Lines, which scripts/prepare_data.py makes of text"
+            f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
         )
     source = read_documents(names[0], format)
     with translation_writer(names[1]) as file:
@@ -47,11 +53,12 @@ def main(config: DictConfig) -> None:
                 mode=config.mode,
                 progress=progress,
             )
-        write_translations(file, source, translations)
+        write_translations(file, source, translations, output_format, lists=decoding.n_best > 1)
     empty = sum(not segment.strip() for t in translations for segment in t.segments)
-    if empty and format == "text":
+    if empty and output_format == "text":
         log.warning(
-            "%d segments are empty: blank lines, which look like the end of a document; format=jsonl does not", empty
+            "%d segments are empty: blank lines, which look like the end of a document; output_format=jsonl has none",
+            empty,
         )
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:

@@ -170,6 +170,8 @@ def test_settings_of_the_command_line_go_before_those_of_the_run():
     assert choose_decoding(run, settings, ["decoding.beam_size=7", "decoding.strategy=beam"]) == DecodingConfig(
         "beam", 7, 0.3
     )
+    with pytest.raises(ValueError, match=r"decoding\.top_k=5: .* no sampling: set decoding\.strategy=sample too"):
+        choose_decoding(run, asdict(DecodingConfig(top_k=5)), ["decoding.top_k=5"])
     alone = asdict(DecodingConfig(beam_size=1))
     assert choose_decoding(run, alone, ["decoding.beam_size=1"]) == DecodingConfig("greedy", 1, 0.3)
     assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.document_files import (
     DocumentFile,
     choose_format,
+    choose_output_format,
     read_documents,
     translation_writer,
     write_translations,
@@ -33,6 +35,38 @@ def test_text_keeps_its_shape(tmp_path: Path, text: str) -> None:
     path = tmp_path / "in.txt"
     path.write_text(text)
     assert unchanged(read_documents(str(path), "text")) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "read", "chosen"),
+    [
+        ("auto", "out.jsonl.gz", "text", "jsonl"),
+        ("auto", "out.txt", "text", "text"),
+        ("auto", "-", "jsonl", "jsonl"),
+        ("jsonl", "out.txt", "text", "jsonl"),
+        ("text", "out.jsonl", "text", "text"),
+    ],
+)
+def test_the_output_has_the_format_asked_for(asked: str, name: str, read: str, chosen: str) -> None:
+    assert choose_output_format(asked, name, read) == chosen
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"), [("csv", "output_format=csv: choose one of"), ("text", "the input is JSON Lines")]
+)
+def test_an_output_that_cannot_be_is_named(asked: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        choose_output_format(asked, "out", "jsonl")
+
+
+def test_a_list_of_one_is_a_list(tmp_path: Path) -> None:
+    """A beam may find fewer than it is asked for; score.py reads the lists of all documents or of none."""
+    (tmp_path / "in").write_text("a\n\nb\n")
+    source, found, out = read_documents(str(tmp_path / "in"), "text"), [], io.StringIO()
+    for count in (1, 2):
+        found.append(Translation((DocumentHypothesis(("c",), -1.0, -1.0, True),) * count, 1, 1))
+    write_translations(out, source, found, "jsonl", lists=True)
+    assert [len(json.loads(line)["n_best"]) for line in out.getvalue().splitlines()] == [1, 2]
 
 
 @pytest.mark.parametrize("format", ["text", "jsonl"])

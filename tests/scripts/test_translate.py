@@ -90,7 +90,20 @@ def test_n_best(run, translate, tmp_path):
         assert record["n_best"][0]["segments"] == record["hypothesis"]
     code, _, err = translate(*arguments, f"output={tmp_path / 'out.txt'}", "format=text")
     assert code == 1
-    assert err.startswith("error: decoding.n_best=2: text holds one translation: n-best lists want documents as JSON")
+    assert err.startswith("error: decoding.n_best=2: text holds one translation of a document: set output_format=jsonl")
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "out"])
+def test_text_to_json_lines(run, translate, tmp_path, name):
+    source, output = tmp_path / "in.txt", tmp_path / name
+    source.write_text("the cat sees\nit runs\n\na dog\n", encoding="utf-8")
+    arguments = (f"checkpoint={run}", f"input={source}", f"output={output}", "decoding.strategy=beam")
+    lists = () if name.endswith("jsonl") else ("output_format=jsonl", "decoding.n_best=2")
+    assert translate(*arguments, *lists)[0] == 0
+    records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert [r["id"] for r in records] == [f"{source}:1", f"{source}:4"]
+    assert [r["source"] for r in records] == [["the cat sees", "it runs"], ["a dog"]]
+    assert [len(r.get("n_best", [])) for r in records] == ([2, 2] if lists else [0, 0])
 
 
 def test_pipes(run, translate, monkeypatch):
