@@ -169,6 +169,14 @@ class WeightAverage(EMAWeightAveraging):
             self._average_model.n_averaged.zero_()  # the next update is a copy then
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """What a module keeps beside its weights (`performer` its draw) has no average: that of the present."""
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
+        present = checkpoint.get("current_model_state", {})
+        checkpoint["state_dict"] |= {k: v for k, v in present.items() if k.endswith("_extra_state")}
+
 
 class Patience(EarlyStopping):
     """Early stopping that stays with a run: what it has ended trains no more when it is resumed, unless the patience

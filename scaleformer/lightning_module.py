@@ -7,6 +7,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from .batch import Batch
@@ -14,7 +16,7 @@ from .gradients import clip_factor, largest_gradients, scale_, total_norm
 from .guard import StepGuard, name_documents
 from .model.transformer import Transformer
 from .ops.cross_entropy import linear_cross_entropy
-from .optimization import OptimizerConfig, ScheduleConfig
+from .optimization import OptimizerConfig, ScheduleConfig, split_decaying
 from .sharding import shard_model
 
 # Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
@@ -76,7 +78,7 @@ class TranslationModule(pl.LightningModule):
         self.batches.append(batch)
         loss, tokens = self._loss(batch, self.label_smoothing)
         self._add("train", loss, tokens)
-        return loss * (tokens / UNIT)
+        return (loss + self.model.penalty()) * (tokens / UNIT)
 
     def configure_gradient_clipping(
         self,
@@ -143,7 +145,7 @@ class TranslationModule(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         fused = self.trainer.precision != "16-mixed"  # whose scaler has to come between gradients and optimizer
-        optimizer = self.optimizer_config.build(self.parameters(), fused=fused)
+        optimizer = self.optimizer_config.build(self.named_parameters(), fused=fused)
         scheduler = self.schedule_config.build(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
@@ -153,6 +155,18 @@ class TranslationModule(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.guard.load_state_dict(checkpoint["guard"])
+        if self.trainer.state.fn != TrainerFn.FITTING:
+            return
+        averaging = any(isinstance(callback, EMAWeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        if "current_model_state" in checkpoint and not averaging:  # the weights that were trained, not their average
+            checkpoint["state_dict"] = checkpoint["current_model_state"]
+        found = [len(group["params"]) for group in checkpoint["optimizer_states"][0]["param_groups"]]
+        wanted = [len(part) for part in split_decaying(self.named_parameters())]
+        if found != wanted:
+            raise ValueError(
+                f"resume: the run's optimizer holds {found} parameters (that decay, that do not), this version has "
+                f"{wanted}: finish the run with the version of scaleformer that began it"
+            )
 
     def describe_memory(self, batch_tokens: int, error: BaseException) -> str:
         """What to say when memory ran out: the batch it ran out on, and what to lower."""

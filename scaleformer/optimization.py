@@ -16,7 +16,11 @@ SCHEDULES = ("inverse_sqrt", "cosine", "constant")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """An optimizer; `learning_rate` is the peak of the schedule. Biases, norms and relative embeddings do not decay."""
+    """An optimizer; `learning_rate` is the peak of the schedule.
+
+    Only weights of linear maps and embeddings of tokens decay: no biases and norms, and nothing else that an attention
+    learns (relative embeddings, gates, salience): zero is no simpler a value of these than any other.
+    """
 
     name: str = "adamw"
     learning_rate: float = 1e-3
@@ -30,16 +34,26 @@ class OptimizerConfig:
             raise ValueError(f"optimizer.name is {self.name!r}: choose one of {', '.join(OPTIMIZERS)}")
         if not self.learning_rate > 0:
             raise ValueError(f"optimizer.learning_rate is {self.learning_rate}: it must be above 0")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"optimizer.weight_decay is {self.weight_decay}: it must be at least 0, and finite")
+        if not 0 < self.eps < math.inf:
+            raise ValueError(f"optimizer.eps is {self.eps}: it must be above 0, and finite")
 
-    def build(self, parameters: Iterable[nn.Parameter], fused: bool = False) -> torch.optim.Optimizer:
-        """fused: one kernel for all parameters, several times faster on a CPU too."""
-        parameters = list(parameters)
-        groups = [
-            {"params": [p for p in parameters if p.ndim == 2], "weight_decay": self.weight_decay},
-            {"params": [p for p in parameters if p.ndim != 2], "weight_decay": 0.0},
-        ]
+    def build(self, parameters: Iterable[tuple[str, nn.Parameter]], fused: bool = False) -> torch.optim.Optimizer:
+        """parameters: with their names (`named_parameters`); fused: one kernel for all, several times faster on a CPU
+        too."""
+        decaying, others = split_decaying(parameters)
+        groups = [{"params": decaying, "weight_decay": self.weight_decay}, {"params": others, "weight_decay": 0.0}]
         betas = (self.beta1, self.beta2)
         return OPTIMIZERS[self.name](groups, lr=self.learning_rate, betas=betas, eps=self.eps, fused=fused or None)
+
+
+def split_decaying(parameters: Iterable[tuple[str, nn.Parameter]]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """The parameters that decay and those that do not, told by their names: matrices called `weight`."""
+    parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
+    for name, parameter in parameters:
+        parts[not (name.endswith("weight") and parameter.ndim == 2)].append(parameter)
+    return parts
 
 
 @dataclass(frozen=True)

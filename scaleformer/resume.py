@@ -212,8 +212,8 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
         saved = _flat(package["config"].get(group, {}), group)
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
-            if not harmless and name in saved and saved[name] != value:
-                changed.append(f"{name}={value} (was {saved[name]})")
+            if not harmless and group in package["config"] and saved.get(name) != value:
+                changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
     step, last = package["step"], config["trainer"]["max_steps"]

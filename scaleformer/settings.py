@@ -180,7 +180,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     with torch.device("meta"):
         transformer = Transformer(settings.model)  # the attention of each site checks its own options
         try:
-            settings.optimizer.build(transformer.parameters())
+            settings.optimizer.build(transformer.named_parameters())
         except ValueError as error:
             raise ValueError(f"optimizer: {error}") from error
     return settings
@@ -207,7 +207,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
         raise ValueError(f"trainer.val_check_interval={interval}: wanted a number of batches, or DD:HH:MM:SS")
     if limit is not None and not _duration(limit) and not isinstance(limit, Mapping):  # of units, which Lightning reads
         raise ValueError(f"trainer.max_time={limit}: wanted null or DD:HH:MM:SS, 00:01:30:00 for an hour and a half")
-    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, (int, float)) or clip < 0):
+    if clip is not None and (isinstance(clip, bool) or not isinstance(clip, (int, float)) or not clip >= 0):
         raise ValueError(f"trainer.gradient_clip_val={clip}: wanted null or a norm of at least 0")
     if trainer["max_steps"] == -1 and trainer["max_time"] is None and trainer.get("max_epochs") is None:
         raise ValueError("training would never end: set trainer.max_steps or trainer.max_time")

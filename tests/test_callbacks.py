@@ -94,6 +94,46 @@ def test_checkpoints_hold_the_average_and_go_on_from_the_weights(tmp_path: Path,
         torch.testing.assert_close(flat(saved(path, "current_model_state")), weights.after[-1], rtol=0, atol=0)
 
 
+def test_what_has_no_average_is_saved_as_it_is(tmp_path: Path) -> None:
+    """The average goes with the random features that its weights were last trained with, not with the first ones."""
+    drawn = {"name": "performer", "features": 4, "redraw_every": 1}
+    module = make_module(attention=drawn)
+    callbacks = build_callbacks(config(ema=EmaConfig(0.2)), tmp_path, Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    trainer = make_trainer(tmp_path, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()])
+    trainer.fit(module, Batches(4), Batches(1))
+    state, present = (
+        saved(tmp_path / "checkpoints" / "last.ckpt", key) for key in ("state_dict", "current_model_state")
+    )
+    names = [name for name in state if name.endswith("_extra_state")]
+    assert names
+    assert all(state[name].tolist() == present[name].tolist() for name in names)
+    assert all(state[name][1] > 0 for name in names)
+
+
+def test_without_the_average_a_run_goes_on_from_the_weights(tmp_path: Path) -> None:
+    fit(tmp_path, config(ema=EmaConfig(0.9)), max_steps=3)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    present = saved(last, "current_model_state")
+    assert not torch.equal(flat(present), flat(saved(last)))
+    module = make_module()
+    (tmp_path / "on").mkdir()
+    callbacks = build_callbacks(config(), tmp_path / "on", Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    trainer = make_trainer(tmp_path, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], max_steps=3)
+    trainer.fit(module, Batches(4), Batches(1), ckpt_path=last, weights_only=True)
+    assert torch.equal(flat(module.state_dict()), flat(present))
+
+
+def test_an_optimizer_of_other_groups_is_named(tmp_path: Path) -> None:
+    fit(tmp_path, config(), max_steps=3)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    decaying, others = content["optimizer_states"][0]["param_groups"]
+    decaying["params"], others["params"] = decaying["params"][:-1], [decaying["params"][-1], *others["params"]]
+    torch.save(content, last)
+    with pytest.raises(ValueError, match="finish the run with the version of scaleformer that began it"):
+        fit(tmp_path, config(), resume=last, max_steps=4)
+
+
 def test_until_the_average_starts_the_weights_themselves_are_validated(tmp_path: Path) -> None:
     weights = fit(tmp_path, config(ema=EmaConfig(0.6, 3)), val_check_interval=2, max_steps=2)
     torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "best.ckpt")), weights.after[-1], rtol=0, atol=0)

@@ -95,6 +95,19 @@ def test_accumulated_gradients_are_those_of_the_mean_over_all_their_tokens(tmp_p
     assert len({tokens for _, tokens in losses}) == 2  # so that it differs from the mean of the means
 
 
+def test_a_penalty_weighs_as_the_loss_of_a_token_does(tmp_path: Path) -> None:
+    """However many tokens a batch has, and however many batches a step."""
+    options = {"max_steps": 1, "gradient_clip_val": None}
+    for batches in (1, 4):
+        spans = []
+        for penalty in (0.0, 0.25):
+            sites = {"encoder": {"name": "adaptive_span", "max_span": 8, "ramp": 2, "penalty": penalty}}
+            module = make_module(sites=sites)
+            fit(tmp_path, module, accumulate_grad_batches=batches, **options)
+            spans.append(module.model.encoder[0].attention.span.grad)
+        torch.testing.assert_close(spans[1] - spans[0], torch.full((2,), 0.25 * 8), rtol=1e-4, atol=1e-5)
+
+
 def test_a_batch_without_a_token_to_predict_weighs_nothing(tmp_path: Path) -> None:
     (batch,) = Batches(1)
     filler = replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())

@@ -33,10 +33,11 @@ def test_constant_stays_where_the_warmup_ends() -> None:
 
 def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
     module = nn.ModuleDict({"linear": nn.Linear(3, 2), "norm": nn.LayerNorm(2)})
-    optimizer = OptimizerConfig(weight_decay=0.5, learning_rate=1.0).build(module.parameters())
+    module.gate = nn.Parameter(torch.ones(2, 3))
+    optimizer = OptimizerConfig(weight_decay=0.5, learning_rate=1.0).build(module.named_parameters())
     decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     assert decay[id(module["linear"].weight)] == 0.5
-    assert decay[id(module["linear"].bias)] == decay[id(module["norm"].weight)] == 0.0
+    assert decay[id(module["linear"].bias)] == decay[id(module["norm"].weight)] == decay[id(module.gate)] == 0.0
     scheduler = ScheduleConfig("constant", warmup_steps=4).build(optimizer)
     assert optimizer.param_groups[0]["lr"] == 0.25
     for parameter in module.parameters():
@@ -51,6 +52,9 @@ def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
     [
         (lambda: OptimizerConfig(name="sgd"), "choose one of adam, adamw"),
         (lambda: OptimizerConfig(learning_rate=0.0), "above 0"),
+        (lambda: OptimizerConfig(weight_decay=-1.0), "optimizer.weight_decay is -1.0: it must be at least 0"),
+        (lambda: OptimizerConfig(weight_decay=math.nan), "optimizer.weight_decay is nan: it must be at least 0"),
+        (lambda: OptimizerConfig(eps=0.0), "optimizer.eps is 0.0: it must be above 0"),
         (lambda: ScheduleConfig(name="step"), "choose one of inverse_sqrt"),
         (lambda: ScheduleConfig(name="cosine", total_steps=-1), "set trainer.max_steps"),
         (lambda: ScheduleConfig(warmup_steps=-5), "schedule.warmup_steps is -5: it must be at least 0"),
@@ -58,7 +62,10 @@ def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
         (lambda: ScheduleConfig(floor=7.0), r"schedule.floor is 7.0: it must be in \[0, 1\]"),
         (lambda: ScheduleConfig(floor=math.nan), r"schedule.floor is nan: it must be in \[0, 1\]"),
     ],
-    ids=["optimizer", "rate", "schedule", "cosine without end", "warmup", "below 0", "above the peak", "no number"],
+    ids=[
+        *("optimizer", "rate", "decay", "decay no number", "eps", "schedule", "cosine without end", "warmup"),
+        *("below 0", "above the peak", "no number"),
+    ],
 )
 def test_wrong_settings_are_named(build, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):

@@ -290,3 +290,6 @@ def test_settings_that_leave_the_numbers_alone_change_without_a_word(run: Path) 
         check_settings(package, {**same, "new": {"setting": 1}})
     with pytest.warns(UserWarning, match=r"resume: seed=2 \(was 1\): from here on it is another run"):
         check_settings(package, {**same, "seed": 2})
+    limited = {**same["trainer"], "limit_train_batches": 7}  # type: ignore[dict-item]
+    with pytest.warns(UserWarning, match=r"trainer\.limit_train_batches=7 \(was not set\): from here on"):
+        check_settings(package, {**same, "trainer": limited})

@@ -40,7 +40,7 @@ class Trainer:
     def __init__(self, system: str, sizes: Sizes, positions: int, precision: str, checkpointing: bool = False) -> None:
         self.model, self.loss = make_system(system, sizes, positions, checkpointing)
         self.model.train()
-        self.optimizer = OptimizerConfig(learning_rate=1e-4).build(self.model.parameters(), fused=True)
+        self.optimizer = OptimizerConfig(learning_rate=1e-4).build(self.model.named_parameters(), fused=True)
         self.dtype = getattr(torch, precision)
 
     def step(self, batch: Batch) -> None:

@@ -131,6 +131,11 @@ class Transformer(nn.Module):
             x = self._run(layer, x, batch.target_mask, batch.target_segments, *memory)
         return self.decoder_norm(x)  # (B, L, D)
 
+    def penalty(self) -> Tensor | float:
+        """What training adds to the loss of a target token, beside the cross-entropy."""
+        parts = [module.penalise() for module in self.modules() if isinstance(module, Attention)]
+        return sum(part for part in parts if part is not None)
+
     def logits(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., V)"""
         return linear(states, self.output_weight)

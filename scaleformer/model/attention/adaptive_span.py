@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
     """out_i = sum_j a_ij V_j / sum_j a_ij,  a_ij = m(|j - i|) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
 
     m(x) = min(1, max(0, (ramp + z_h - x) / ramp)) fades out beyond the span z_h, which each head learns at the price of
-    `penalty` nats a token of span: its gradient is added in the backward pass, the loss that is shown does not have it.
+    `penalty` nats a token of span (`penalise`; the loss that is shown does not have it).
     Cost O(L^2 d) time; memory O(L^2) for short texts and O(L) for long ones; decoding keeps every key and value.
     Source: [Sukhbaatar 2019, equations 2 to 5], on both sides in the encoder.
     Left out: saving the work beyond the span, so that the cost stays quadratic; spans that depend on the input.
@@ -40,7 +40,7 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
     ) -> None:
         super().__init__(site, width, heads)
         at_least(1, max_span=max_span, ramp=ramp, horizon=horizon)
-        if not 0 <= initial <= 1 or penalty < 0:
+        if not 0 <= initial <= 1 or not 0 <= penalty < math.inf:
             raise ValueError(
                 f"model.attention.initial is {initial} and penalty {penalty}: they must be in [0, 1] and at least 0"
             )
@@ -52,22 +52,15 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
         if self.training:
             with torch.no_grad():
                 self.span.clamp_(0, 1)  # beyond it there is no gradient that would lead back
-        span = _Penalised.apply(self.span.clamp(0, 1) * self.max_span, self.penalty)  # (H,)
+        span = self._spans()  # (H,)
         distance = torch.arange(-reach, reach + 1, device=like.device).abs()  # (2 reach + 1,)
         seen = ((self.ramp + span[:, None] - distance) / self.ramp).clamp(0, 1)  # (H, 2 reach + 1)
         tiny = torch.finfo(seen.dtype).tiny
         bias = torch.where(seen > 0, seen.clamp(min=tiny).log(), float("-inf"))  # (H, 2 reach + 1)
         return Terms(rel=self.relative_embedding, bias=bias)
 
+    def penalise(self) -> Tensor:
+        return self.penalty * self._spans().sum()
 
-class _Penalised(torch.autograd.Function):
-    """The identity, with the gradient of penalty * sum(spans) added to that of the spans."""
-
-    @staticmethod
-    def forward(ctx: Any, spans: Tensor, penalty: float) -> Tensor:  # type: ignore[override]
-        ctx.penalty = penalty
-        return spans.view_as(spans)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return grad + ctx.penalty, None
+    def _spans(self) -> Tensor:
+        return self.span.clamp(0, 1) * self.max_span  # (H,)

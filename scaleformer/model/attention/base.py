@@ -53,6 +53,10 @@ class Attention(nn.Module, ABC):
     def causal(self) -> bool:
         return self.site == "decoder"
 
+    def penalise(self) -> Tensor | None:
+        """What training adds to the loss of a target token, a scalar; None for nothing."""
+        return None
+
     def make_positions(self) -> nn.Module | None:
         """What adds absolute positions to the embeddings, positions (L,) -> (L, D); None where none are needed."""
         return Sinusoids(self.heads * self.head_width) if self.absolute_positions else None

@@ -62,9 +62,10 @@ def test_a_span_costs_its_penalty() -> None:
     for penalty in (0.0, 0.5):
         torch.manual_seed(1)
         attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=4, ramp=2, initial=0.5, penalty=penalty)
-        attention(x, x, mask, mask.long(), mask.long()).sum().backward()
+        (attention(x, x, mask, mask.long(), mask.long()).sum() + attention.penalise()).backward()
         gradients.append(attention.span.grad)
     torch.testing.assert_close(gradients[1] - gradients[0], torch.full((2,), 0.5 * 4))
+    assert attention.penalise().item() == pytest.approx(0.5 * (2 + 2))
 
 
 @pytest.mark.parametrize("site", SELF)
