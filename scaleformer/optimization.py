@@ -80,6 +80,8 @@ class ScheduleConfig:
             raise ValueError(f"schedule.warmup_steps is {self.warmup_steps}: it must be at least 0")
         if not 0 <= self.floor <= 1:
             raise ValueError(f"schedule.floor is {self.floor}: it must be in [0, 1], a share of the peak")
+        if self.floor and self.name != "cosine":
+            raise ValueError(f"schedule.floor is {self.floor}: schedule={self.name} has none, schedule=cosine has")
 
     def factor(self, step: int) -> float:
         """Share of the peak learning rate at `step`, counted from 0."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
         first = read[having[0]][key]
         reference = first["target"]
         hypotheses = [align_segments(read[name][key]["hypothesis"], reference)[:segments] for name in having]
-        rows = list(zip(first["source"][:segments], reference[:segments], *hypotheses, strict=True))
+        columns = (first["source"][:segments], reference[:segments], *hypotheses)  # a corpus may have uneven sides
+        rows = list(zip_longest(*columns, fillvalue=""))
         size = f"{len(reference)} segment{'s' if len(reference) > 1 else ''}"
         cut = f", the first {segments} shown" if len(reference) > segments else ""
         parts.append(f"<h3>{html.escape(key[0])} ({size}{cut})</h3>")

@@ -134,7 +134,20 @@ def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
         for signature, names in found.items():
             which = f" of {', '.join(dict.fromkeys(names))} (the others are not to be compared with it)"
             parts.append(html.note(f"{metric}{which if len(found) > 1 else ''}: {signature}"))
+    parts += [html.note(f"{run.name} {told}") for run in runs if (told := _several_checkpoints(run))]
     return "".join(parts)
+
+
+def _several_checkpoints(run: RunFiles) -> str:
+    """Which results are of which checkpoint, where they are not all of one; "" where they are."""
+    found: dict[str, list[str]] = {}
+    for name, result in run.results.items():
+        checkpoint = result.get("checkpoint")
+        if isinstance(checkpoint, dict) and checkpoint.get("sha256"):
+            which = f"{Path(str(checkpoint['path'])).name} ({checkpoint['sha256'][:8]})"  # files may be copies
+            found.setdefault(checkpoint["sha256"], [which]).append(name)
+    parts = "; ".join(f"{which}: {', '.join(names)}" for which, *names in found.values())
+    return f"has results of several checkpoints, of {parts}" if len(found) > 1 else ""
 
 
 _COUNTED, _SHARED = ("kind", "words", "mentions"), ("as_reference", "consistent")

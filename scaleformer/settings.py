@@ -161,11 +161,23 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     """
     if unknown := [key for key in config if key not in (*SCALARS, *GROUPS)]:
         raise ValueError(f"{unknown[0]}: no such setting; there are {', '.join((*SCALARS, *GROUPS))}")
+    for key in (*SCALARS, *GROUPS):
+        if key not in config:
+            raise ValueError(f"{key} is missing: it cannot be deleted, only set")
+    for group in (*GROUPS, "test"):
+        _mapping(group, config[group])
     _check_scalars(config)
     _check_trainer(config["trainer"])
     model = dict(config["model"])
-    attention, sites = model.pop("attention"), model.pop("sites", None) or {}
+    attention, sites = model.pop("attention", None), model.pop("sites", None) or {}
+    _mapping("model.sites", sites)
+    for site, choice in {"attention": attention, **{f"sites.{name}": value for name, value in sites.items()}}.items():
+        if not isinstance(choice, Mapping) and (choice is not None or site == "attention"):
+            where = "model/attention" if site == "attention" else f"model/attention@model.{site}"
+            raise ValueError(f"model.{site}={choice}: it is a group, chosen by a slash: {where}=softmax, for example")
     sized = {"source_vocabulary": 1, "target_vocabulary": 1, "shared_vocabulary": config["tokenizer"]["joint"] is True}
+    if fixed := [name for name in sized if name in model]:
+        raise ValueError(f"model.{fixed[0]}: the tokenizers decide it (tokenizer.vocab_size, tokenizer.joint)")
     settings = Settings(
         data=from_mapping(DataConfig, config["data"], "data"),
         tokenizer=from_mapping(TokenizerConfig, config["tokenizer"], "tokenizer"),
@@ -198,11 +210,15 @@ def _check_scalars(config: Mapping[str, Any]) -> None:
 
 def _check_trainer(trainer: Mapping[str, Any]) -> None:
     """What Lightning takes without a word and stumbles over later; the rest is its own affair."""
+    read = ("val_check_interval", "gradient_clip_val", "max_time")
+    for name in ("max_steps", "accumulate_grad_batches", "log_every_n_steps", *read):
+        if name not in trainer:
+            raise ValueError(f"trainer.{name} is missing: it cannot be deleted, only set")
     for name, least in (("max_steps", -1), ("accumulate_grad_batches", 1), ("log_every_n_steps", 1)):
         _at_least(f"trainer.{name}", trainer[name], least)
     if trainer["max_steps"] == 0:
         raise ValueError("trainer.max_steps=0: wanted a whole number of at least 1, or -1 with trainer.max_time")
-    interval, clip, limit = trainer["val_check_interval"], trainer["gradient_clip_val"], trainer["max_time"]
+    interval, clip, limit = (trainer[name] for name in read)
     if not (_whole(interval) and interval >= 1) and not _duration(interval):
         raise ValueError(f"trainer.val_check_interval={interval}: wanted a number of batches, or DD:HH:MM:SS")
     if limit is not None and not _duration(limit) and not isinstance(limit, Mapping):  # of units, which Lightning reads
@@ -211,6 +227,11 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
         raise ValueError(f"trainer.gradient_clip_val={clip}: wanted null or a norm of at least 0")
     if trainer["max_steps"] == -1 and trainer["max_time"] is None and trainer.get("max_epochs") is None:
         raise ValueError("training would never end: set trainer.max_steps or trainer.max_time")
+
+
+def _mapping(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name}={value}: it is a group of settings, each with a name of its own ({name}.NAME=VALUE)")
 
 
 def _duration(value: Any) -> bool:

@@ -66,6 +66,7 @@ def main(config: DictConfig) -> None:
             progress=bar,
         )
     name = f"context-{Path(str(config.input)).name.split('.')[0] if config.input is not None else config.split}"
+    name += "" if config.context is None else f"-context{config.context}"
     folder = Path(str(config.output or results_folder(translator.path)))
     check_folder(folder)
     conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -65,6 +66,27 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     assert "0.0040" in text
     assert "<td>model:x</td>" in text
     assert '<td class="number">50.00</td><td class="number">25.00</td>' in text
+
+
+@pytest.mark.parametrize("other", ["a" * 64, "b" * 64])
+def test_results_of_several_checkpoints_are_told(tmp_path: Path, other: str) -> None:
+    for name, record, path, sha in (
+        ("bleu-test", bleu(), "best.ckpt", "a" * 64),
+        ("context-test", context(), "last.ckpt", other),
+    ):
+        make_results(tmp_path / "run", name, {**record, "checkpoint": {"path": f"checkpoints/{path}", "sha256": sha}})
+    text = write_report([tmp_path / "run"], tmp_path / "out").page.read_text(encoding="utf-8")
+    told = "has results of several checkpoints, of best.ckpt (aaaaaaaa): bleu-test; last.ckpt (bbbbbbbb): context-test"
+    assert (told in text) == (other[0] == "b")
+    assert ("several checkpoints" in text) == (other[0] == "b")
+
+
+def test_samples_of_a_corpus_with_uneven_sides(tmp_path: Path) -> None:
+    run = make_results(tmp_path / "run", "bleu-test", bleu())
+    record = {"id": "uneven", "source": ["one", "two", "three"], "target": ["eins"], "hypothesis": ["eins"]}
+    (run / "results" / "bleu-test.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+    text = write_report([run], tmp_path / "out").page.read_text(encoding="utf-8")
+    assert "<td>three</td><td></td><td></td>" in text
 
 
 def test_a_run_without_results_has_its_curves(tmp_path: Path) -> None:

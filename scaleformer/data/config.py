@@ -126,6 +126,9 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
         hint = hints[key]
         if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
             value = from_mapping(hint, value, f"{prefix}{key}")
+        elif is_dataclass(hint) and not isinstance(value, Mapping):
+            names = ", ".join(f"{prefix}{key}.{f.name}" for f in fields(hint))
+            raise ValueError(f"{prefix}{key}={shown(value)}: it is a group of settings: {names}")
         elif isinstance(value, list):
             value = tuple(value)
         check_type(f"{prefix}{key}", value, hint)

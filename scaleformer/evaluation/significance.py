@@ -7,6 +7,7 @@ exchanges, of which all and none have the difference found, so that no p-value o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -87,6 +88,9 @@ def compare_systems(
     for what, number in (("bootstrap_samples", bootstrap_samples), ("randomization_trials", randomization_trials)):
         if number < 1:  # 0 stands for sacrebleu's own default
             raise ValueError(f"{what}={number}: wanted at least 1")
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    if seed.lower() != "none" and not (seed.isascii() and seed.isdigit()):
+        raise ValueError(f"SACREBLEU_SEED={seed}: wanted a whole number of at least 0, or none")
     if len(hypotheses) < 2:
         raise ValueError(f"{len(hypotheses)} systems to compare: wanted at least 2")
     if not references:

@@ -44,7 +44,7 @@ def test_from_mapping() -> None:
         ({"holdout": [0.1]}, r"data\.holdout=\(0\.1,\): wanted tuple\[float, float\]"),
         ({"hub": {"data_files": {"train": 3}}}, r"data\.hub\.data_files=.* wanted dict\[str, str\] \| null"),
         ({"max_ratio": "2"}, r"data\.max_ratio='2': wanted float \| null"),
-        ({"synthetic": 3}, r"data\.synthetic=3: wanted SyntheticConfig"),
+        ({"synthetic": 3}, r"data\.synthetic=3: it is a group of settings: data\.synthetic\.seed, "),
         ({"format": "xml"}, r"data\.format='xml': choose one of synthetic, jsonl, text, hub"),
         ({"path": "corpus"}, r"data\.path=corpus: data\.format=synthetic reads none: add data=jsonl or data=text"),
         ({"path": "corpus", "format": "hub"}, r"data\.path=corpus: data\.format=hub reads none"),

@@ -135,3 +135,9 @@ def test_a_tie_is_no_difference():
     for metric in ("BLEU", "chrF++"):
         row = tied.row("theirs", metric)
         assert (row.difference, row.bootstrap_p, row.randomization_p, row.significant()) == (0, 1, 1, False)
+
+
+def test_a_seed_that_is_none_is_named(monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    with pytest.raises(ValueError, match="SACREBLEU_SEED=abc: wanted a whole number"):
+        compare_systems(SYSTEMS, REFERENCES)

@@ -62,8 +62,10 @@ def test_context_of_the_run_itself(run, command, tmp_path):
     assert result["decoding"]["match_segments"] is True
     assert len(read(tmp_path / "context-test.jsonl")) == result["scores"][0]["count"]
     longer = ["segments=[12,12]", "max_distance=10", "context=3", "generative=false"]
+    whole = (tmp_path / "context-test.json").read_bytes()
     assert command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *longer)[0] == 0
-    result = json.loads((tmp_path / "context-test.json").read_text(encoding="utf-8"))
+    assert (tmp_path / "context-test.json").read_bytes() == whole
+    result = json.loads((tmp_path / "context-test-context3.json").read_text(encoding="utf-8"))
     assert result["corpus"]["synthetic"]["max_distance"] == 10
     assert (result["context"], result["scores"][0]["generative"]) == (3, None)
 

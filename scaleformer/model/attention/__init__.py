@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -78,9 +79,11 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
     if name not in MECHANISMS:
         raise ValueError(f"model/attention is {name!r}: choose one of {', '.join(MECHANISMS)}")
     mechanism = MECHANISMS[name]
+    other = {"name": elsewhere} if isinstance(elsewhere, str) else elsewhere
+    if other is not None and (not isinstance(other, Mapping) or other.get("name") not in MECHANISMS):
+        raise ValueError(f"model.attention.elsewhere is {elsewhere!r}: choose one of {', '.join(MECHANISMS)}")
     if site not in mechanism.sites:
-        if elsewhere and not strict:
-            other = {"name": elsewhere} if isinstance(elsewhere, str) else elsewhere
+        if other and not strict:
             _tell(name, site, str(other.get("name")))
             return build_attention(other, site, width, heads)
         able = [n for n, m in MECHANISMS.items() if site in m.sites]
@@ -92,7 +95,8 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
         raise ValueError(f"attention {name!r} has no option {', '.join(unknown)}: {wanted}")
     for option, value in options.items():
         kinds, wanted = KINDS[known[option]]
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        number = not isinstance(value, float) or math.isfinite(value)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds) or not number:
             raise ValueError(f"model.attention.{option} is {value!r}: it must be {wanted}")
     return mechanism(site, width, heads, **options)
 
