@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, overload
 
 import datasets
+from filelock import FileLock
 
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import DataError, cache_errors
 from scaleformer.data.formats import Document
 from scaleformer.data.sources import SplitSource
 
@@ -52,12 +56,29 @@ def _document(row: dict[str, Any]) -> Document:
 
 
 def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
-    """The documents of a split, read once and kept as an Arrow file under `cache_dir`/corpora by content hash.
+    """The documents of a split, read once and kept as an Arrow file under `cache_dir`/corpora by content hash. One that
+    a crash of the machine has damaged is made again.
 
     Raises DataError: whatever the reader finds, a split without documents, a cache that cannot be written.
     """
-    folder = Path(cache_dir) / "corpora"
-    arguments = {"source": source, "content": f"{_CACHE_VERSION} {source.fingerprint()}"}
+    content = f"{_CACHE_VERSION} {source.fingerprint()}"
+    folder = Path(cache_dir) / "corpora" / hashlib.sha256(content.encode()).hexdigest()[:32]
+    kept = folder.is_dir()
+    try:
+        return _load(source, content, folder)
+    except Exception:
+        if not kept:
+            raise
+    with cache_errors(folder.parent), FileLock(folder.with_suffix(".lock")):  # one process makes it, others wait
+        with suppress(Exception):
+            return _load(source, content, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        return _load(source, content, folder)
+
+
+def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
+    """Raises DataError for a damaged cache, too."""
+    arguments = {"source": source, "content": content}
     bars = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
     try:

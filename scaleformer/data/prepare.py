@@ -139,6 +139,9 @@ def prepare(config: PrepareConfig) -> PrepareReport:
 
 
 def _write(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
+    for name in filter(None, (config.input, config.target, config.ids)):
+        if Path(name).is_fifo():
+            raise DataError(f"{name}: a pipe can be read once, and this is read twice: write it to a file first")
     counted = PrepareReport()
     count = sum(1 for _ in _cleaned(_read(config, counted), config, counted))
     if count == 0:

@@ -61,6 +61,16 @@ def test_one_file_is_divided(tmp_path: Path) -> None:
     assert [d.id for d in load_split(sources["all"], tmp_path)] == [d.id for d in some(40)]
 
 
+@pytest.mark.parametrize("name", ["*.arrow", "dataset_info.json"])
+@pytest.mark.parametrize("content", [None, b"", b"\xff{"], ids=["gone", "empty", "wrong"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, name: str, content: bytes | None) -> None:
+    source = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "all.jsonl", some(5)))))["all"]
+    whole = list(load_split(source, tmp_path / "cache"))
+    (path,) = (tmp_path / "cache" / "corpora").rglob(name)
+    path.unlink() if content is None else path.write_bytes(content)
+    assert list(load_split(source, tmp_path / "cache")) == whole
+
+
 def test_one_file_too_small_to_divide(tmp_path: Path) -> None:
     sources = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "a.jsonl", some(2)))))
     with pytest.raises(DataError, match=r"a\.jsonl: 2 documents are too few .* \(data\.holdout\)"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -199,3 +200,10 @@ def test_help(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "format=text input=" in out
     assert "settings: format, input, output" in out
+
+
+def test_a_pipe_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe: a pipe can be read once, and this is read twice: write it to a file"):
+        prepare(PrepareConfig(format="tsv", input=str(tmp_path / "pipe"), output=str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
