@@ -101,6 +101,7 @@ def run(cfg: DictConfig) -> None:
             settings.schedule,
             config["label_smoothing"],
             StepGuard(settings.callbacks.max_bad_steps),
+            config["r_drop"],
         )
         if not trainer.is_global_zero:
             fit(trainer, module, data, checkpoint, directory)

@@ -37,6 +37,11 @@ class Batch:
     def __len__(self) -> int:
         return self.source.shape[0]
 
+    def twice(self) -> Batch:
+        """Every example two times: all of them, and all of them again."""
+        doubled = {f.name: torch.cat((getattr(self, f.name),) * 2) for f in fields(self) if f.name != "ids"}
+        return replace(self, **doubled, ids=self.ids * 2)
+
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device (Lightning calls this)."""
         moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self) if f.name != "ids"}

@@ -16,6 +16,7 @@ from .gradients import clip_factor, largest_gradients, scale_, total_norm
 from .guard import StepGuard, name_documents
 from .model.transformer import Transformer
 from .ops.cross_entropy import linear_cross_entropy
+from .ops.r_drop import linear_r_drop
 from .optimization import OptimizerConfig, ScheduleConfig, split_decaying
 from .sharding import shard_model
 
@@ -34,6 +35,8 @@ class TranslationModule(pl.LightningModule):
 
     package          what a checkpoint must hold besides the weights, so that it translates on its own (`checkpoint`)
     label_smoothing  share of the probability spread over the whole vocabulary, in training only
+    r_drop           weight of the divergence between two passes of a batch in training [`ops.r_drop`]; 0 = one pass.
+                     The loss that is logged is without it
     stop, save       set by a process to a number from 1 to 3, or to 1, to ask for the end of training or a checkpoint;
                      `stopping` and `saving` hold the largest such number once all processes have done the same step
     """
@@ -46,15 +49,19 @@ class TranslationModule(pl.LightningModule):
         schedule: ScheduleConfig,
         label_smoothing: float = 0.1,
         guard: StepGuard | None = None,
+        r_drop: float = 0.0,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is {label_smoothing}: it must be in [0, 1)")
+        if not 0 <= r_drop < math.inf:
+            raise ValueError(f"r_drop is {r_drop}: it must be at least 0, and finite")
         self.model = model
         self.package = package
         self.optimizer_config = optimizer
         self.schedule_config = schedule
         self.label_smoothing = label_smoothing
+        self.r_drop = r_drop
         self.guard = guard or StepGuard()
         self.stop = self.stopping = self.save = self.saving = 0
         self.batch: Batch | None = None  # the last one, of training or validation
@@ -76,8 +83,12 @@ class TranslationModule(pl.LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         self.batch = batch
         self.batches.append(batch)
-        loss, tokens = self._loss(batch, self.label_smoothing)
-        self._add("train", loss, tokens)
+        if self.r_drop and batch.target_mask.any():
+            loss, cross_entropy, tokens = self._loss_of_two(batch)
+        else:
+            loss, tokens = self._loss(batch, self.label_smoothing)
+            cross_entropy = loss
+        self._add("train", cross_entropy, tokens)
         return (loss + self.model.penalty()) * (tokens / UNIT)
 
     def configure_gradient_clipping(
@@ -188,6 +199,15 @@ class TranslationModule(pl.LightningModule):
         if not len(targets):  # a filler: it takes part, so that no process waits for this one
             return (states.sum() + self.model.output_weight.sum()) * 0.0, 0
         return linear_cross_entropy(states, self.model.output_weight, targets, label_smoothing), len(targets)
+
+    def _loss_of_two(self, batch: Batch) -> tuple[Tensor, Tensor, int]:
+        """What is trained of two passes, its cross-entropy alone, and the tokens of one pass."""
+        twice = batch.twice()
+        states = self.model(twice)[twice.target_mask].unflatten(0, (2, -1))  # (2, tokens, D)
+        targets = batch.target_output[batch.target_mask]  # (tokens,)
+        weight = self.model.output_weight
+        loss, cross_entropy = linear_r_drop(states, weight, targets, self.r_drop, self.label_smoothing)
+        return loss, cross_entropy, len(targets)
 
     def _add(self, name: str, loss: Tensor, tokens: int) -> None:
         exact = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64)

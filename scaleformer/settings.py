@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from .optimization import OptimizerConfig, ScheduleConfig
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb")
 # The top level of conf/config.yaml; groups are checked by their classes, trainer by Lightning.
-SCALARS = ("seed", "threads", "label_smoothing", "resume", "run_dir", "test")
+SCALARS = ("seed", "threads", "label_smoothing", "r_drop", "resume", "run_dir", "test")
 GROUPS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "callbacks", "logger", "decoding")
 
 
@@ -167,6 +168,8 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     for group in (*GROUPS, "test"):
         _mapping(group, config[group])
     _check_scalars(config)
+    if config["r_drop"] and config["model"].get("dropout") == 0:
+        raise ValueError(f"r_drop={config['r_drop']}: two passes differ by their dropout, and model.dropout is 0")
     _check_trainer(config["trainer"])
     model = dict(config["model"])
     attention, sites = model.pop("attention", None), model.pop("sites", None) or {}
@@ -206,6 +209,9 @@ def _check_scalars(config: Mapping[str, Any]) -> None:
         _at_least("threads", threads, 1)
     if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing < 1:
         raise ValueError(f"label_smoothing={smoothing}: wanted a number of at least 0 and below 1")
+    r_drop = config["r_drop"]
+    if isinstance(r_drop, bool) or not isinstance(r_drop, (int, float)) or not 0 <= r_drop < math.inf:
+        raise ValueError(f"r_drop={r_drop}: wanted a number of at least 0")
 
 
 def _check_trainer(trainer: Mapping[str, Any]) -> None:
