@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import sys
 import warnings
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -109,6 +111,7 @@ def run(cfg: DictConfig) -> None:
         with claimed(directory):
             start_loggers(loggers, config)
             data.trainer = trainer  # the report counts its processes, before Lightning itself tells the data of them
+            check_lengths(module.model, settings, data)
             record(directory, config, settings, data, trainer, step)
             parameters = sum(p.numel() for p in module.parameters())
             print(f"run {directory}: {parameters:,} parameters on {trainer.accelerator.__class__.__name__}", flush=True)
@@ -268,6 +271,26 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
     if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
         raise ValueError("callbacks.early_stopping.patience needs a valid split, and the data have none")
     data.prepare_data()
+
+
+def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModule) -> None:
+    """Raises ValueError where a text, as far as they are known, is longer than the model can read or write."""
+    limits = model.most_source_tokens, model.most_target_tokens
+    if limits == (math.inf, math.inf):
+        return
+    longest = {name: (split.longest_source, split.longest_target) for name, split in data.report.splits.items()}
+    advice = dict.fromkeys(longest, "cut at a smaller data.max_tokens")
+    if settings.test.enabled:  # whole documents; a translation ends at the limit, which is counted
+        corpus = data.encoded(settings.test.split)
+        tokens = int(np.bincount(corpus.document_of, corpus.source_lengths).max()) + 1
+        longest["final evaluation"], advice["final evaluation"] = (tokens, 0), "set test.enabled=false"
+    for name, lengths in longest.items():
+        for side, length, most in zip(("source", "target"), lengths, limits, strict=True):
+            if length > most:
+                raise ValueError(
+                    f"{name}: a {side} has {length:,} tokens, and the attention takes {most:,} at most: raise its "
+                    f"model.attention.max_positions or max_length, or {advice[name]}"
+                )
 
 
 def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]:

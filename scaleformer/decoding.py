@@ -23,6 +23,9 @@ from scaleformer.decoding_state import EOS, Active, History, Rows
 class DecodableModel(Protocol):
     """What decoding asks of a model; states are opaque. See `scaleformer.model.transformer`."""
 
+    @property
+    def most_target_tokens(self) -> float: ...
+
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Any: ...
 
     def init_state(self, memory: Any, beams: int) -> Any: ...
@@ -60,7 +63,8 @@ def decode(
     before each token. The model must be in evaluation mode. `generator` (on the device of the source) continues a
     sequence of samples; without it sampling starts from config.seed. `progress` is called now and then with the number
     of tokens written since its last call, one row a document. A beam search that has no more hypotheses returns fewer
-    than n_best. Raises ValueError if the shapes differ or the model gives NaN.
+    than n_best. A limit of the model (learned positions) is one of the search. Raises ValueError if the shapes differ
+    or the model gives NaN.
     """
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
@@ -74,6 +78,8 @@ def decode(
         config.match_segments,
         config.no_repeat_ngram_size,
     )
+    if (most := model.most_target_tokens) < math.inf:
+        rows.limits = rows.limits.clamp(max=int(most))
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
     active = Active(rows.limits, config.rows, progress)
     if config.strategy == "beam":

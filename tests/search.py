@@ -22,6 +22,8 @@ class FakeModel:
     asks that every row is fed the tokens, counts of `<sep>` and beam numbers that the contract promises.
     """
 
+    most_target_tokens = math.inf
+
     def __init__(self, logits) -> None:
         self.logits = logits
         self.steps: list[int] = []  # rows of each step

@@ -24,6 +24,22 @@ def test_greedy_follows_the_most_probable_token_and_scores_it():
     assert found.score == pytest.approx(math.log(0.6 * 0.9 * 0.7) / math.sqrt(3), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", SETTINGS)
+def test_nothing_is_longer_than_the_model_can_write(name: str) -> None:
+    """And what need not end earlier is translated as without the limit."""
+    free, limited = (FakeModel(lambda *args: random_logits(*args)) for _ in range(2))
+    limited.most_target_tokens = 4
+    whole, cut = (decode(model, *batch(*SOURCES), SETTINGS[name]) for model in (free, limited))
+    assert any(len(found.tokens) > 4 for hypotheses in whole for found in hypotheses)
+    assert len(limited.steps) == 4
+    for found in (found for hypotheses in cut for found in hypotheses):
+        assert len(found.tokens) + found.finished <= 4
+    if not name.startswith("beam"):
+        assert [c for c, w in zip(cut, whole, strict=True) if w[0].finished and len(w[0].tokens) < 4] == [
+            w for w in whole if w[0].finished and len(w[0].tokens) < 4
+        ]
+
+
 def test_beam_finds_what_greedy_misses():
     def logits(source, written):
         chain = {(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.5, C: 0.5}, (B,): {EOS: 0.9, C: 0.1}}

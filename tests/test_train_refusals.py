@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -46,6 +47,26 @@ def test_a_resume_that_cannot_be_leaves_the_run_alone(
     more = ["data=jsonl"] if override.startswith("data.path") else []
     assert message in only_line(command(f"resume={finished}", *more, override))
     assert snapshot(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.attention.positions=learned", "model.attention.max_positions=20"], r"train: a source has .* 20 at"),
+        (["model/attention@model.sites.cross=linformer", "model.sites.cross.max_length=30"], r"a source has .* 30 at"),
+        (
+            ["model.attention.positions=learned", "model.attention.max_positions=64", "data.max_tokens=60"],
+            r"final evaluation: a source has .* tokens, .* takes 64 at most: .*max_length, or set test\.enabled=false",
+        ),
+    ],
+    ids=["positions", "keys", "whole documents"],
+)
+def test_texts_beyond_what_the_model_reads_end_in_one_line(
+    tmp_path: Path, cache: Path, command: Command, overrides: list[str], message: str
+) -> None:
+    options = [*SMALL, "model/attention=softmax", "test.enabled=true", f"data.cache_dir={cache}", *overrides]
+    assert re.search(message, only_line(command(*options, f"hydra.run.dir={tmp_path / 'run'}")))
+    assert not (tmp_path / "run" / "config.yaml").exists()
 
 
 def test_a_new_run_does_not_overwrite_another(finished: Path, command: Command) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ GREEDY = DecodingConfig(strategy="greedy")
 
 class CopyModel(nn.Module):
     """Writes the source again, token by token; keeps the shapes of the batches that it was given."""
+
+    most_target_tokens = math.inf
 
     def __init__(self, vocabulary: int) -> None:
         super().__init__()

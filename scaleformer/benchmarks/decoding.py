@@ -72,6 +72,7 @@ class Endless:
 
     def __init__(self, model: Transformer, segment: int, watch: tuple[int, ...] = ()) -> None:
         self.model = model
+        self.most_target_tokens = model.most_target_tokens
         self.segment = segment
         self.watch = watch
         self.position = 0

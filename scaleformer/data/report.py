@@ -24,6 +24,7 @@ class SplitReport:
     empty_segments        segments without a token on one side or both
     unknown_tokens        characters that became `<unk>` and are lost, both sides (none with tokenizer.byte_fallback)
     overlong_segments     segments beyond max_tokens alone, kept whole; longest_segment in tokens, with its `</s>`
+    longest_source, longest_target  of an example, with its `</s>`
     over_budget_examples  examples beyond batch_tokens alone, kept as batches of one
     dropped               segments left out, by reason
     dropped_documents     documents of which no segment is left
@@ -43,6 +44,8 @@ class SplitReport:
     unknown_tokens: int
     overlong_segments: int
     longest_segment: int
+    longest_source: int
+    longest_target: int
     over_budget_examples: int
     dropped: dict[str, int]
     dropped_documents: int
@@ -70,6 +73,8 @@ class SplitCounts:
     unknown_tokens: int = 0
     overlong_segments: int = 0
     longest_segment: int = 0
+    longest_source: int = 0
+    longest_target: int = 0
     over_budget_examples: int = 0
     length_ratio: int = 0
     dropped_documents: int = 0
@@ -78,8 +83,8 @@ class SplitCounts:
     places: int = 0
 
     def __add__(self, other: SplitCounts) -> SplitCounts:
-        both = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)}
-        return SplitCounts(**{**both, "longest_segment": max(self.longest_segment, other.longest_segment)})
+        both = [(f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
+        return SplitCounts(**{name: max(a, b) if name.startswith("longest") else a + b for name, a, b in both})
 
     def with_batches(self, sizes: Sequence[Sequence[int]] | Ints) -> SplitCounts:
         """The same with batches of so many positions, by process and step."""
@@ -158,6 +163,8 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
         unknown_tokens=sum(int((side == UNK).sum()) for side in (corpus.source, corpus.target)),
         overlong_segments=int((lengths > recipe.cutting.max_tokens).sum()),
         longest_segment=int(lengths.max(initial=0)),
+        longest_source=int(plan.source_lengths.max(initial=0)),
+        longest_target=int(plan.target_lengths.max(initial=0)),
         over_budget_examples=int((plan.source_lengths + plan.target_lengths > recipe.batch_tokens).sum()),
         length_ratio=corpus.segments - len(plan.order),
         dropped_documents=len(corpus.documents) - 1 - kept_documents,

@@ -37,6 +37,7 @@ class PrefixedModel:
         self.model = model
         self.prefixes, self.lengths = prefixes, lengths
         self.longest = int(lengths.max())
+        self.most_target_tokens = model.most_target_tokens
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Any:
         return self.model.encode(source, source_mask, source_segments)

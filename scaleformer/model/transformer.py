@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
@@ -122,6 +123,19 @@ class Transformer(nn.Module):
     @property
     def decoder_layers(self) -> list[DecoderLayer]:
         return cast(list[DecoderLayer], list(self.decoder))
+
+    @property
+    def most_source_tokens(self) -> float:
+        """What the longest source may have, `</s>` among them; inf where any length will do."""
+        attentions = [layer.attention for layer in self.encoder_layers]
+        attentions += [layer.cross_attention for layer in self.decoder_layers]
+        return min(getattr(self.source_positions, "most", math.inf), *(a.most_keys for a in attentions))
+
+    @property
+    def most_target_tokens(self) -> float:
+        """What the longest target may have, `</s>` among them; inf where any length will do."""
+        attentions = [layer.attention for layer in self.decoder_layers]
+        return min(getattr(self.target_positions, "most", math.inf), *(a.most_keys for a in attentions))
 
     def forward(self, batch: Batch) -> Tensor:
         """Teacher-forced decoder states (B, L, D), position by position before the output layer (`logits`)."""

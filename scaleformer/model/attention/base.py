@@ -5,6 +5,7 @@ B batch, K beams of a document, H heads, L / S query and key length, D model wid
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -34,6 +35,8 @@ class Attention(nn.Module, ABC):
     sites: ClassVar[tuple[str, ...]] = SITES
     #: whether the mechanism is blind to order, so that the embeddings need absolute positions
     absolute_positions: ClassVar[bool] = False
+    #: the most keys that it can attend to
+    most_keys: float = math.inf
 
     def __init__(self, site: str, width: int, heads: int) -> None:
         super().__init__()
@@ -184,6 +187,8 @@ def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
 
 class Sinusoids(nn.Module):
     """Absolute positions without parameters: (L,) -> (L, D)."""
+
+    most: ClassVar[float] = math.inf
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -31,6 +31,7 @@ class LinformerAttention(SoftmaxAttention):
         at_least(1, rank=rank, max_length=max_length)
         self.key_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
         self.value_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
+        self.most_keys = max_length
 
     def attend(
         self,
@@ -49,10 +50,12 @@ class LinformerAttention(SoftmaxAttention):
 
     def project(self, key: Tensor, value: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Key and value (B, H, S, d) -> (B, H, rank, d). Raises ValueError for more keys than max_length."""
-        length, most = key.shape[2], self.key_projection.shape[1]
-        if length > most:
-            raise ValueError(f"attention 'linformer' was made for at most {most} tokens, not {length}: cut the text, "
-                             "or train with a greater model.attention.max_length")  # fmt: skip
+        length = key.shape[2]
+        if length > self.most_keys:
+            raise ValueError(
+                f"attention 'linformer' was made for at most {self.most_keys} tokens, not {length}: cut the text, or "
+                "train with a greater model.attention.max_length"
+            )
         pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
         projections = (self.key_projection, self.value_projection)
         keys, values = (

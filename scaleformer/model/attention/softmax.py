@@ -29,10 +29,14 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.embedding = nn.Parameter(torch.randn(count, width))
 
+    @property
+    def most(self) -> int:
+        return len(self.embedding)
+
     def forward(self, positions: Tensor) -> Tensor:
-        count, last = len(self.embedding), int(positions[-1]) + 1
-        if last > count:
-            raise ValueError(f"a text of {last} tokens has more than the {count} learned positions: cut it, or "
+        last = int(positions[-1]) + 1
+        if last > self.most:
+            raise ValueError(f"a text of {last} tokens has more than the {self.most} learned positions: cut it, or "
                              "train with a greater model.attention.max_positions")  # fmt: skip
         return self.embedding[positions]  # (L, D)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -114,6 +115,23 @@ def test_learned_positions_are_added_and_refuse_what_they_never_saw() -> None:
     torch.testing.assert_close(model.logits(model(batch)), blind.logits(blind(batch)))
     with pytest.raises(ValueError, match="a text of 12 tokens has more than the 11 learned positions"):
         model(make_batch([([5, 4], [4, 4])]))
+
+
+@pytest.mark.parametrize(
+    ("sites", "expected"),
+    [
+        pytest.param({}, (9, 9), id="learned"),
+        pytest.param({"encoder": {"name": "linformer", "max_length": 7}}, (7, 9), id="a linformer that reads less"),
+        pytest.param({"cross": {"name": "linformer", "max_length": 8}}, (8, 9), id="of the memory"),
+        pytest.param({"encoder": {"name": "softmax"}}, (math.inf, 9), id="decoder alone"),
+        pytest.param({"encoder": {"name": "softmax"}, "decoder": {"name": "shaw"}}, (math.inf, 9), id="by the cross"),
+        pytest.param({"encoder": {"name": "shaw"}, "decoder": {"name": "alibi"}, "cross": {"name": "softmax"}},
+                     (math.inf, math.inf), id="none"),
+    ],
+)  # fmt: skip
+def test_the_longest_texts(sites: dict[str, Any], expected: tuple[float, float]) -> None:
+    model = make_model(attention={"name": "softmax", "positions": "learned", "max_positions": 9}, sites=sites)
+    assert (model.most_source_tokens, model.most_target_tokens) == expected
 
 
 @pytest.mark.parametrize(
