@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +26,11 @@ from scaleformer.data.testsets import read_test_set
 
 FORMATS = ("jsonl", "text", "tsv", "po", "hub", "sacrebleu")
 SPLITS = ("train", "valid", "test")
+# settings that one format alone reads
+READ_BY = {
+    **dict.fromkeys(("target", "ids", "boundaries"), "text"),
+    **dict.fromkeys(("subset", "split", "data_files", "source_column", "target_column", "document_column"), "hub"),
+}
 
 
 @dataclass(frozen=True)
@@ -77,9 +82,13 @@ class PrepareConfig:
             raise ValueError("format=text needs target=FILE beside input=FILE")
         if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
             raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
-        if min(self.valid, self.test) < 0 or self.valid + self.test > 1:
+        for option in fields(self):
+            reader, value = READ_BY.get(option.name, self.format), getattr(self, option.name)
+            if reader != self.format and value != option.default:
+                raise ValueError(f"{option.name}={shown(value)}: format={self.format} does not read it, {reader} does")
+        if not (self.valid >= 0 and self.test >= 0 and self.valid + self.test <= 1):
             raise ValueError(f"valid={self.valid} test={self.test}: wanted shares, together at most 1")
-        if self.max_ratio is not None and self.max_ratio < 1:
+        if self.max_ratio is not None and not self.max_ratio >= 1:
             raise ValueError(f"max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
         if self.min_segments < 1:
             raise ValueError(f"min_segments={self.min_segments}: wanted at least 1")

@@ -143,6 +143,9 @@ def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str
     [
         ({"format": "xml"}, "format='xml': choose one of"),
         ({"boundaries": "dot"}, "boundaries='dot'"),
+        ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text does"),
+        ({"target": "t"}, "target='t': format=jsonl does not read it, text does"),
+        ({"format": "text", "target": "t", "subset": "a"}, "subset='a': format=text does not read it, hub does"),
         ({"format": "text"}, "needs target=FILE"),
         ({"format": "text", "target": "t", "boundaries": "ids"}, "belong together"),
         ({"valid": 0.7, "test": 0.7}, "together at most 1"),
