@@ -2,6 +2,7 @@
 
     python scripts/benchmark_training.py [lengths=[128,512,2048]] [threads=2] [precisions=[float32]] ...
     python scripts/benchmark_training.py long=65536        # one step of the preset `base` on a pair of long documents
+    python scripts/benchmark_training.py profile=2048      # where the time goes, in each precision, by kind of operator
 
 All systems of a length take turns in one process, with the same sizes, tokens, precision and optimizer. Peers that are
 not installed, and lengths that a system has no memory or time for, are left out, and it says why. Prints tables, writes
@@ -19,8 +20,9 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from scaleformer.benchmarks.page import draw_training, training_tables, write_page
+from scaleformer.benchmarks.page import draw_training, profile_tables, training_tables, write_page
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
+from scaleformer.benchmarks.step_profile import profile_steps
 from scaleformer.benchmarks.systems import Sizes, available_memory
 from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
 from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
@@ -47,6 +49,7 @@ class Options:
     long: int | None = None  # instead of all that: one step on a pair of documents of so many tokens
     long_sizes: Sizes = field(default_factory=lambda: Sizes(width=512, feedforward=2048, heads=8))
     long_memory: float = 20.0  # GiB that its process may take
+    profile: int | None = None  # or: the time of a step at this length by kind of operator, `repeats` steps
     threads: int | None = None  # of the CPU; None for as many as torch takes
     output: str = "runs/benchmarks"
     page: str | None = None
@@ -63,9 +66,11 @@ def read_options(arguments: list[str] | None = None) -> Options:
             raise ValueError(f"{name}={getattr(options, name)}: choose at least one of {', '.join(known)}")
     if not options.lengths or min(options.lengths) < 8:
         raise ValueError(f"lengths={options.lengths}: give at least one, each at least 8")
-    for name, minimum in {"batch_tokens": 1, "segment": 2, "repeats": 1, "long": 8}.items():
+    for name, minimum in {"batch_tokens": 1, "segment": 2, "repeats": 1, "long": 8, "profile": 8}.items():
         if (value := getattr(options, name)) is not None and value < minimum:
             raise ValueError(f"{name}={value}: wanted at least {minimum}")
+    if options.long is not None and options.profile is not None:
+        raise ValueError(f"long={options.long}, profile={options.profile}: give one of the two")
     return options
 
 
@@ -138,6 +143,20 @@ def run_long(options: Options, console: Console) -> None:
     console.print(f"{written}", highlight=False, soft_wrap=True)
 
 
+def run_profile(options: Options, console: Console) -> None:
+    """Where the time of a step goes, for each system of ours; its result has a file of its own."""
+    assert options.profile is not None
+    arguments = options.profile, options.batch_tokens, options.segment, options.repeats
+    profiles = []
+    for system in (system for system in options.systems if system not in PEERS):
+        with console.status(f"{system}, {options.profile:,} tokens"):
+            profiles.append(asdict(profile_steps(system, options.sizes, options.precisions, *arguments)))
+    result = {**provenance("cpu", 0), "settings": asdict(options), "profiles": profiles}
+    console.print("\n\n".join(profile_tables(result)), highlight=False, markup=False, soft_wrap=True)
+    written = write_result(Path(options.output) / "training_profile.json", result)
+    console.print(f"{written}", highlight=False, soft_wrap=True)
+
+
 @one_line_errors()
 def main(arguments: list[str] | None = None) -> None:
     answer_help(arguments, __doc__, Options)
@@ -146,6 +165,8 @@ def main(arguments: list[str] | None = None) -> None:
     console = Console()
     if options.long is not None:
         run_long(options, console)
+    elif options.profile is not None:
+        run_profile(options, console)
     else:
         run_lengths(options, console)
     if options.page:

@@ -84,6 +84,26 @@ def long_step_tables(result: Result) -> list[str]:
     return [markdown(["system", "precision", "tokens on each side", "seconds", "GiB resident at most"], rows)]
 
 
+def profile_tables(result: Result) -> list[str]:
+    """For each system the milliseconds of a step by kind of operator, and how many times as fast each is in the last
+    precision as in the first."""
+    tables = []
+    for profile in result["profiles"]:
+        precisions = list(profile["seconds"])
+        first, last = (profile["seconds"][precision] for precision in (precisions[0], precisions[-1]))
+        several = len(precisions) > 1
+        rows = []
+        for kind in first:
+            row = [kind, *(f"{profile['seconds'][precision][kind] * 1e3:,.0f}" for precision in precisions)]
+            if several:
+                row.append(f"{first[kind] / last[kind]:.2f}" if min(first[kind], last[kind]) > 0 else "")
+            rows.append(row)
+        what = f"{profile['system']}, {profile['documents']} x {profile['length']:,} tokens"
+        header = [what, *(f"{precision}, ms" for precision in precisions)]
+        tables.append(markdown([*header, "times as fast"] if several else header, rows))
+    return tables
+
+
 def draw_curves(curves: Sequence[Result], path: Path) -> None:
     """Tokens a second against the position, a line for each system, batch and beam."""
     figure, axis = pyplot.subplots(figsize=(10, 4.5))
@@ -176,6 +196,13 @@ SECTIONS = {
         long_step_tables,
         "The activations of each layer are recomputed in the backward pass (`model.gradient_checkpointing=true`); each "
         "step in a process of its own, whose greatest resident memory is shown.",
+    ),
+    "training_profile": Section(
+        "Where the time of a training step goes",
+        profile_tables,
+        "By torch's profiler, which takes some time of its own; medians over the steps. Each operator counts without "
+        "those that it calls; products within functions of torch's own (fused attention) count as products of "
+        "attention.",
     ),
     "decoding": Section(
         "Decoding",

@@ -24,7 +24,7 @@ from scaleformer.ops.hybrid_dense import HIDDEN
 from scaleformer.ops.hybrid_join import BITS, inverse_power
 from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan
 from scaleformer.ops.relative_position import bidirectional_table, causal_tables
-from scaleformer.ops.windows import Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
+from scaleformer.ops.windows import Rows, Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
 
 
 def with_counts(
@@ -207,12 +207,10 @@ class _Work(Windows):
         distance = torch.arange(-reach, reach + 1, device=q.device)
         is_near = distance.abs() <= plan.near
         hidden = is_near | (distance > 0) if plan.causal else is_near
-        super().__init__(
-            q,
-            to_blocks(k, phi(k), u) if far else to_blocks(k, u),
-            0 if table is None else table.shape[1] - (1 if plan.causal else 2),
-            plan,
-        )
+        band = 0 if table is None else table.shape[1] - (1 if plan.causal else 2)
+        super().__init__(q * (BITS * q.shape[3] ** -0.5), band, plan, q.dtype)
+        self.blocks = to_blocks(k, phi(k), u) if far else to_blocks(k, u)
+        self.rows = Rows(self.blocks, self.heads, plan)
         self.table = table
         self.gate = functional.pad(torch.where(is_near, log_gate * BITS, HIDDEN), (0, 1), value=HIDDEN)  # (H, 2G+2)
         self.fq = to_tiles(phi(q), plan.queries) if far else self.q
@@ -222,7 +220,7 @@ class _Work(Windows):
         """Far weights times `share` (m, H, T, 1)."""
         plan, d = self.plan, self.width
         blocks = self.block_numbers(step)
-        rows = self.gather(step, blocks)  # (m, H, W, d + d + e+1)
+        rows = self.rows.gather(blocks)  # (m, H, W, d + d + e+1)
         keys = rows[..., :d]
         query, scores = self.exact(step, keys)
         if plan.scale is None:

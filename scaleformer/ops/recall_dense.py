@@ -2,7 +2,7 @@
 
 Written by hand, both passes, since what there is to gain are passes over the scores. Which keys a query sees, and what
 its score owes to segments and salience, is the same for all queries of a segment: a matrix of segments and keys, which
-comes to the scores, and its gradient back, with the product of queries and keys, as n more features of both.
+comes to the scores, and its gradient back, by a product with the segments that queries are in.
 """
 
 from __future__ import annotations
@@ -86,55 +86,73 @@ class _DenseRecall(torch.autograd.Function):
         (B, L) of the queries, below n"""
         batch, heads, length, d = q.shape
         number = torch.arange(bias.shape[2], device=q.device)
-        inside = (segments[..., None] == number).to(q.dtype)[:, None].expand(-1, heads, -1, -1)  # (B, H, L, n)
-        query = torch.cat([q * d**-0.5, inside], dim=-1).flatten(0, 1)  # (X, L, d + n)
-        key = torch.cat([k, bias.transpose(2, 3)], dim=-1)  # (B, H, S, d + n)
+        inside = (segments[..., None] == number).to(bias.dtype)  # (B, L, n)
+        inside = inside[:, None].expand(-1, heads, -1, -1).flatten(0, 1)  # (X, L, n)
         if key_mask is not None:  # not only the scores: a pad may hold what is no number
             pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
-            key[..., :d].masked_fill_(pads, 0.0)
-            v = v.masked_fill(pads, 0.0)
-        key, values = key.flatten(0, 1), v.flatten(0, 1)  # (X, S, d + n), (X, S, e)
+            k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
+        query, key, values, bias = (x.flatten(0, 1) for x in (q, k, v, bias))
         by_distance = None
         if table is not None:
-            by_distance = query[..., :d] @ spread(table, batch, heads).transpose(1, 2)  # (X, L, R or 2R)
-        weights, out = [], values.new_empty(len(values), length, values.shape[2])
+            scaled = spread(table * d**-0.5, batch, heads)  # (X, R or 2R, d)
+            by_distance = query.to(table.dtype) @ scaled.transpose(1, 2)  # (X, L, R or 2R)
+        weights, out = [], bias.new_empty(len(values), length, values.shape[2])
         for rows, end in _parts(length, key.shape[1], causal):
-            scores = query[:, rows] @ key[:, :end].transpose(1, 2)  # (X, l, s)
+            scores = (query[:, rows] @ key[:, :end].transpose(1, 2)).to(bias.dtype)  # (X, l, s)
+            scores.baddbmm_(inside[:, rows], bias[..., :end], beta=d**-0.5)
             if by_distance is not None:
                 _add_table(scores, by_distance[:, rows], rows.start, causal)
             if causal:
                 own = scores[..., rows.start :]
                 own += torch.full_like(own[0], HIDDEN).triu_(1)
-            weights.append(scores.softmax(-1))
+            weights.append(scores.softmax(-1).to(values.dtype))
             out[:, rows] = weights[-1] @ values[:, :end]
-        ctx.save_for_backward(query, key, values, table, out, *weights)
-        ctx.causal, ctx.segments = causal, bias.shape[2]
+        ctx.save_for_backward(query, key, values, inside, table, *weights)
+        ctx.causal = causal
         return out.view(batch, heads, length, -1)
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        query, key, values, table, out, *weights = ctx.saved_tensors
+        query, key, values, inside, table, *weights = ctx.saved_tensors
         batch, heads = shape = grad.shape[:2]
-        length, d = grad.shape[2], query.shape[2] - ctx.segments
-        grad = grad.flatten(0, 1)  # (X, L, e)
-        d_total = (grad * out).sum(-1, keepdim=True)  # (X, L, 1), to be taken away
-        d_query, d_key, d_v = query.new_empty(*query.shape[:2], d), torch.zeros_like(key), torch.zeros_like(values)
-        d_by_distance = None if table is None else query.new_empty(*query.shape[:2], table.shape[1])
-        for (rows, end), weight in zip(_parts(length, key.shape[1], ctx.causal), weights, strict=True):
-            d_v[:, :end].baddbmm_(weight.transpose(1, 2), grad[:, rows])
-            d_scores = grad[:, rows] @ values[:, :end].transpose(1, 2)  # (X, l, s)
-            d_scores.sub_(d_total[:, rows]).mul_(weight)
-            d_query[:, rows] = d_scores @ key[:, :end, :d]
-            d_key[:, :end].baddbmm_(d_scores.transpose(1, 2), query[:, rows])
+        d, dtype = query.shape[2], grad.dtype
+        grad = grad.flatten(0, 1).to(values.dtype)  # (X, L, e)
+        d_query, d_key, d_v = (
+            torch.empty_like(query, dtype=dtype),
+            *(torch.zeros_like(x, dtype=dtype) for x in (key, values)),
+        )
+        d_bias = inside.new_zeros(len(inside), inside.shape[2], key.shape[1])  # (X, n, S)
+        d_by_distance = None if table is None else table.new_empty(*query.shape[:2], table.shape[1])
+        for (rows, end), weight in zip(_parts(query.shape[1], key.shape[1], ctx.causal), weights, strict=True):
+            _add_product(d_v[:, :end], weight.transpose(1, 2), grad[:, rows])
+            d_scores = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype).mul_(weight)  # (X, l, s)
+            # By the sums of these, not by the output: so they cancel whatever the products have been rounded to.
+            weight = weight.to(dtype)
+            mean = d_scores.sum(-1, keepdim=True) / weight.sum(-1, keepdim=True)  # rounded weights are not quite 1
+            d_scores.addcmul_(weight, mean, value=-1)
+            factor = d_scores.to(key.dtype)
+            d_query[:, rows] = factor @ key[:, :end]
+            _add_product(d_key[:, :end], factor.transpose(1, 2), query[:, rows])
+            d_bias[..., :end].baddbmm_(inside[:, rows].transpose(1, 2), d_scores)
             if d_by_distance is not None:
                 d_by_distance[:, rows] = _sums_by_distance(d_scores, d_by_distance.shape[2], rows.start, ctx.causal)
         d_table = None
         if table is not None and d_by_distance is not None:
             d_query.baddbmm_(d_by_distance, spread(table, batch, heads))
-            d_table = table_gradient(d_by_distance, query[..., :d], table)
-        d_q, d_key, d_v = (x.unflatten(0, shape) for x in (d_query.mul_(d**-0.5), d_key, d_v))
-        return d_q, d_key[..., :d], d_v, d_key[..., d:].transpose(2, 3), d_table, None, None, None
+            d_table = table_gradient(d_by_distance, query.to(dtype), table) * d**-0.5
+        d_q, d_k, d_v, d_bias = (
+            x.unflatten(0, shape) for x in (d_query.mul_(d**-0.5), d_key.mul_(d**-0.5), d_v, d_bias)
+        )
+        return d_q, d_k, d_v, d_bias, d_table, None, None, None
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a @ b to a total, which may be of a higher precision."""
+    if total.dtype == b.dtype:
+        total.baddbmm_(a, b)
+    else:
+        total.add_(a @ b)
 
 
 def _parts(queries: int, keys: int, causal: bool) -> list[tuple[slice, int]]:

@@ -3,8 +3,8 @@
 The windows are those of hybrid attention. Each tile of queries has, beside its window, the keys of highest rank of all
 that lie before the window and after it. Which of these, and of the far keys in the window itself, a query sees is the
 same for all queries of a segment, as are gates and salience: a small matrix of the segments in a tile and its keys,
-which comes to the scores with the product of queries and keys, as more features of both. The backward pass makes the
-scores again, from the logarithm of each query's denominator ([Dao 2022], Algorithm 4).
+which comes to the scores by one more product, of few columns. The backward pass makes the scores again, from the
+logarithm of each query's denominator ([Dao 2022], Algorithm 4).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scaleformer.ops.hybrid_join import BITS
 from scaleformer.ops.hybrid_plan import BLOCK, Step
 from scaleformer.ops.recall_plan import Asking, RecallPlan
 from scaleformer.ops.recall_sets import NONE, Recalled
-from scaleformer.ops.windows import Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
+from scaleformer.ops.windows import Rows, Windows, add_keys, from_blocks, from_tiles, product, to_blocks, to_tiles
 
 
 class RecallAttention(torch.autograd.Function):
@@ -40,11 +40,13 @@ class RecallAttention(torch.autograd.Function):
         table: Tensor | None,
         key_mask: Tensor | None,
     ) -> Tensor:
-        """q (B, H, L_Q, d); k (B, H, L_K, d), v (B, H, L_K, e); salience (B, H, L_K), no matter what at pads; log_gate
-        (H, 2G+1); table (1 or H, n, d) of `score_table`, or None. All of one dtype. -> (B, H, L_Q, e)"""
+        """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e) of the type that products are made in; of that of all
+        else, fp32 at least, salience (B, H, L_K), no matter what at pads; log_gate (H, 2G+1); table (1 or H, n, d) of
+        `score_table`, or None; and the result (B, H, L_Q, e)"""
         work = _Work(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
         count, heads, size, _ = work.q.shape
-        out, log_total = v.new_empty(count, heads, size, v.shape[3]), v.new_empty(count, heads, size, 1)
+        out, log_total = (salience.new_empty(count, heads, size, n) for n in (v.shape[3], 1))
+        products = q.dtype
         for step, asking in zip(plan.windows.steps, plan.asking, strict=True):
             p = work.scores(step, asking)
             top = p.scores.amax(-1, keepdim=True)  # (m, H, T, 1)
@@ -52,37 +54,41 @@ class RecallAttention(torch.autograd.Function):
             top.masked_fill_(none, 0.0)
             weights = p.scores.sub_(top).exp2_()
             total = weights.sum(-1, keepdim=True)
-            out.index_copy_(0, step.tiles, product(weights, p.u[..., 1:]) / total.masked_fill(none, 1.0))
+            sums = product(weights.to(products), p.values)  # (m, H, T, e)
+            out.index_copy_(0, step.tiles, sums.div_(total.masked_fill(none, 1.0)))
             log_total.index_copy_(0, step.tiles, total.log2_().add_(top).masked_fill_(none, float("inf")))
-        ctx.save_for_backward(q, k, v, salience, table, log_gate, out, log_total, key_mask)
+        ctx.save_for_backward(q, k, v, salience, table, log_gate, log_total, key_mask)
         ctx.options = plan, recalled
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        q, k, v, salience, table, log_gate, out, log_total, key_mask = ctx.saved_tensors
+        q, k, v, salience, table, log_gate, log_total, key_mask = ctx.saved_tensors
         plan, recalled = ctx.options
+        products = q.dtype
         work = _Work(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
-        d, total = q.shape[3], len(work.blocks)
-        d_q, d_k, d_v = torch.empty_like(work.q), k.new_zeros(total, BLOCK, d), v.new_zeros(total, BLOCK, v.shape[3])
-        d_salience = k.new_zeros(total, BLOCK, 1)
+        d, total = q.shape[3], len(work.keys.blocks)
+        d_q = log_total.new_empty(work.q.shape)
+        d_k, d_v, d_salience = (log_total.new_zeros(total, BLOCK, n) for n in (d, v.shape[3], 1))
         d_gate = log_gate.new_zeros(len(log_gate), log_gate.shape[1] + 1)
         d_table = None if table is None else torch.zeros_like(table)
-        grad = to_tiles(grad, out.shape[2])  # (M, H, T, e)
-        d_sums = torch.cat([-(grad * out).sum(-1, keepdim=True), grad], dim=-1)  # (M, H, T, 1+e), times the totals
+        grad = to_tiles(grad.to(products), plan.windows.queries)  # (M, H, T, e)
         for step, asking in zip(plan.windows.steps, plan.asking, strict=True):
-            d_sum, log_totals = (x.index_select(0, step.tiles) for x in (d_sums, log_total))
+            d_out, log_totals = (x.index_select(0, step.tiles) for x in (grad, log_total))
             p = work.scores(step, asking)
             weights = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W)
-            add_keys(d_v, p.blocks, weights, d_sum[..., 1:])
-            d_scores = product(d_sum, p.u.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
-            d_query = product(d_scores, p.keys)  # (m, H, T, d)
-            add_keys(d_k, p.blocks, d_scores, p.query)
+            add_keys(d_v, p.blocks, weights.to(products), d_out)
+            d_scores = product(d_out, p.values.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
+            # By the sums of these, not by the output: so they cancel whatever the products have been rounded to.
+            d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
+            factor = d_scores.to(products)
+            d_query = product(factor, p.keys)  # (m, H, T, d)
+            add_keys(d_k, p.blocks, factor, p.query)
             if table is not None and d_table is not None:
                 by_distance = work.sums_by_distance(step, d_scores)  # (m, H, T, n)
                 d_query += by_distance @ table
-                d_table += (by_distance.transpose(-1, -2) @ p.query).sum(0).sum_to_size(table.shape)
+                d_table += (by_distance.transpose(-1, -2) @ p.query.to(table.dtype)).sum(0).sum_to_size(table.shape)
             d_q.index_copy_(0, step.tiles, d_query)
             d_bias = product(p.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
             for part in asking.far:
@@ -93,33 +99,29 @@ class RecallAttention(torch.autograd.Function):
             d_gate.scatter_add_(1, asking.distance.flatten().expand_as(gates), gates)
         for gradient in (d_k, d_v, d_salience):
             work.add_kept(gradient)
-        d_k, d_salience = from_blocks(d_k, k) / BITS, from_blocks(d_salience, salience)[..., 0]
-        d_table = None if d_table is None else d_table / BITS
-        d_q = from_tiles(d_q * d**-0.5, *q.shape[::2])
-        return d_q, d_k, from_blocks(d_v, v), d_salience, d_gate[:, :-1], None, None, d_table, None
+        d_table = None if d_table is None else d_table * d**-0.5
+        d_q, d_k = (x * d**-0.5 for x in (from_tiles(d_q, *q.shape[::2]), from_blocks(d_k, k)))
+        d_v, d_salience = from_blocks(d_v, v), from_blocks(d_salience, salience)[..., 0]
+        return d_q, d_k, d_v, d_salience, d_gate[:, :-1], None, None, d_table, None
 
 
 class _Scores(NamedTuple):
     """What a step works on: m tiles of T queries, in n segments at most, and W keys.
 
     blocks (m, H, W/32) where the keys stand; query (m, H, T, d); inside (m, H, T, n) 1 where a query is in a segment;
-    keys (m, H, W, d); u (m, H, W, 1+e), [1, v]; scores (m, H, T, W), to the base of 2
+    keys (m, H, W, d); values (m, H, W, e); scores (m, H, T, W), to the base of 2
     """
 
     blocks: Tensor
     query: Tensor
     inside: Tensor
     keys: Tensor
-    u: Tensor
+    values: Tensor
     scores: Tensor
 
 
 class _Work(Windows):
-    """The tensors of a call: in both passes. A row of keys is [more features, k, 1, v, salience, rank on each side].
-
-    The features are written in every step: what the segments of its queries make of a key and, if positions count and
-    scores are not causal, 1 for the keys after the tile.
-    """
+    """The tensors of a call: in both passes. A row of marks is [salience, rank on each side]."""
 
     def __init__(
         self,
@@ -134,23 +136,22 @@ class _Work(Windows):
         key_mask: Tensor | None,
     ) -> None:
         windows = plan.windows
-        after = table is not None and not windows.causal
-        features = max(asking.inside.shape[2] for asking in plan.asking) + after
-        ranks = [x.rank.unsqueeze(-1) for x in recalled]
-        more = windows.before.numel() * q.shape[1] * plan.room * len(recalled)
-        blank, one = (k.new_full((), value) for value in (0.0, 1.0))
-        blank, one = blank.expand(*k.shape[:3], features), one.expand(*k.shape[:3], 1)
+        self.after = table is not None and not windows.causal  # whether keys after the tile have a column of the table
+        super().__init__(q, 0 if table is None else table.shape[1] - self.after, windows, salience.dtype)
+        more = windows.before.numel() * self.heads * plan.room * len(recalled)
         pads = None if key_mask is None else ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
-        blocks = to_blocks(blank, k, one, v, salience.unsqueeze(-1), *ranks, pads=pads, more=more)
-        super().__init__(q, blocks, 0 if table is None else table.shape[1] - after, windows)
-        self.table, self.after = table, after
+        marks = salience.unsqueeze(-1), *(x.rank.unsqueeze(-1) for x in recalled)
+        # Apart, since a product of parts of rows in bfloat16 copies them.
+        self.keys, self.values, self.marks = (
+            Rows(to_blocks(*parts, pads=pads, more=more), self.heads, windows) for parts in ((k,), (v,), marks)
+        )
+        self.scale = BITS * self.width**-0.5
+        self.table = None if table is None else table.transpose(-1, -2) * self.scale  # (1 or H, d, R or 2R)
         gate = log_gate * BITS
         if windows.causal:
             gate = torch.cat([gate[:, :-1], torch.full_like(gate[:, -1:], HIDDEN)], dim=1)
         self.gate = functional.pad(gate, (0, 1), value=HIDDEN)  # (H, 2G+2)
-        self.first = features  # where the key begins in a row
-        self.values = slice(features + self.width, features + self.width + 1 + v.shape[3])
-        self.room, self.own_blocks = plan.room, len(blocks) - more  # the blocks of the keys themselves
+        self.room, self.own_blocks = plan.room, len(self.keys.blocks) - more  # the blocks of the keys themselves
         self.least = [x.least for x in recalled]  # (B, H, numbers)
         self.sides = len(recalled)
         if recalled:
@@ -158,7 +159,7 @@ class _Work(Windows):
 
     def _copy_kept(self, outside: list[tuple[Tensor, Tensor]]) -> None:
         """Lay the rows of what is kept behind all others: by tile, head and side, in whole blocks."""
-        room, flat = self.room * BLOCK, self.blocks.flatten(0, 1)  # (N 32, n)
+        room = self.room * BLOCK
         places, ranks = [], []
         for position, kept in outside:  # (B, H, tiles, N) each
             batch, heads, tiles, count = kept.shape
@@ -172,9 +173,10 @@ class _Work(Windows):
             places.append(filled)
             ranks.append(rank)
         self.places = torch.stack(places, dim=3).flatten()  # (B tiles H sides room,)
-        own, rows = flat.split((self.own_blocks * BLOCK, len(self.places)))
-        torch.index_select(own, 0, self.places, out=rows)
-        rows[:, self.values.stop + 1 :] = torch.stack(ranks, dim=3).flatten()[:, None]
+        for rows in (self.keys, self.values, self.marks):
+            own, copies = rows.blocks.flatten(0, 1).split((self.own_blocks * BLOCK, len(self.places)))  # (rows, n)
+            torch.index_select(own, 0, self.places, out=copies)
+        copies[:, 1:] = torch.stack(ranks, dim=3).flatten()[:, None]
 
     def add_kept(self, gradient: Tensor) -> None:
         """Add the gradients of the copies in blocks (N, 32, n) to those of the keys copied."""
@@ -184,35 +186,36 @@ class _Work(Windows):
 
     def scores(self, step: Step, asking: Asking) -> _Scores:
         blocks = self._numbers(step)
-        rows = self.gather(step, blocks)  # (m, H, W, n)
+        keys, values = self.keys.gather(blocks), self.values.gather(blocks)  # (m, H, W, d), (m, H, W, e)
         query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
         inside = asking.inside[:, None].expand(-1, self.heads, -1, -1)  # (m, H, T, n)
-        features, begin = [inside], self.first - self.after - inside.shape[3]
-        rows[..., begin : begin + inside.shape[3]] = self._bias(step, asking, rows).transpose(-1, -2)
-        by_distance = None if self.table is None else query @ self.table.transpose(-1, -2)  # (m, H, T, R or 2R)
-        if self.after and by_distance is not None:
-            self.beyond(step, rows[..., self.first - 1]).fill_(1.0)
-            features.append(by_distance[..., -1:])
-        wide = torch.cat([*features, query], dim=-1)
-        end = self.first + self.width
-        scores = product(wide, rows[..., begin:end].transpose(-1, -2))  # (m, H, T, W)
+        features, bias, by_distance = inside, self._bias(step, asking, blocks), None
+        if self.table is not None:
+            by_distance = query.to(self.table.dtype) @ self.table  # (m, H, T, R or 2R)
+            if self.after:
+                features = torch.cat([inside, by_distance[..., -1:]], dim=-1)
+                bias = functional.pad(bias, (0, 0, 0, 1))
+                self.beyond(step, bias[..., -1, :]).fill_(1.0)
+        scores = product(query, keys.transpose(-1, -2))  # (m, H, T, W)
+        scores.flatten(0, 1).baddbmm_(features.flatten(0, 1), bias.flatten(0, 1), beta=self.scale)
         if self.plan.causal:
             self.own(step, scores).add_(self.later * HIDDEN)
         if by_distance is not None:
             if self.after:
                 self.own(step, scores).addcmul_(by_distance[..., -1:], self.later)
             self.within(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
-        return _Scores(blocks, query, inside, rows[..., self.first : end], rows[..., self.values], scores)
+        return _Scores(blocks, query, inside, keys, values, scores)
 
-    def _bias(self, step: Step, asking: Asking, rows: Tensor) -> Tensor:
+    def _bias(self, step: Step, asking: Asking, blocks: Tensor) -> Tensor:
         """What is added to the score of a key for all queries of a segment: (m, H, n, W)."""
-        count, end = len(asking.distance), self.values.stop
+        count = len(asking.distance)
+        marks = self.marks.gather(blocks)  # (m, H, W, 1 or more)
         gates = self.gate.index_select(1, asking.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
         bias = (gates @ step.slot).unflatten(1, (self.heads, count))  # (m, H, n, W)
         for side, part in enumerate(asking.far):
-            some, columns = bias[..., part.columns], rows[:, :, None, part.columns]
-            some.addcmul_(part.pairs, columns[..., end] * BITS)
-            dropped = columns[..., end + 1 + side] < self._least(side, step, asking)  # (m, H, n, w)
+            some, columns = bias[..., part.columns], marks[:, :, None, part.columns]
+            some.addcmul_(part.pairs, columns[..., 0] * BITS)
+            dropped = columns[..., 1 + side] < self._least(side, step, asking)  # (m, H, n, w)
             some.masked_fill_(dropped.logical_and_(part.pairs > 0), HIDDEN)
         return bias
 

@@ -63,8 +63,9 @@ def segment_recall_attention(
                     replacement in proportion to exp(priority) [Kool 2019], so that none is left out of learning
     algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
-    fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Under autocast to bfloat16 queries, keys,
+    values and weights are multiplied in it, as by torch's own functions; gates, salience, softmax and what is kept stay
+    in fp32, as all does elsewhere. Raises ValueError if the arguments do not fit together.
     """
     check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, 1)
     check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
@@ -81,10 +82,11 @@ def segment_recall_attention(
             "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
             backward=wants_gradients(q, k, v, rel, log_gate, salience),
         ).algorithm  # fmt: skip
+    products = product_type(q)
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
-        q, k, values = (x.to(dtype) for x in (q, k, v))
+        q, k, values = (x.to(products) for x in (q, k, v))
         salience = salience.to(dtype).clamp(min=HIDDEN)  # -inf, of a key that is not to be kept, would make NaN
         if key_mask is not None:
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
@@ -110,6 +112,14 @@ def segment_recall_attention(
         attend = RecallAttention.apply if windows else dense_recall
         out = attend(q, k, values, salience, gate, plan, recalled, table, key_mask)
     return out.to(v.dtype)
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """What factors of the products that x goes into are rounded to: bfloat16 under autocast to it, else fp32 at least.
+    Not float16, whose range products of queries and keys may leave before they are scaled."""
+    device, dtype = x.device.type, torch.promote_types(x.dtype, torch.float32)
+    lower = dtype == torch.float32 and torch.is_autocast_enabled(device)
+    return torch.bfloat16 if lower and torch.get_autocast_dtype(device) == torch.bfloat16 else dtype
 
 
 def check_recall(recency: Tensor, kept: int, heads: int) -> None:

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.blocks import diagonals
-from scaleformer.ops.hybrid_join import BITS
 from scaleformer.ops.hybrid_plan import BLOCK, Step, TilePlan
 
 
@@ -48,8 +47,9 @@ def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b of (m, H, ...), without copies of parts of rows."""
-    return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
+    """a @ b of (m, H, ...), without copies of parts of rows; fp32 at least."""
+    out = torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
+    return out.to(torch.promote_types(out.dtype, torch.float32))
 
 
 def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> None:
@@ -58,20 +58,34 @@ def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> No
     total.flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
+class Rows:
+    """Rows of keys in blocks, of which each step reads its windows.
+
+    One place serves all steps: pages of memory that are new cost more than what is copied to them.
+    """
+
+    def __init__(self, blocks: Tensor, heads: int, plan: TilePlan) -> None:
+        """blocks (N, 32, n) of `to_blocks`"""
+        most = max(len(step.tiles) * step.width for step in plan.steps)
+        self.blocks, self._place = blocks, blocks.new_empty(most * heads * blocks.shape[-1])
+
+    def gather(self, numbers: Tensor) -> Tensor:
+        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next step."""
+        rows = self._place[: numbers.numel() * self.blocks[0].numel()].view(numbers.numel(), -1)
+        torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
+        return rows.view(*numbers.shape[:2], -1, self.blocks.shape[-1])
+
+
 class Windows:
     """What both passes of a call read of queries and keys, step by step."""
 
-    def __init__(self, q: Tensor, blocks: Tensor, band: int, plan: TilePlan) -> None:
-        """q (B, H, L_Q, d); blocks (N, 32, n) of `to_blocks`; band: how many distances have a score of their own, of
-        2R - 1 or, causal, R."""
+    def __init__(self, q: Tensor, band: int, plan: TilePlan, dtype: torch.dtype) -> None:
+        """q (B, H, L_Q, d); band: how many distances have a score of their own, of 2R - 1 or, causal, R; dtype: of
+        scores"""
         self.heads, self.width = q.shape[1], q.shape[3]
-        self.q = to_tiles(q * (BITS * self.width**-0.5), plan.queries)  # (M, H, T, d)
-        self.blocks = blocks
-        # One place for the windows of all steps: pages of memory that are new cost more than what is copied to them.
-        most = max(len(step.tiles) * step.width for step in plan.steps)
-        self.windows = blocks.new_empty(most * self.heads * blocks.shape[-1])
+        self.q = to_tiles(q, plan.queries)  # (M, H, T, d)
         self.plan, self.band = plan, band
-        self.later = q.new_ones(plan.queries, plan.queries).triu_(1)  # (T, T)
+        self.later = q.new_ones(plan.queries, plan.queries, dtype=dtype).triu_(1)  # (T, T)
 
     def block_numbers(self, step: Step) -> Tensor:
         """Where the keys of a step stand among all blocks: (m, H, W/32)."""
@@ -79,13 +93,6 @@ class Windows:
         row, block = step.blocks // count, step.blocks % count  # (m, W/32)
         head = torch.arange(self.heads, device=row.device)[:, None]
         return (row[:, None] * self.heads + head) * count + block[:, None]
-
-    def gather(self, step: Step, numbers: Tensor) -> Tensor:
-        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next step."""
-        size = numbers.numel() * BLOCK * self.blocks.shape[-1]
-        rows = self.windows[:size].view(numbers.numel(), -1)
-        torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
-        return rows.view(*numbers.shape[:2], step.width, -1)
 
     def own(self, step: Step, scores: Tensor) -> Tensor:
         """Of scores (m, H, T, W) those of the places of the tile itself (m, H, T, T), only where positions count."""

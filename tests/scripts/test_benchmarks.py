@@ -73,6 +73,18 @@ def test_a_long_step(training: ModuleType, tmp_path: Path, capsys: pytest.Captur
     assert "A training step on a pair of long documents" in (tmp_path / "page.md").read_text()
 
 
+def test_a_profile(training: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [f"output={tmp_path}", f"page={tmp_path / 'page.md'}"]
+    training.main(
+        [*TINY, "profile=40", "batch_tokens=80", "repeats=1", "systems=[scaleformer,T5 (transformers)]", *places]
+    )
+    (profile,) = json.loads((tmp_path / "training_profile.json").read_text())["profiles"]  # of our own alone
+    assert (profile["system"], profile["length"], profile["documents"]) == ("scaleformer", 40, 2)
+    assert set(profile["seconds"]) == {"float32", "bfloat16"}
+    assert "products of attention" in capsys.readouterr().out
+    assert "Where the time of a training step goes" in (tmp_path / "page.md").read_text()
+
+
 def test_decoding(
     decoding: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +118,8 @@ def test_decoding_far(decoding: ModuleType, tmp_path: Path) -> None:
         ("training", "precisions=[]", "precisions=[]: choose at least one of float32, bfloat16"),
         ("training", "lengths=[4]", "lengths=[4]: give at least one, each at least 8"),
         ("training", "repeats=0", "repeats=0: wanted at least 1"),
+        ("training", "profile=4", "profile=4: wanted at least 8"),
+        ("training", "long=40 profile=40", "long=40, profile=40: give one of the two"),
         ("decoding", "beams=[]", "beams=[]: give at least one"),
         ("decoding", "systems=[fairseq]", "systems names fairseq: choose of scaleformer"),
         ("decoding", "windows=0", "windows=0: wanted at least 1"),
@@ -118,5 +132,5 @@ def test_wrong_options(
     name: str, argument: str, message: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        request.getfixturevalue(name).main([argument])
+        request.getfixturevalue(name).main(argument.split())
     assert message in capsys.readouterr().err

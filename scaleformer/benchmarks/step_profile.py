@@ -1,0 +1,87 @@
+"""Where the time of a training step goes, by kind of operator, in one precision beside another."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from scaleformer.benchmarks.systems import Sizes, make_batch
+from scaleformer.benchmarks.training import Trainer
+
+WEIGHTS, BATCHED, COPIES = "products with weights", "products of attention", "copies, casts, gathers, sums by place"
+OTHER, BETWEEN, WHOLE = "all other operators", "between operators", "the whole step"
+KINDS = (WEIGHTS, BATCHED, COPIES, OTHER, BETWEEN, WHOLE)
+#: kinds by what operators are called, in this order; each operator counts without those that it calls
+_NAMES = {
+    BATCHED: ("bmm", "baddbmm", "scaled_dot_product"),
+    WEIGHTS: ("mm", "convolution", "linear"),
+    COPIES: ("copy", "index", "gather", "scatter", "cat", "fill", "zero", "embedding", "constant_pad"),
+}
+
+
+@dataclass(frozen=True)
+class StepProfile:
+    """seconds[precision][kind]: medians over the same number of steps of each precision, of one system at one length"""
+
+    system: str
+    length: int
+    documents: int
+    repeats: int
+    seconds: Mapping[str, Mapping[str, float]]
+
+
+def kind_of(operator: str) -> str:
+    """The kind of an operator by its name, as the profiler has it (`aten::bmm`)."""
+    name = operator.split("::")[-1]
+    return next((kind for kind, parts in _NAMES.items() if any(part in name for part in parts)), OTHER)
+
+
+def profile_steps(
+    system: str,
+    sizes: Sizes,
+    precisions: Sequence[str],
+    length: int,
+    batch_tokens: int,
+    segment: int,
+    repeats: int,
+) -> StepProfile:
+    """Steps on one batch, the precisions in turn, each after two that warm it up."""
+    batch = make_batch(
+        max(1, batch_tokens // length), length, segment, sizes.vocabulary, torch.Generator().manual_seed(length)
+    )
+    steps = {}
+    for precision in precisions:
+        torch.manual_seed(0)
+        steps[precision] = partial(Trainer(system, sizes, length, precision).step, batch)
+        steps[precision]()
+    times: dict[str, dict[str, list[float]]] = {p: {kind: [] for kind in KINDS} for p in precisions}
+    for turn in range(1 + repeats):
+        for precision, step in steps.items():
+            for kind, seconds in _profile_step(step).items():
+                if turn:
+                    times[precision][kind].append(seconds)
+    medians = {p: {kind: median(values) for kind, values in kinds.items()} for p, kinds in times.items()}
+    return StepProfile(system, length, len(batch), repeats, medians)
+
+
+def _profile_step(step: partial[None]) -> dict[str, float]:
+    """Seconds of one step by kind: of the thread that calls, which waits for those that compute with it."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes would run into the output
+    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+        start = time.perf_counter()
+        step()
+        whole = time.perf_counter() - start
+    seconds = dict.fromkeys(KINDS, 0.0)
+    for event in profiled.key_averages():
+        if "::" in event.key and "Backward" not in event.key and not event.key.startswith("autograd::"):
+            seconds[kind_of(event.key)] += event.self_cpu_time_total / 1e6
+    seconds[WHOLE] = whole
+    seconds[BETWEEN] = whole - sum(seconds[kind] for kind in (*_NAMES, OTHER))
+    return seconds
