@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +9,10 @@ from functools import partial
 from statistics import median
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from scaleformer.benchmarks.systems import Sizes, make_batch
 from scaleformer.benchmarks.training import Trainer
+from scaleformer.ops._benchmark import profile_cpu
 
 WEIGHTS, BATCHED, COPIES = "products with weights", "products of attention", "copies, casts, gathers, sums by place"
 OTHER, BETWEEN, WHOLE = "all other operators", "between operators", "the whole step"
@@ -73,15 +72,15 @@ def profile_steps(
 
 def _profile_step(step: partial[None]) -> dict[str, float]:
     """Seconds of one step by kind: of the thread that calls, which waits for those that compute with it."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes would run into the output
-    with profile(activities=[ProfilerActivity.CPU]) as profiled:
+    seconds = dict.fromkeys(KINDS, 0.0)
+
+    def timed() -> None:
         start = time.perf_counter()
         step()
-        whole = time.perf_counter() - start
-    seconds = dict.fromkeys(KINDS, 0.0)
-    for event in profiled.key_averages():
+        seconds[WHOLE] = time.perf_counter() - start
+
+    for event in profile_cpu(timed).key_averages():
         if "::" in event.key and "Backward" not in event.key and not event.key.startswith("autograd::"):
             seconds[kind_of(event.key)] += event.self_cpu_time_total / 1e6
-    seconds[WHOLE] = whole
-    seconds[BETWEEN] = whole - sum(seconds[kind] for kind in (*_NAMES, OTHER))
+    seconds[BETWEEN] = seconds[WHOLE] - sum(seconds[kind] for kind in (*_NAMES, OTHER))
     return seconds

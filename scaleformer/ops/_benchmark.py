@@ -47,9 +47,7 @@ def peak_memory(function: Callable[[], object], device: torch.device) -> int:
         before = torch.cuda.memory_allocated(device)
         function()
         return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes would run into the output
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        function()
+    profiled = profile_cpu(function, memory=True)
     results = profiled.profiler.kineto_results if profiled.profiler is not None else None
     assert results is not None
     changes = [(event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]"]
@@ -58,6 +56,14 @@ def peak_memory(function: Callable[[], object], device: torch.device) -> int:
         held += change
         peak = max(peak, held)
     return peak
+
+
+def profile_cpu(function: Callable[[], object], memory: bool = False) -> profile:
+    """torch's profiler after a call of the function; with `memory` it has the allocations, too."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes would run into the output
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=memory) as profiled:
+        function()
+    return profiled
 
 
 def saved_bytes(function: Callable[[], object]) -> int:

@@ -128,8 +128,10 @@ class _DenseRecall(torch.autograd.Function):
             _add_product(d_v[:, :end], weight.transpose(1, 2), grad[:, rows])
             d_scores = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype).mul_(weight)  # (X, l, s)
             # By the sums of these, not by the output: so they cancel whatever the products have been rounded to.
-            weight = weight.to(dtype)
-            mean = d_scores.sum(-1, keepdim=True) / weight.sum(-1, keepdim=True)  # rounded weights are not quite 1
+            mean = d_scores.sum(-1, keepdim=True)
+            if weight.dtype != dtype:  # the sum of rounded weights is not quite 1
+                weight = weight.to(dtype)
+                mean /= weight.sum(-1, keepdim=True)
             d_scores.addcmul_(weight, mean, value=-1)
             factor = d_scores.to(key.dtype)
             d_query[:, rows] = factor @ key[:, :end]

@@ -12,7 +12,6 @@ from scaleformer.benchmarks.step_profile import (
     KINDS,
     OTHER,
     WEIGHTS,
-    WHOLE,
     kind_of,
     profile_steps,
 )
@@ -42,13 +41,12 @@ def test_operators_have_kinds(operator: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("system", ["segment_recall", "softmax"])
-def test_the_kinds_make_up_the_whole(system: str) -> None:
+def test_each_kind_takes_part_of_the_whole(system: str) -> None:
     profile = profile_steps(system, SIZES, ["float32", "bfloat16"], 40, 80, 5, 1)  # the median is the one step
     assert profile.documents == 2
     for seconds in profile.seconds.values():
         assert tuple(seconds) == KINDS
-        assert sum(seconds[kind] for kind in KINDS if kind != WHOLE) == pytest.approx(seconds[WHOLE])
-        assert all(seconds[kind] > 0 for kind in KINDS if kind != BETWEEN)
+        assert all(seconds[kind] > 0 for kind in KINDS)  # between operators too: none counts twice
 
 
 def test_tables_show_both_precisions_and_their_ratio() -> None:
