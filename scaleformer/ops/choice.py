@@ -59,6 +59,13 @@ _GATED_ON_ZEN = {
 }
 # What AMD EPYCs have instead, by `zen()`; what is not here serves there as it is, or was never compared with times.
 _ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
+    3: {
+        "scaleformer": {
+            "causal": (_Cost(208, 0, 608), _Cost(208, 0, 213)),
+            "bidirectional": (_Cost(187, 0, 352), _Cost(162, 0, 352)),
+            "without positions": (_Cost(108, 0, 430), _Cost(106, 0, 430)),
+        },
+    },
     4: {
         "scaleformer": {
             "causal": (_Cost(230, 0, 320), _Cost(222, 0, 45)),
@@ -107,8 +114,8 @@ def choose_algorithm(
     step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
     scores that the start, and the steps for one position, are worth. They are fitted to the times that
     `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of
-    25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 4, for Zen 5
-    and later, and for all other devices.
+    25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 3, for Zen
+    4, for Zen 5 and later, and for all other devices.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or
                    segment_recall

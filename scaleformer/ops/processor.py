@@ -15,10 +15,14 @@ _ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25,
 
 @cache
 def zen() -> int:
-    """The generation of a CPU of AMD with AVX-512: 4, or 5 for Zen 5 and later; 0 for all other CPUs."""
+    """The generation of a CPU of AMD: 3 where torch has AVX2 alone, as up to Zen 3, 4, or 5 for Zen 5 and later; 0 for
+    all other CPUs."""
     vendor, family = _vendor_and_family()
-    if vendor != "AuthenticAMD" or not torch.backends.cpu.get_cpu_capability().startswith("AVX512"):
+    capability = torch.backends.cpu.get_cpu_capability()
+    if vendor != "AuthenticAMD" or not capability.startswith("AVX"):
         return 0
+    if capability.startswith("AVX2"):
+        return 3
     return 5 if family >= _ZEN_5 else 4
 
 

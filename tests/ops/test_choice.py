@@ -23,7 +23,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=[0, 4, 5], ids=["any", "zen-4", "zen-5"])
+@pytest.fixture(params=[0, 3, 4, 5], ids=["any", "zen-3", "zen-4", "zen-5"])
 def on_each_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "zen", lambda: request.param)
 

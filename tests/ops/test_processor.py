@@ -15,9 +15,11 @@ from scaleformer.ops import processor as module
     [
         ("AuthenticAMD", 27, "AVX512", 5),
         ("AuthenticAMD", 26, "AVX512", 5),
-        ("AuthenticAMD", 26, "AVX2", 0),
+        ("AuthenticAMD", 26, "AVX2", 3),
         ("AuthenticAMD", 25, "AVX512", 4),
-        ("AuthenticAMD", 25, "AVX2", 0),
+        ("AuthenticAMD", 25, "AVX2", 3),
+        ("AuthenticAMD", 23, "DEFAULT", 0),
+        ("GenuineIntel", 6, "AVX2", 0),
         ("GenuineIntel", 26, "AVX512", 0),
         ("", 0, "", 0),
     ],
