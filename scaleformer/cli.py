@@ -23,7 +23,8 @@ from scaleformer.decoding import DecodingConfig
 # Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
 RESUMABLE = 75  # exit code: EX_TEMPFAIL of sysexits.h, "try again later"
-NAME = str | int | None  # of a file or folder: 2024 is one too, null stands for the usual one
+GIVEN_NAME = str | int  # of a file or folder: 2024 is one too
+NAME = GIVEN_NAME | None  # null stands for the usual one
 
 
 class Interrupted(Exception):

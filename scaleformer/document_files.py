@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document, decode_lines, parse_document, read_lines
+from scaleformer.data.formats import Document, decode_lines, first_text, parse_document, read_lines
 from scaleformer.evaluation.bleu import join_segments
 from scaleformer.files import atomic_writer
 from scaleformer.translator import Translation
@@ -45,8 +45,7 @@ def choose_format(format: str, *names: str) -> str:
         return "jsonl"
     begin = ""
     if names[0] == "-":
-        peek = getattr(sys.stdin.buffer, "peek", None)
-        begin = peek().decode("utf-8", errors="replace") if peek else ""
+        begin = first_text(sys.stdin.buffer)
     elif Path(names[0]).is_file():
         begin = next((line for _, line in read_lines(names[0]) if line.strip()), "")
     return "jsonl" if _RECORD.match(begin) else "text"
@@ -65,7 +64,8 @@ def choose_output_format(output_format: str, name: str, format: str) -> str:
 
 
 def read_documents(name: str, format: str) -> DocumentFile:
-    """Read a file, .gz or not, or stdin for "-". Raises DataError with file and line, and where there is no line.
+    """Read a file, or stdin for "-", compressed (gzip) or not. Raises DataError with file and line, and where there is
+    no line.
 
     A text of blank lines alone has no documents, only gaps.
     """

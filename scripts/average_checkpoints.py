@@ -12,12 +12,13 @@ from omegaconf import DictConfig
 
 from scaleformer.averaging import average_checkpoints
 from scaleformer.checkpoint_io import SafeCheckpointIO
-from scaleformer.cli import listed, one_line_errors, run_command
+from scaleformer.cli import GIVEN_NAME, check_types, listed, one_line_errors, run_command
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="average_checkpoints")
 @one_line_errors()
 def main(config: DictConfig) -> None:
+    check_types(config, output=GIVEN_NAME)
     checkpoints = [str(path) for path in listed(config.checkpoints)]
     if Path(str(config.output)).exists():  # the state of a training, perhaps, which an average cannot go on from
         raise ValueError(f"output={config.output} exists already: take another name, or remove it")

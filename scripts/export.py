@@ -14,12 +14,13 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.checkpoint import change_attention, export_model, load_model
-from scaleformer.cli import one_line_errors, run_command
+from scaleformer.cli import GIVEN_NAME, check_types, one_line_errors, run_command
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="export")
 @one_line_errors()
 def main(config: DictConfig) -> None:
+    check_types(config, checkpoint=GIVEN_NAME, output=GIVEN_NAME)
     loaded = load_model(str(config.checkpoint))
     if config.attention is not None:
         options = OmegaConf.to_container(config.attention) if OmegaConf.is_config(config.attention) else None

@@ -16,7 +16,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import check_types, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import GIVEN_NAME, check_types, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.data.config import fits
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import decode_lines, read_lines
@@ -31,6 +31,7 @@ FIELDS = ("n_best", "hypothesis", "target")
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
+    check_types(config, checkpoint=GIVEN_NAME, input=GIVEN_NAME, output=GIVEN_NAME)
     check_types(config, length_penalty=float | None, old_weight=float, batch_tokens=(int | None, 1))
     records, field = _read(str(config.input), config.field)
     translator = Translator.load(str(config.checkpoint), config.device)

@@ -12,7 +12,15 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from scaleformer.cli import check_types, choose_decoding, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.cli import (
+    GIVEN_NAME,
+    check_types,
+    choose_decoding,
+    one_line_errors,
+    run_command,
+    set_up_cpu,
+    translation_bar,
+)
 from scaleformer.document_files import (
     choose_format,
     choose_output_format,
@@ -29,7 +37,7 @@ log = logging.getLogger(__name__)
 @one_line_errors()
 def main(config: DictConfig) -> None:
     set_up_cpu(config.threads)
-    check_types(config, max_tokens=int | None)
+    check_types(config, checkpoint=GIVEN_NAME, input=GIVEN_NAME, output=GIVEN_NAME, max_tokens=int | None)
     names = str(config.input), str(config.output)
     format = choose_format(config.format, *names)
     output_format = choose_output_format(config.output_format, names[1], format)

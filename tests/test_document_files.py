@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sys
@@ -88,6 +89,27 @@ def test_stdin_faults(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str
         read_documents("-", "text")
 
 
+TWO_MEMBERS = gzip.compress(b"a\n") + gzip.compress(b"b\n")
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"a\nb\n"), TWO_MEMBERS], ids=["one", "two"])
+def test_stdin_may_be_compressed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    give(monkeypatch, data)
+    assert read_documents("-", "text").documents[0].source == ("a", "b")
+
+
+def test_compressed_stdin_that_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, TWO_MEMBERS[:-4])
+    with pytest.raises(DataError, match=r"stdin:3: the compressed file is cut short"):
+        read_documents("-", "text")
+
+
+def give(monkeypatch: pytest.MonkeyPatch, data: bytes) -> io.BufferedReader:
+    stdin = io.BufferedReader(io.BytesIO(data))  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
+    return stdin
+
+
 def test_stdout_is_utf8_whatever_the_locale_says(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
@@ -107,13 +129,15 @@ def test_stdout_is_utf8_whatever_the_locale_says(monkeypatch: pytest.MonkeyPatch
         (b'{"lang": "de", "source": ["b"]}\n', ("-",), "jsonl"),
         (b'{"id": "a", "source": ["b"]}\n', ("-", "out.txt"), "jsonl"),  # the output does not say what the input is
         (b"text", ("-", "out.txt"), "text"),
+        (gzip.compress(b'{"id": "a", "source": ["b"]}\n'), ("-",), "jsonl"),
+        (gzip.compress(b"text"), ("-",), "text"),
+        (b"\x1f\x8b no gzip", ("-",), "text"),
     ],
 )
 def test_stdin_alone_is_known_by_its_beginning(
     monkeypatch: pytest.MonkeyPatch, data: bytes, names: tuple[str, ...], expected: str
 ) -> None:
-    stdin = io.BufferedReader(io.BytesIO(data))  # type: ignore[type-var]
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
+    stdin = give(monkeypatch, data)
     assert choose_format("auto", *names) == expected
     assert stdin.read() == data
 

@@ -12,12 +12,14 @@ import random
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from scaleformer.data.errors import DataError, shown
 
+_GZIP = b"\x1f\x8b"  # how it begins [RFC 1952]
 LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
 
 
@@ -60,7 +62,8 @@ def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a UTF-8 text file, .gz or not, without their newline; a byte order mark is dropped.
+    """Numbered lines (from 1) of a UTF-8 text file, without their newline; a byte order mark is dropped. Compressed
+    (gzip) by its name, .gz, or by what it begins with.
 
     Lines end at "\\n" ("\\r\\n" too) only. Raises DataError: no such file, not UTF-8, damaged or truncated .gz.
     """
@@ -80,6 +83,8 @@ def decode_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[
     Raises DataError, with the line, for what is not UTF-8 or no sound gzip file, and for a line without end.
     """
     number = 0
+    if not isinstance(stream, gzip.GzipFile) and first_bytes(stream).startswith(_GZIP):
+        stream = gzip.GzipFile(fileobj=stream)
     try:
         # A few kilobytes of a compressed file may hold a line that no memory does.
         for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
@@ -95,6 +100,21 @@ def decode_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[
         raise DataError(f"{name}:{number + 1}: the compressed file is cut short: fetch it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{name}:{number + 1}: not a sound gzip file ({error})") from None
+
+
+def first_bytes(stream: BinaryIO) -> bytes:
+    """What a stream will give first, without taking it; nothing where the stream cannot tell."""
+    peek = getattr(stream, "peek", None)
+    return peek() if peek else b""
+
+
+def first_text(stream: BinaryIO) -> str:
+    """What the text of a stream, compressed or not, begins with, without taking it."""
+    begin = first_bytes(stream)
+    if begin.startswith(_GZIP):
+        with suppress(zlib.error):
+            begin = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(begin)  # of gzip
+    return begin.decode("utf-8", errors="replace")
 
 
 def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Document]:

@@ -120,6 +120,11 @@ def test_missing_file_and_folder_for_file(tmp_path: Path) -> None:
         list(read_lines(tmp_path))
 
 
+def test_compressed_without_saying_so(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.txt", gzip.compress("a\nü\n".encode()))
+    assert list(read_lines(path)) == [(1, "a"), (2, "ü")]
+
+
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scaleformer.data.formats.LONGEST_LINE", 1000)
     path = write(tmp_path / "a.gz", gzip.compress(b"short\n" + b"x" * 10_000))

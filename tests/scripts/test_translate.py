@@ -142,6 +142,8 @@ BAD = {
     "device": (["device=gpu"], "device=gpu: not available here"),
     "max_tokens": (["max_tokens=ten"], "max_tokens='ten': wanted int | null"),
     "devices": (["device=[cpu]"], "device=['cpu']: not available here"),
+    "output of no name": (["output=null"], "output=None: wanted str | int"),
+    "input that is a number": (["input=1e5"], "input=100000.0: wanted str | int"),
     "threads": (["threads=many"], "threads=many: wanted a whole number of at least 1"),
 }
 
