@@ -13,6 +13,8 @@ from scaleformer.data.synthetic import SyntheticConfig
 
 FORMATS = ("synthetic", "jsonl", "text", "hub")
 BOUNDARIES = ("blank", "ids", "lines")
+# Settings that one format alone reads.
+_READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "text", "holdout": "jsonl"}
 T = TypeVar("T")
 
 
@@ -107,6 +109,14 @@ class DataConfig:
                 raise ValueError(f"data.join_segments={list(join)}: wanted null or [fewest, most], fewest at least 1")
             if self.multi_resolution:
                 raise ValueError("data.join_segments and data.multi_resolution exclude each other: set one of them")
+        usual = {setting.name: setting.default for setting in fields(self)}
+        for name, format in _READ_BY.items():
+            if (value := getattr(self, name)) != usual[name] and self.format != format:
+                shown_value = list(value) if isinstance(value, tuple) else value
+                raise ValueError(
+                    f"data.{name}={shown_value}: data.format={self.format} does not read it, only {format}: add "
+                    f"data={format}, or leave it out"
+                )
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:

@@ -47,6 +47,14 @@ def test_from_mapping() -> None:
         ({"synthetic": 3}, r"data\.synthetic=3: it is a group of settings: data\.synthetic\.seed, "),
         ({"format": "xml"}, r"data\.format='xml': choose one of synthetic, jsonl, text, hub"),
         ({"path": "corpus"}, r"data\.path=corpus: data\.format=synthetic reads none: add data=jsonl or data=text"),
+        (
+            {"boundaries": "ids"},
+            r"data\.boundaries=ids: data\.format=synthetic does not read it, only text: add data=text",
+        ),
+        (
+            {"format": "text", "path": "a", "holdout": [0.1, 0.2]},
+            r"data\.holdout=\[0\.1, 0\.2\]: data\.format=text does not read it, only jsonl",
+        ),
         ({"path": "corpus", "format": "hub"}, r"data\.path=corpus: data\.format=hub reads none"),
         ({"boundaries": "dot"}, r"data\.boundaries='dot': choose one of"),
         ({"overlong": "cut"}, r"data\.overlong='cut': choose one of keep, error"),
