@@ -84,10 +84,10 @@ def plan_recall(
         number = torch.arange(numbers.total, device=segments.device).expand(len(segments), -1).contiguous()
         low, high = (x.view(len(segments), -1) % plan.blocks for x in (plan.before, plan.after))  # (B, tiles)
         before, behind = ((x * BLOCK).clamp(max=length) for x in (low - 1, high))
-        sides.append(Side(False, torch.searchsorted(numbers.keys, number - near), before))
+        sides.append(_side(False, torch.searchsorted(numbers.keys, number - near), before, count))
         if not causal:
             end = torch.searchsorted(numbers.keys, number + near, right=True)
-            sides.append(Side(True, length - end, length - behind))
+            sides.append(_side(True, length - end, length - behind, count))
     steps, asking = [], []
     for step, last in zip(plan.steps, most, strict=True):
         parts = _parts(step, room, len(sides))
@@ -96,6 +96,11 @@ def plan_recall(
         steps.append(step)
         asking.append(_asking(step, own[step.tiles], last + 1, near, parts))
     return RecallPlan(replace(plan, steps=steps), room, sides, asking, *numbers, segments)
+
+
+def _side(after: bool, ends: Tensor, windows: Tensor, count: int) -> Side:
+    all_kept = ends.device.type == "cpu" and bool((ends <= count).all())  # to ask a GPU would be to wait for it
+    return Side(after, ends, windows, all_kept)
 
 
 def _parts(step: Step, room: int, sides: int) -> list[slice]:

@@ -6,6 +6,7 @@ kept can be had for all places of a row from one pass over its blocks, or step b
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -35,11 +36,30 @@ class Kept:
         steps = torch.arange(priority.shape[-1], device=priority.device, dtype=priority.dtype)
         rank = torch.empty_like(priority).scatter_(-1, self.order, steps.expand_as(priority))
         if real is not None:
-            rank = rank.masked_fill(~real[:, None], NONE)
+            rank = rank.masked_fill_(~real[:, None], NONE)
+        self._from_end = rank
         self.rank = rank.flip(-1) if after else rank
-        blocks = functional.pad(rank, (0, -rank.shape[-1] % BLOCK), value=NONE).unflatten(-1, (-1, BLOCK))
-        self.blocks = blocks  # (B, H, P, 32)
-        self.tops = (running_tops if rank.device.type == "cpu" else scan_tops)(blocks, count)  # (B, H, P + 1, N)
+
+    @cached_property
+    def blocks(self) -> Tensor:
+        """The ranks in blocks, counted from the end: (B, H, P, 32)."""
+        rank = self._from_end
+        return functional.pad(rank, (0, -rank.shape[-1] % BLOCK), value=NONE).unflatten(-1, (-1, BLOCK))
+
+    @cached_property
+    def tops(self) -> Tensor:
+        """The highest ranks of the blocks before each, and of all: (B, H, P + 1, N)."""
+        return (running_tops if self.rank.device.type == "cpu" else scan_tops)(self.blocks, self.count)
+
+    def least(self, ends: Tensor) -> Tensor:
+        """The least rank kept of ends (B, E) keys, or one below those of all real ones: (B, H, E).
+
+        By counting how many of the x highest stand among them, for every x: for few ends and keys.
+        """
+        highest = self.order.flip(-1).unsqueeze(2)  # (B, H, 1, L)
+        standing = (highest < ends[:, None, :, None]).cumsum(-1, dtype=torch.int32)  # (B, H, E, L)
+        too_few = (standing < self.count).sum(-1)  # (B, H, E)
+        return (self.order.shape[-1] - 1 - too_few).clamp(min=0).to(self.rank.dtype)
 
     def among(self, ends: Tensor) -> Tensor:
         """The ranks kept of ends (B, E) keys: (B, H, E, N), the highest first; `NONE` where there are fewer keys."""
@@ -88,21 +108,23 @@ class Side(NamedTuple):
     """Where the keys lie that are far from a query on one side of it, before or after: counted from the end of the row
     that they begin at.
 
-    after    whether it is the side of later segments, counted from the last key on
-    ends     (B, numbers) how many keys are far from the queries of each segment number
-    windows  (B, tiles) how many lie outside of each tile's window
+    after     whether it is the side of later segments, counted from the last key on
+    ends      (B, numbers) how many keys are far from the queries of each segment number
+    windows   (B, tiles) how many lie outside of each tile's window
+    all_kept  whether the keys far from any segment are known to be no more than are kept
     """
 
     after: bool
     ends: Tensor
     windows: Tensor
+    all_kept: bool
 
 
 class Recalled(NamedTuple):
     """What is kept on one side, of `count` keys at most.
 
     rank      (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
-    least     (B, H, numbers) the least rank that the queries of a segment number see
+    least     (B, H, numbers): the queries of a segment number see no rank below it
     outside   of each tile's window: (B, H, tiles, count) where those kept stand, and their ranks, `NONE` where there
               are fewer; None where there are no windows
     """
@@ -119,8 +141,8 @@ def recall(priority: Tensor, real: Tensor | None, side: Side, count: int, window
     priority (B, H, L_K), real (B, L_K) bool or None
     """
     keys = Kept(priority, real, count, side.after)
-    least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
     if not windows:
-        return Recalled(keys.rank, least, None)
+        return Recalled(keys.rank, keys.least(side.ends), None)
+    least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
     kept = keys.among(side.windows)  # (B, H, tiles, count)
     return Recalled(keys.rank, least, (keys.positions(kept), kept))

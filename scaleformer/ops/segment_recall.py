@@ -83,6 +83,8 @@ def segment_recall_attention(
             backward=wants_gradients(q, k, v, rel, log_gate, salience),
         ).algorithm  # fmt: skip
     products = product_type(q)
+    if key_mask is not None and key_mask.device.type == "cpu" and bool(key_mask.all()):
+        key_mask = None
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
@@ -101,12 +103,14 @@ def segment_recall_attention(
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
         priority = salience.detach()
         windows = algorithm == "linear"
-        if explore and plan.sides:
+        choosing = [windows or not side.all_kept for side in plan.sides]
+        if explore and any(choosing):
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
             recall(priority - toward if side.after else priority + toward, key_mask, side, each, windows)
-            for side in plan.sides
-        ]
+            if choose else None
+            for side, choose in zip(plan.sides, choosing, strict=True)
+        ]  # fmt: skip
         gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
         table = None if table is None else score_table(table, causal)
         attend = RecallAttention.apply if windows else dense_recall

@@ -38,6 +38,7 @@ def test_kept_of_any_number_of_keys(after: bool) -> None:
     ends = torch.tensor([[0, 1, 4, 31, 32, 33, 64, 70]]).expand(2, -1)
     ranks = keys.among(ends)  # (2, 2, 8, 5)
     positions = keys.positions(ranks)
+    least = keys.least(ends)  # (2, 2, 8)
     for row in range(2):
         for head in range(2):
             for column, end in enumerate(ends[row].tolist()):
@@ -47,3 +48,5 @@ def test_kept_of_any_number_of_keys(after: bool) -> None:
                 best = sorted(nearer, key=lambda j: -priority[row, head, j])[:count]
                 got = positions[row, head, column][ranks[row, head, column] != NONE]
                 assert got.tolist() == best
+                rank = keys.rank[row, head]
+                assert sorted(j for j in standing if rank[j] >= least[row, head, column]) == sorted(best)
