@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import scaleformer  # noqa: F401 (before Lightning, which makes tensors: see there)
+
+# isort: split
+
 import logging
 import math
 import signal

@@ -5,8 +5,12 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from scaleformer.allocator import use_huge_pages
+
 if TYPE_CHECKING:
     from scaleformer.translator import Translator
+
+use_huge_pages()  # here, since Lightning makes tensors as it is imported
 
 try:
     __version__ = version("scaleformer")

@@ -1,10 +1,11 @@
-"""Memory of a CPU that nothing needs any more: what glibc's malloc does with that of tensors, and oneDNN's kernels."""
+"""Memory of a CPU: how that of tensors is taken from the system and kept, and what oneDNN keeps of its kernels."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 from contextlib import suppress
+from pathlib import Path
 
 # <malloc.h>: what is freed at the end of the heap goes back to the system beyond so many bytes; blocks of so many are
 # taken from the system one by one, and go back at once.
@@ -30,6 +31,17 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):
         return False
     return all([mallopt(_TRIM_THRESHOLD, _MOST), mallopt(_MMAP_THRESHOLD, _LARGE)])
+
+
+def use_huge_pages() -> None:
+    """Let torch ask for pages of 2 MiB for tensors of as many and more, where the system has such and nothing else was
+    said; before the first tensor of the process, at which torch reads this.
+
+    By itself Linux gives them to those alone who ask (transparent_hugepage: madvise, as most distributions set it), and
+    the tensors of long documents, which go back to the system, are fetched again in pages of 4 KiB.
+    """
+    if Path("/sys/kernel/mm/transparent_hugepage").is_dir():
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 
 def bound_kernel_caches() -> None:

@@ -1,4 +1,4 @@
-"""The C library keeps what is freed, and gives it back when it is told to."""
+"""The C library keeps what is freed, in large pages, and gives it back when it is told to."""
 
 from __future__ import annotations
 
@@ -79,6 +79,53 @@ def test_nothing_where_the_library_has_no_such_function(
     monkeypatch.setattr(allocator.ctypes, "CDLL", none)
     assert not allocator.keep_freed_memory()
     allocator.give_back_memory()
+
+
+HUGE = """
+import os
+import sys
+{begin}
+import torch
+
+x = torch.ones(8 << 20)
+with open("/proc/self/smaps_rollup") as file:
+    print(os.environ["THP_MEM_ALLOC_ENABLE"], *(line.split()[1] for line in file if line.startswith("AnonHugePages")))
+"""
+TRANSPARENT = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def huge_pages(begin: str, given: str | None) -> tuple[str, float]:
+    """What torch is told by its environment, and MiB in large pages of a process that holds a tensor of 32."""
+    environment = {k: v for k, v in os.environ.items() if k != "THP_MEM_ALLOC_ENABLE"}
+    environment |= {"THP_MEM_ALLOC_ENABLE": given} if given else {}
+    run = subprocess.run(
+        [sys.executable, "-c", HUGE.format(begin=begin)],
+        capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    told, kibibytes = run.stdout.split()
+    return told, int(kibibytes) / 1024
+
+
+@pytest.mark.skipif(
+    not TRANSPARENT.exists() or "[madvise]" not in TRANSPARENT.read_text(), reason="no such pages for those who ask"
+)
+@pytest.mark.parametrize("begin", ["import scaleformer", "import train", "sys.path.append('scripts'); import score"])
+def test_large_tensors_lie_in_large_pages(begin: str) -> None:
+    told, held = huge_pages(begin, None)
+    assert told == "1"
+    assert held > 8
+    told, held = huge_pages(begin, "0")
+    assert told == "0"
+    assert held < 8
+
+
+def test_pages_are_left_alone_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch would warn."""
+    monkeypatch.delenv("THP_MEM_ALLOC_ENABLE", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", lambda _: False)
+        allocator.use_huge_pages()
+    assert "THP_MEM_ALLOC_ENABLE" not in os.environ
 
 
 PRODUCTS = """

@@ -58,7 +58,7 @@ class Options:
     kept: int = 64  # of segment-recall
     segments: list[int] | None = None  # tokens in each
     hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid and segment-recall
-    mechanisms: list[str] = field(default_factory=lambda: list(MECHANISMS))  # of part=auto
+    mechanisms: list[str] = field(default_factory=lambda: list(MECHANISMS))  # scaleformer always but with part=auto
     softmax_limit: int = 16384  # the longest length for softmax
     cross_limit: int = 2048  # the longest length for cross-attention
     quadratic_limit: int = 2048  # the longest length for the algorithm that makes all scores
@@ -174,7 +174,8 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         systems[ALL] = partial(kernel, algorithm="quadratic")
     if options.part == "compare" and length <= options.paper_limit and rel is not None:
         systems[PAPER] = partial(paper_attention, x.q, x.k, x.v, rel, causal=causal)
-    for tokens in options.segments or ():
+    chosen = set(options.mechanisms)
+    for tokens in options.segments or () if GATED in chosen else ():
         numbers = segment_numbers(options, length, tokens)
         gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
         systems[f"{GATED}, {tokens} tokens each"] = gated
@@ -183,8 +184,10 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         hybrid = partial(
             segment_hybrid_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, near=options.near, causal=causal
         )
-        systems[f"{HYBRID}, {tokens} tokens each"] = hybrid
-        systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
+        if HYBRID in chosen:
+            systems[f"{HYBRID}, {tokens} tokens each"] = hybrid
+        if RECALL in chosen:
+            systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
     return systems, x.leaves
 
 

@@ -112,6 +112,20 @@ def test_long_documents(script: ModuleType, tmp_path: Path, monkeypatch: pytest.
     assert "KiB kept for backward" in (tmp_path / "page.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("chosen", "measured"),
+    [
+        ("scaleformer", set()),
+        ("segment-gated", {"segment-gated, 3 tokens each"}),
+        ("segment-recall", {"segment-recall, 3 tokens each"}),
+    ],
+)
+def test_chosen_mechanisms_alone(script: ModuleType, tmp_path: Path, chosen: str, measured: set[str]) -> None:
+    sizes = ["part=long", "lengths=[16]", "segments=[3]", "hybrid_segments=[3]", "memory=false"]
+    result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
+    assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
+
+
 def test_slopes() -> None:
     rows = [attention.Row("causal", "forward", n, "ours", n * 1e-3, None, 1.0, n * n, None) for n in (4096, 8192, 2048)]
     short = attention.Row("causal", "forward", 64, "ours", 100.0, None, 1.0, 1, None)
