@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from scaleformer.batch import Batch
-from scaleformer.data.cutting import Ints, Plan
+from scaleformer.data.cutting import SOURCE, TARGET, Ints, Plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP
 
@@ -119,8 +119,10 @@ def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
     return parts
 
 
-def make_example(corpus: EncodedCorpus, segments: Ints) -> Example:
-    """The example that some segments make."""
+def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8] | None = None) -> Example:
+    """The example that some segments make; left_out as in `Plan`, None where no `<sep>` is left out."""
+    if left_out is None:
+        left_out = np.zeros(len(segments), dtype=np.int8)
     first, last = int(segments[0]), int(segments[-1])
     document = int(np.searchsorted(corpus.documents, first, "right")) - 1
     start, stop = int(corpus.documents[document]), int(corpus.documents[document + 1])
@@ -134,13 +136,14 @@ def make_example(corpus: EncodedCorpus, segments: Ints) -> Example:
         label = f"{name}[{first - start}:{last + 1 - start}]"
     return Example(
         label,
-        _tokens(corpus.source, corpus.source_offsets, segments),
-        _tokens(corpus.target, corpus.target_offsets, segments),
+        _tokens(corpus.source, corpus.source_offsets, segments, left_out == SOURCE),
+        _tokens(corpus.target, corpus.target_offsets, segments, left_out == TARGET),
     )
 
 
-def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints) -> NDArray[Any]:
-    parts = [tokens[offsets[i] : offsets[i + 1]] for i in segments.tolist()]
+def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[np.bool_]) -> NDArray[Any]:
+    stops = (offsets[segments + 1] - lacks).tolist()
+    parts = [tokens[offsets[i] : stop] for i, stop in zip(segments.tolist(), stops, strict=True)]
     return np.concatenate([*parts, np.array([EOS], tokens.dtype)])
 
 

@@ -17,17 +17,21 @@ from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
 
 Ints = NDArray[np.int64]
+SOURCE, TARGET = 1, 2
 
 
 @dataclass(frozen=True)
 class Plan:
     """Examples as runs of segment numbers: example n holds order[bounds[n]:bounds[n + 1]].
 
-    source_lengths, target_lengths  (examples,) tokens with every `<sep>` and the `</s>`
+    left_out                        (segments in order,) the side that lacks the `<sep>` after each: 0 none, `SOURCE`,
+                                    `TARGET`
+    source_lengths, target_lengths  (examples,) tokens with every `<sep>` that is there and the `</s>`
     """
 
     order: Ints
     bounds: Ints
+    left_out: NDArray[np.int8]
     source_lengths: Ints
     target_lengths: Ints
 
@@ -37,6 +41,11 @@ class Plan:
     def segments(self, example: int) -> Ints:
         """The segment numbers of an example, in order."""
         return self.order[self.bounds[example] : self.bounds[example + 1]]
+
+    def part(self, example: int) -> tuple[Ints, NDArray[np.int8]]:
+        """The segment numbers of an example, in order, and which side lacks the `<sep>` after each."""
+        run = slice(self.bounds[example], self.bounds[example + 1])
+        return self.order[run], self.left_out[run]
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class Cutting:
     join_segments: tuple[int, int] | None = None
     max_ratio: float | None = None
     overlong: str = "keep"
+    drop_separators: float = 0.0
 
 
 def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
@@ -61,8 +71,8 @@ def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
 def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
     """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
 
-    rng: of multi_resolution and join_segments; without these every cut is as long as may be. A segment longer than
-    max_tokens alone is an example of its own. Raises DataError with overlong="error" for one.
+    rng: of multi_resolution, join_segments and drop_separators; without these every cut is as long as may be. A segment
+    longer than max_tokens alone is an example of its own. Raises DataError with overlong="error" for one.
     """
     order = kept_segments(corpus, cutting.max_ratio)
     check_overlong(corpus, order, cutting)
@@ -72,11 +82,12 @@ def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator)
     else:
         bounds = _cut(_Lengths(corpus, order), corpus.document_of[order], cutting, rng)
     ends = np.array(bounds, dtype=np.int64)
+    left_out = _leave_out(len(order), ends, cutting.drop_separators, rng)
     lengths = [
-        np.diff(np.concatenate(([0], np.cumsum(side[order])))[ends]) + 1
-        for side in (corpus.source_lengths, corpus.target_lengths)
+        np.diff(np.concatenate(([0], np.cumsum(tokens[order] - (left_out == side))))[ends]) + 1
+        for side, tokens in ((SOURCE, corpus.source_lengths), (TARGET, corpus.target_lengths))
     ]
-    return Plan(order, ends, lengths[0], lengths[1])
+    return Plan(order, ends, left_out, lengths[0], lengths[1])
 
 
 def check_overlong(corpus: EncodedCorpus, segments: Ints, cutting: Cutting) -> None:
@@ -144,3 +155,13 @@ def _join(lengths: _Lengths, cutting: Cutting, rng: np.random.Generator) -> arra
         wanted = bounds[-1] + int(rng.integers(fewest, most + 1))
         bounds.append(lengths.fit(bounds[-1], min(wanted, lengths.count), cutting.max_tokens))
     return bounds
+
+
+def _leave_out(count: int, ends: Ints, probability: float, rng: np.random.Generator) -> NDArray[np.int8]:
+    """(count,) the side that lacks the `<sep>` after each segment; the last one of an example is always there."""
+    left_out = np.zeros(count, dtype=np.int8)
+    if probability > 0:  # nothing is drawn without it
+        left_out[rng.random(count) < probability] = 1
+        left_out *= rng.integers(SOURCE, TARGET, count, dtype=np.int8, endpoint=True)
+        left_out[ends[1:] - 1] = 0
+    return left_out

@@ -122,7 +122,12 @@ class DocumentDataModule(pl.LightningDataModule):
     def cutting(self) -> Cutting:
         config = self.config
         return Cutting(
-            config.max_tokens, config.multi_resolution, config.join_segments, config.max_ratio, config.overlong
+            config.max_tokens,
+            config.multi_resolution,
+            config.join_segments,
+            config.max_ratio,
+            config.overlong,
+            config.drop_separators,
         )
 
     def encoded(self, split: str) -> EncodedCorpus:
@@ -233,7 +238,7 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
-        return replace(self.cutting, multi_resolution=False, max_ratio=None)
+        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0)
 
     @property
     def _recipe(self) -> Recipe:

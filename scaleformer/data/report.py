@@ -26,6 +26,7 @@ class SplitReport:
     overlong_segments     segments beyond max_tokens alone, kept whole; longest_segment in tokens, with its `</s>`
     longest_source, longest_target  of an example, with its `</s>`
     over_budget_examples  examples beyond batch_tokens alone, kept as batches of one
+    separators_left_out   `<sep>` that one side is left without
     dropped               segments left out, by reason
     dropped_documents     documents of which no segment is left
     padding               share of the padded positions in the batches that hold no token
@@ -47,6 +48,7 @@ class SplitReport:
     longest_source: int
     longest_target: int
     over_budget_examples: int
+    separators_left_out: int
     dropped: dict[str, int]
     dropped_documents: int
     padding: float
@@ -76,6 +78,7 @@ class SplitCounts:
     longest_source: int = 0
     longest_target: int = 0
     over_budget_examples: int = 0
+    separators_left_out: int = 0
     length_ratio: int = 0
     dropped_documents: int = 0
     tokens: int = 0
@@ -166,6 +169,7 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
         longest_source=int(plan.source_lengths.max(initial=0)),
         longest_target=int(plan.target_lengths.max(initial=0)),
         over_budget_examples=int((plan.source_lengths + plan.target_lengths > recipe.batch_tokens).sum()),
+        separators_left_out=int(np.count_nonzero(plan.left_out)),
         length_ratio=corpus.segments - len(plan.order),
         dropped_documents=len(corpus.documents) - 1 - kept_documents,
         tokens=int(plan.source_lengths.sum() + plan.target_lengths.sum()),

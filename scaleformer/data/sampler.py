@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from scaleformer.batch import Batch
@@ -16,6 +17,7 @@ from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 
 GRACE = 60  # seconds
+Part = tuple[Ints, NDArray[np.int8]]  # of a plan: segment numbers, and which side lacks the `<sep>` after each
 Position = tuple[int, int, int]  # epoch, window of it, batches of the window that are done; kept corpora: one window
 
 
@@ -53,8 +55,8 @@ def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan,
     return plan, share(batches, recipe.rank, recipe.world)
 
 
-class TokenBatchSampler(Sampler[list[Ints]]):
-    """Batches of one epoch after the other, from where it stands, each a list of examples as segment numbers.
+class TokenBatchSampler(Sampler[list[Part]]):
+    """Batches of one epoch after the other, from where it stands, each a list of examples as `Plan.part` has them.
 
     Pure functions of (recipe, epoch). Iterating gives the rest of the present epoch, then steps to the next one.
     """
@@ -65,11 +67,11 @@ class TokenBatchSampler(Sampler[list[Ints]]):
         self.epoch = 0
         self.done = 0
 
-    def __iter__(self) -> Iterator[list[Ints]]:
+    def __iter__(self) -> Iterator[list[Part]]:
         plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
         for batch in batches[self.done :]:
             self.done += 1
-            yield [plan.segments(i) for i in batch]
+            yield [plan.part(i) for i in batch]
         self.epoch, self.done = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -81,13 +83,13 @@ class TokenBatchSampler(Sampler[list[Ints]]):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Batches of an encoded corpus by their segment numbers; also what the processes of a DataLoader run."""
+    """Batches of an encoded corpus by `Plan.part` of their examples; also what the processes of a DataLoader run."""
 
     def __init__(self, corpus: EncodedCorpus) -> None:
         self.corpus = corpus
 
-    def __getitem__(self, batch: list[Ints]) -> Batch:
-        return collate([make_example(self.corpus, segments) for segments in batch])
+    def __getitem__(self, batch: list[Part]) -> Batch:
+        return collate([make_example(self.corpus, *part) for part in batch])
 
 
 class KeptBatches:
@@ -114,7 +116,7 @@ class FixedLoader:
 
     def __init__(self, corpus: EncodedCorpus, plan: Plan, batches: Sequence[Ints], num_workers: int = 0) -> None:
         self._count = len(batches)
-        self._loader = batch_loader(corpus, [[plan.segments(i) for i in batch] for batch in batches], num_workers)
+        self._loader = batch_loader(corpus, [[plan.part(i) for i in batch] for batch in batches], num_workers)
 
     def __len__(self) -> int:
         return self._count
@@ -124,7 +126,7 @@ class FixedLoader:
 
 
 def batch_loader(corpus: EncodedCorpus, batches: Any, num_workers: int) -> DataLoader[Any]:
-    """A DataLoader over lists of segment numbers."""
+    """A DataLoader over lists of parts of a corpus."""
     return ready_made(BatchDataset(corpus), num_workers, sampler=batches)
 
 

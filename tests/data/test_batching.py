@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.batching import Example, collate, fill, make_batches, make_example, padded_sizes, share
-from scaleformer.data.cutting import Cutting, Plan, kept_segments, make_plan
+from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
 from scaleformer.data.sampler import Recipe, plan_epoch
+from scaleformer.data.tokenizer import SEP
 from tests.data.toy import encoded, random_corpus
 
 CUTTINGS = [
@@ -44,6 +47,36 @@ def test_every_segment_once_and_within_the_limit(cutting: Cutting, seed: int) ->
         if cutting.join_segments is None:
             assert group == list(range(group[0], group[-1] + 1))
             assert len({int(corpus.document_of[i]) for i in group}) == 1
+
+
+@pytest.mark.parametrize("cutting", CUTTINGS)
+def test_separators_that_one_side_is_left_without(cutting: Cutting) -> None:
+    """About as many as asked for, never the last of an example, half of them on either side; nothing else changes."""
+    corpus = random_corpus(1, documents=300)
+    whole, plan = (make_plan(corpus, replace(cutting, drop_separators=share), rng(5)) for share in (0.0, 0.3))
+    assert groups(plan) == groups(whole)
+    assert not whole.left_out.any()
+    inner = np.ones(len(plan.order), dtype=bool)
+    inner[plan.bounds[1:] - 1] = False
+    assert not plan.left_out[~inner].any()
+    if inner.sum() > 100:
+        shares = [(plan.left_out[inner] == side).mean() for side in (SOURCE, TARGET)]
+        assert shares == pytest.approx([0.15, 0.15], abs=0.05)
+    for number in range(len(plan)):
+        segments, left_out = plan.part(number)
+        example, full = make_example(corpus, segments, left_out), make_example(corpus, segments)
+        assert len(example.source) == plan.source_lengths[number] == len(full.source) - (left_out == SOURCE).sum()
+        assert len(example.target) == plan.target_lengths[number] == len(full.target) - (left_out == TARGET).sum()
+        assert example.id == full.id
+        for side, other in ((example.source, full.source), (example.target, full.target)):
+            assert side[side != SEP].tolist() == other[other != SEP].tolist()
+
+
+def test_which_separator_is_left_out() -> None:
+    corpus = encoded([[(2, 3), (3, 2), (1, 2)]])
+    example = make_example(corpus, np.array([0, 1, 2]), np.array([SOURCE, TARGET, 0], dtype=np.int8))
+    assert example.source.tolist() == [10, 12, 13, SEP, SEP, 3]
+    assert example.target.tolist() == [10, 11, SEP, 13, 15, SEP, 3]
 
 
 def slow_cut(corpus: EncodedCorpus, limit: int) -> list[list[int]]:

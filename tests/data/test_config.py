@@ -61,6 +61,7 @@ def test_from_mapping() -> None:
         ({"max_tokens": 2}, r"data\.max_tokens=2: wanted at least 3"),
         ({"seed": -1}, r"data\.seed=-1: wanted 0 or more"),
         ({"holdout": [0.5, 0.5]}, r"data\.holdout=\[0\.5, 0\.5\]: wanted the shares"),
+        ({"drop_separators": 1.0}, r"data\.drop_separators=1\.0: wanted a share from 0 to below 1"),
         ({"max_ratio": 0.5}, r"data\.max_ratio=0\.5: wanted null or a factor"),
         ({"join_segments": [3, 2]}, r"data\.join_segments=\[3, 2\]: wanted null or \[fewest, most\]"),
         ({"join_segments": [1, 2], "multi_resolution": True}, "exclude each other"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
 from scaleformer.data.formats import Document
 from scaleformer.data.synthetic import SyntheticConfig, generate
-from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.data.tokenizer import SEP, TokenizerConfig
 
 SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -81,6 +82,22 @@ def test_validation_is_always_alike(cache: str) -> None:
     first, second = ([batch.ids for batch in data.val_dataloader()] for _ in range(2))
     assert first == second
     assert pairs(data, data.val_dataloader()) == pairs_of(data.documents("valid"))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_separators_are_left_out_in_training_alone_and_anew_in_every_epoch(cache: str, streaming: bool) -> None:
+    data = module(cache, drop_separators=0.3, streaming=streaming)
+
+    def separators(batches: Iterable[Batch]) -> list[int]:
+        found = [[int((side == SEP).sum()) for side in (batch.source, batch.target_output)] for batch in batches]
+        return [sum(counts) for counts in zip(*found, strict=True)]
+
+    segments = {split: sum(len(d.source) for d in data.documents(split)) for split in ("train", "valid")}
+    loader = data.train_dataloader()
+    first, second = separators(loader), separators(loader)
+    assert first != second
+    assert all(0.6 * segments["train"] < count < 0.98 * segments["train"] for count in (*first, *second))
+    assert separators(data.val_dataloader()) == [segments["valid"]] * 2
 
 
 def test_report(cache: str) -> None:

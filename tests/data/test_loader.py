@@ -51,7 +51,7 @@ def kept(**options: Any) -> KeptBatches:
 
 
 def plain(batches: Any) -> Batches:
-    return [[segments.tolist() for segments in batch] for batch in batches]
+    return [[segments.tolist() for segments, _ in batch] for batch in batches]
 
 
 def segments(batches: Batches) -> list[int]:
