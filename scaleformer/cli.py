@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -210,3 +210,15 @@ def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=1.0, tokens=0)
         yield lambda share, tokens: bar.update(task, completed=share, tokens=tokens)
+
+
+@contextmanager
+def translation_bars() -> Iterator[Callable[[str], Callable[[float, int], None]]]:
+    """Bars one after the other: gives a function that ends the last one and begins the next, by its description."""
+    with ExitStack() as bars:
+
+        def begin(description: str) -> Callable[[float, int], None]:
+            bars.close()
+            return bars.enter_context(translation_bar(description))
+
+        yield begin

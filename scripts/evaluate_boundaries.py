@@ -5,8 +5,7 @@ python scripts/evaluate_boundaries.py checkpoint=RUN [segments=8] [documents=100
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -27,7 +26,7 @@ from scaleformer.cli import (
     one_line_errors,
     run_command,
     set_up_cpu,
-    translation_bar,
+    translation_bars,
 )
 from scaleformer.evaluation.bleu import preset
 from scaleformer.evaluation.boundaries import (
@@ -64,12 +63,7 @@ def main(config: DictConfig) -> None:
     documents = list(islice((d for d in made if len(d.source) >= LEAST), config.documents))
     folder = Path(str(config.output or results_folder(translator.path)))
     check_folder(folder)
-    with ExitStack() as bars:
-
-        def bar(what: str) -> Callable[[float, int], None]:
-            bars.close()
-            return bars.enter_context(translation_bar(what))
-
+    with translation_bars() as bar:
         losses = boundary_losses(translator, documents, progress=bar("scoring"))
         found = boundary_translations(translator, documents, decoding, preset(metrics), bar) if config.decode else None
     signatures = {"d-BLEU": found.whole.signature} if found else {}

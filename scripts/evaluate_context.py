@@ -6,8 +6,6 @@ python scripts/evaluate_context.py checkpoint=RUN [input=EXAMPLES.jsonl] [contex
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +26,7 @@ from scaleformer.cli import (
     one_line_errors,
     run_command,
     set_up_cpu,
-    translation_bar,
+    translation_bars,
 )
 from scaleformer.data.config import DataConfig, from_mapping
 from scaleformer.data.synthetic import SyntheticConfig, generate
@@ -50,12 +48,7 @@ def main(config: DictConfig) -> None:
     translator = Translator.load(str(config.checkpoint), config.device)
     decoding = choose_decoding(translator.decoding, dict(config.decoding), list(HydraConfig.get().overrides.task))
     documents, corpus = _documents(translator, config, decoding)
-    with ExitStack() as bars:
-
-        def bar(what: str) -> Callable[[float, int], None]:
-            bars.close()
-            return bars.enter_context(translation_bar(what))
-
+    with translation_bars() as bar:
         report = evaluate_context(
             translator,
             documents,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,22 +17,12 @@ from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.decoding import DecodingConfig
 from scaleformer.evaluation.bleu import MetricScore, Preset, TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.forced import target_losses
+from scaleformer.evaluation.runner import ReferenceDocument
 from scaleformer.translator import Translator
 
 LEAST = 3  # segments: two that run together and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
 Progress = Callable[[float, int], None]
-
-
-class AlignedDocument(Protocol):
-    """A document whose segments are aligned one to one."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> Sequence[str]: ...
-    @property
-    def target(self) -> Sequence[str]: ...
 
 
 @dataclass(frozen=True)
@@ -71,7 +61,7 @@ def boundary_place(segments: int) -> int:
 
 def boundary_losses(
     translator: Translator,
-    documents: Sequence[AlignedDocument],
+    documents: Sequence[ReferenceDocument],
     *,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
@@ -119,7 +109,7 @@ def boundary_losses(
 
 def boundary_translations(
     translator: Translator,
-    documents: Sequence[AlignedDocument],
+    documents: Sequence[ReferenceDocument],
     decoding: DecodingConfig,
     preset: Preset,
     progress: Callable[[str], Progress] | None = None,
@@ -157,7 +147,7 @@ def boundaries_to_dict(losses: Sequence[BoundaryLoss], translation: BoundaryTran
     }
 
 
-def _check(documents: Sequence[AlignedDocument]) -> None:
+def _check(documents: Sequence[ReferenceDocument]) -> None:
     if not documents:
         raise ValueError(f"no document has the {LEAST} segments that are wanted: join some with segments=N")
     for document in documents:
