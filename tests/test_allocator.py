@@ -112,7 +112,7 @@ def asked_for(begin: str, given: str | None) -> tuple[str, float]:
 
 @pytest.mark.parametrize("begin", ["import scaleformer", "import train", "sys.path.append('scripts'); import score"])
 def test_large_tensors_ask_for_large_pages(begin: str) -> None:
-    """The flag of the mapping tells, whether the system has a free page of that size or not; other libraries ask too."""
+    """The flag of the mapping tells, whether there is a free page of that size or not; other libraries ask too."""
     (told, asked), (given, without) = asked_for(begin, None), asked_for(begin, "0")
     there = Path("/sys/kernel/mm/transparent_hugepage").is_dir()
     assert (told, given) == ("1" if there else "None", "0")
