@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .checkpoint import find_checkpoint, read_checkpoint
+from scaleformer.checkpoint import find_checkpoint, read_checkpoint
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:

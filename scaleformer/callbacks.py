@@ -17,16 +17,16 @@ from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAverag
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from .batch import Batch
-from .data.datamodule import DocumentDataModule
-from .decoding import DecodingConfig, decode
-from .evaluation.bleu import corpus_bleu, corpus_chrf
-from .interruption import SignalWatch
-from .lightning_module import TranslationModule
-from .memory import TrimMemory
-from .progress import TrainingProgress
-from .saving import BestCheckpoint, FinalCheckpoint, LastCheckpoint
-from .settings import CallbacksConfig
+from scaleformer.batch import Batch
+from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.decoding import DecodingConfig, decode
+from scaleformer.evaluation.bleu import corpus_bleu, corpus_chrf
+from scaleformer.interruption import SignalWatch
+from scaleformer.lightning_module import TranslationModule
+from scaleformer.memory import TrimMemory
+from scaleformer.progress import TrainingProgress
+from scaleformer.saving import BestCheckpoint, FinalCheckpoint, LastCheckpoint
+from scaleformer.settings import CallbacksConfig
 
 
 class ValidationBleu(Callback):

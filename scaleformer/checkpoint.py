@@ -19,9 +19,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .data.tokenizer import Tokenizer
-from .model.attention import options_of
-from .model.transformer import ModelConfig, Transformer
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.model.attention import options_of
+from scaleformer.model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
 EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from .checkpoint import read_checkpoint
+from scaleformer.checkpoint import read_checkpoint
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 

@@ -11,14 +11,14 @@ from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
-from .batch import Batch
-from .gradients import clip_factor, largest_gradients, scale_, total_norm
-from .guard import StepGuard, name_documents
-from .model.transformer import Transformer
-from .ops.cross_entropy import linear_cross_entropy
-from .ops.r_drop import linear_r_drop
-from .optimization import OptimizerConfig, ScheduleConfig, split_decaying
-from .sharding import shard_model
+from scaleformer.batch import Batch
+from scaleformer.gradients import clip_factor, largest_gradients, scale_, total_norm
+from scaleformer.guard import StepGuard, name_documents
+from scaleformer.model.transformer import Transformer
+from scaleformer.ops.cross_entropy import linear_cross_entropy
+from scaleformer.ops.r_drop import linear_r_drop
+from scaleformer.optimization import OptimizerConfig, ScheduleConfig, split_decaying
+from scaleformer.sharding import shard_model
 
 # Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
 # while the number of tokens of the whole step is not known yet.

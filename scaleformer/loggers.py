@@ -10,9 +10,9 @@ import yaml
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from .evaluation.runner import Evaluation
-from .metrics_csv import MetricsCsv
-from .settings import LoggerConfig
+from scaleformer.evaluation.runner import Evaluation
+from scaleformer.metrics_csv import MetricsCsv
+from scaleformer.settings import LoggerConfig
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import WandbLogger

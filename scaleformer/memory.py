@@ -8,8 +8,8 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
-from .allocator import give_back_memory
-from .evaluation.measure import memory_status
+from scaleformer.allocator import give_back_memory
+from scaleformer.evaluation.measure import memory_status
 
 
 class TrimMemory(Callback):

@@ -17,7 +17,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from . import plot_style
+from scaleformer import plot_style
 
 Points = tuple[list[int], list[float]]  # steps, values
 

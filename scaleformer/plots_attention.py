@@ -11,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from .plot_style import save
+from scaleformer.plot_style import save
 
 TITLES = {
     "cross": "cross-attention: the translation looks at the source",

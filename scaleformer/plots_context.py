@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .plot_style import COLORS, MARKERS, label, legend_below, panels, save
+from scaleformer.plot_style import COLORS, MARKERS, label, legend_below, panels, save
 
 SHARES = {"contrastive": "the right one is the most probable", "generative": "the right one is written"}
 

@@ -10,7 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .plot_style import label, legend_below, length_axis, line_styles, log_axis, panels, plain_numbers, save
+from scaleformer.plot_style import label, legend_below, length_axis, line_styles, log_axis, panels, plain_numbers, save
 
 MODES = {"pass": "in one pass", "segments": "segment by segment", "window": "sliding window"}
 TOKENS, SEGMENTS = "source tokens of a document (mean)", "segments of a document"

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.text import Text
 from torch import Tensor
 
-from .batch import Batch
+from scaleformer.batch import Batch
 
 SHOWN = (("train/loss", "loss", 3), ("val/loss", "val", 3), ("val/bleu", "BLEU", 1))
 

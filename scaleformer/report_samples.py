@@ -8,8 +8,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from . import html_report as html
-from .evaluation.align import align_segments
+from scaleformer import html_report as html
+from scaleformer.evaluation.align import align_segments
 
 Key = tuple[str, str]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from .checkpoint import FORMAT, find_checkpoint, read_checkpoint
-from .data.tokenizer import Tokenizer
-from .run_folder import is_claimed, is_finished
+from scaleformer.checkpoint import FORMAT, find_checkpoint, read_checkpoint
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.run_folder import is_claimed, is_finished
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
 RUNS = Path("runs")  # / experiment / time, as conf/config.yaml has it

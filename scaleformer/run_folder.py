@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import yaml
 
-from .evaluation.results import atomic_writer, describe_device
+from scaleformer.evaluation.results import atomic_writer, describe_device
 
 try:
     import fcntl

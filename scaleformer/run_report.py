@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import html_report as html
-from .evaluation.attention_files import read_maps
-from .plots import compare_learning_curves, plot_learning_curves
-from .plots_attention import plot_attention
-from .plots_context import plot_context
-from .plots_extrapolation import MODES, plot_extrapolation
-from .report_samples import side_by_side
+from scaleformer import html_report as html
+from scaleformer.evaluation.attention_files import read_maps
+from scaleformer.plots import compare_learning_curves, plot_learning_curves
+from scaleformer.plots_attention import plot_attention
+from scaleformer.plots_context import plot_context
+from scaleformer.plots_extrapolation import MODES, plot_extrapolation
+from scaleformer.report_samples import side_by_side
 
 Record = Mapping[str, Any]
 Row = Sequence[str | float | int | None]

@@ -10,8 +10,8 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 
-from .interruption import interrupted
-from .lightning_module import TranslationModule
+from scaleformer.interruption import interrupted
+from scaleformer.lightning_module import TranslationModule
 
 
 class BestCheckpoint(ModelCheckpoint):

@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 
-from .data.config import DataConfig, from_mapping
-from .data.tokenizer import TokenizerConfig
-from .decoding import DecodingConfig
-from .evaluation.bleu import corpus_bleu, preset
-from .model.transformer import ModelConfig, Transformer
-from .optimization import OptimizerConfig, ScheduleConfig
+from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.decoding import DecodingConfig
+from scaleformer.evaluation.bleu import corpus_bleu, preset
+from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.optimization import OptimizerConfig, ScheduleConfig
 
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb")

@@ -20,7 +20,7 @@ from torch.optim import Optimizer
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-    from .model.transformer import Transformer
+    from scaleformer.model.transformer import Transformer
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 

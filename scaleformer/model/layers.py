@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..ops.linear import Linear
-from .attention import Attention
+from scaleformer.model.attention import Attention
+from scaleformer.ops.linear import Linear
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
-from ..batch import Batch
-from .attention import SITES, Attention, build_attention
-from .layers import DecoderLayer, Dropout, EncoderLayer, LayerState
+from scaleformer.batch import Batch
+from scaleformer.model.attention import SITES, Attention, build_attention
+from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState
 
 
 @dataclass(frozen=True)

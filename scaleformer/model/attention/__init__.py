@@ -9,27 +9,27 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from .adaptive_span import AdaptiveSpanAttention
-from .alibi import AlibiAttention
-from .base import SITES, Attention, sinusoids
-from .bigbird import BigBirdAttention
-from .efficient import EfficientAttention
-from .kernelized import KernelizedAttention
-from .linformer import LinformerAttention
-from .longformer import LongformerAttention
-from .performer import PerformerAttention
-from .reformer import ReformerAttention
-from .rotary import RotaryAttention
-from .scaleformer import ScaleformerAttention
-from .segment_gated import SegmentGatedAttention
-from .segment_hybrid import SegmentHybridAttention
-from .segment_recall import SegmentRecallAttention
-from .shaw import ShawAttention
-from .softmax import SoftmaxAttention
-from .softmax_gated import SoftmaxGatedAttention
-from .sparse import SparseAttention
-from .spe import StochasticPositionsAttention
-from .transformer_xl import TransformerXLAttention
+from scaleformer.model.attention.adaptive_span import AdaptiveSpanAttention
+from scaleformer.model.attention.alibi import AlibiAttention
+from scaleformer.model.attention.base import SITES, Attention, sinusoids
+from scaleformer.model.attention.bigbird import BigBirdAttention
+from scaleformer.model.attention.efficient import EfficientAttention
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.linformer import LinformerAttention
+from scaleformer.model.attention.longformer import LongformerAttention
+from scaleformer.model.attention.performer import PerformerAttention
+from scaleformer.model.attention.reformer import ReformerAttention
+from scaleformer.model.attention.rotary import RotaryAttention
+from scaleformer.model.attention.scaleformer import ScaleformerAttention
+from scaleformer.model.attention.segment_gated import SegmentGatedAttention
+from scaleformer.model.attention.segment_hybrid import SegmentHybridAttention
+from scaleformer.model.attention.segment_recall import SegmentRecallAttention
+from scaleformer.model.attention.shaw import ShawAttention
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.model.attention.softmax_gated import SoftmaxGatedAttention
+from scaleformer.model.attention.sparse import SparseAttention
+from scaleformer.model.attention.spe import StochasticPositionsAttention
+from scaleformer.model.attention.transformer_xl import TransformerXLAttention
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,

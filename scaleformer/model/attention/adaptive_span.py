@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .options import at_least, relative_embedding
-from .relative_softmax import RelativeSoftmaxAttention, Terms
+from scaleformer.model.attention.options import at_least, relative_embedding
+from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttention, Terms
 
 
 class AdaptiveSpanAttention(RelativeSoftmaxAttention):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .relative_softmax import RelativeSoftmaxAttention, Terms
+from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttention, Terms
 
 
 class AlibiAttention(RelativeSoftmaxAttention):

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...ops.windowed_attention import blockwise_softmax, chunks, joint_softmax, strips
-from .options import at_least
-from .softmax import SoftmaxAttention
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.ops.windowed_attention import blockwise_softmax, chunks, joint_softmax, strips
 
 
 class BigBirdAttention(SoftmaxAttention):

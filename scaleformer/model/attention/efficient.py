@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ...ops import CausalState, CrossState, get_feature_map, relative_kernel_attention
-from .kernelized import KernelizedAttention
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.ops import CausalState, CrossState, get_feature_map, relative_kernel_attention
 
 TINY = torch.finfo(torch.float32).tiny
 

@@ -7,7 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...ops import (
+from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
+from scaleformer.model.attention.options import one_of
+from scaleformer.ops import (
     FEATURE_MAPS,
     CausalState,
     CrossState,
@@ -17,9 +19,7 @@ from ...ops import (
     cross_step,
     relative_kernel_attention,
 )
-from ...ops.checks import ALGORITHMS
-from .base import Attention, beams_as_queries, queries_as_beams
-from .options import one_of
+from scaleformer.ops.checks import ALGORITHMS
 
 
 class KernelizedAttention(Attention):

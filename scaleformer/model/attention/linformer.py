@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from .options import at_least
-from .softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
 
 
 class LinformerAttention(SoftmaxAttention):

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...ops.windowed_attention import windowed_attention
-from .options import at_least
-from .softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.ops.windowed_attention import windowed_attention
 
 
 class LongformerAttention(SoftmaxAttention):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...ops.random_features import orthogonal_projection, positive_features
-from .kernelized import KernelizedAttention
-from .options import at_least
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.options import at_least
+from scaleformer.ops.random_features import orthogonal_projection, positive_features
 
 
 class PerformerAttention(KernelizedAttention):

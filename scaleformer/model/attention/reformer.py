@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ...ops.windowed_attention import BLOCK_SCORES, chunks, strips
-from .base import grow
-from .options import at_least
-from .softmax import SoftmaxAttention
+from scaleformer.model.attention.base import grow
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.ops.windowed_attention import BLOCK_SCORES, chunks, strips
 
 #: the score of a token with itself: it counts only where there is no other
 ITSELF = -1e5

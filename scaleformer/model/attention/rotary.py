@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .softmax import KeyValueCache, SoftmaxAttention
+from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
 
 
 class RotaryAttention(SoftmaxAttention):

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ...ops import get_feature_map
-from .kernelized import KernelizedAttention
-from .options import at_least, one_of
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.options import at_least, one_of
+from scaleformer.ops import get_feature_map
 
 RELATIVE = ("mapped", "raw")
 RAW_FLOOR = 1e-4

@@ -7,16 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...ops import (
+from scaleformer.model.attention.base import beams_as_queries, queries_as_beams
+from scaleformer.model.attention.options import at_least, log_gate
+from scaleformer.model.attention.scaleformer import ScaleformerAttention
+from scaleformer.ops import (
     segment_causal_init,
     segment_causal_step,
     segment_cross_state,
     segment_cross_step,
     segment_gated_attention,
 )
-from .base import beams_as_queries, queries_as_beams
-from .options import at_least, log_gate
-from .scaleformer import ScaleformerAttention
 
 
 class SegmentGatedAttention(ScaleformerAttention):

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...ops import FEATURE_MAPS
-from ...ops.hybrid_cross import hybrid_cross_state, hybrid_cross_step
-from ...ops.hybrid_stepwise import hybrid_causal_init, hybrid_causal_step
-from ...ops.segment_hybrid import HYBRID_ALGORITHMS, segment_hybrid_attention
-from .base import Attention, beams_as_queries, queries_as_beams
-from .options import at_least, log_gate, one_of, relative_embedding
+from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
+from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
+from scaleformer.ops import FEATURE_MAPS
+from scaleformer.ops.hybrid_cross import hybrid_cross_state, hybrid_cross_step
+from scaleformer.ops.hybrid_stepwise import hybrid_causal_init, hybrid_causal_step
+from scaleformer.ops.segment_hybrid import HYBRID_ALGORITHMS, segment_hybrid_attention
 
 
 class SegmentHybridAttention(Attention):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .options import at_least, relative_embedding
-from .relative_softmax import RelativeSoftmaxAttention, Terms
+from scaleformer.model.attention.options import at_least, relative_embedding
+from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttention, Terms
 
 
 class ShawAttention(RelativeSoftmaxAttention):

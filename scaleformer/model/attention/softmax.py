@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from .base import Attention, beams_as_queries, grow, queries_as_beams
-from .options import at_least, one_of
+from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
+from scaleformer.model.attention.options import at_least, one_of
 
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...ops.relative_position import relative_scores
-from ...ops.segment_weights import pair_weights
-from .base import Attention, beams_as_queries, grow, queries_as_beams
-from .options import at_least, log_gate, relative_embedding
+from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
+from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
+from scaleformer.ops.relative_position import relative_scores
+from scaleformer.ops.segment_weights import pair_weights
 
 
 @dataclass

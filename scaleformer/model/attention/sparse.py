@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ...ops.windowed_attention import blockwise_softmax, chunks, joint_softmax, windowed_attention
-from .options import one_of
-from .softmax import KeyValueCache, SoftmaxAttention, fused, write
+from scaleformer.model.attention.options import one_of
+from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused, write
+from scaleformer.ops.windowed_attention import blockwise_softmax, chunks, joint_softmax, windowed_attention
 
 PATTERNS = ("strided", "fixed")
 

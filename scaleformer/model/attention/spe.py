@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .kernelized import KernelizedAttention
-from .options import at_least
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.options import at_least
 
 BLOCK_NUMBERS = 1 << 20
 

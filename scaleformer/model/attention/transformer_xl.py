@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...ops.linear import Linear
-from ...ops.windowed_attention import BLOCK_SCORES, chunks, strips
-from .base import sinusoids
-from .options import at_least
-from .softmax import KeyValueCache, SoftmaxAttention
+from scaleformer.model.attention.base import sinusoids
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
+from scaleformer.ops.linear import Linear
+from scaleformer.ops.windowed_attention import BLOCK_SCORES, chunks, strips
 
 
 class TransformerXLAttention(SoftmaxAttention):
