@@ -28,23 +28,23 @@ from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 from rich.console import Console
 
-from scaleformer.callbacks import ValidationBleu, WeightAverage, build_callbacks
-from scaleformer.checkpoint import make_package
-from scaleformer.checkpoint_io import SafeCheckpointIO
-from scaleformer.cli import Interrupted, is_out_of_memory, one_line_errors, run_command, set_up_cpu
+from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.report import DataReport
-from scaleformer.evaluation.report import evaluate_translations
-from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.runner import Evaluation
-from scaleformer.guard import StepGuard
-from scaleformer.interruption import SignalWatch, interrupted
-from scaleformer.lightning_module import TranslationModule
-from scaleformer.loggers import build_loggers, log_results, start_loggers
+from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
-from scaleformer.plots import plot_learning_curves
-from scaleformer.resume import (
+from scaleformer.report.curves import plot_learning_curves
+from scaleformer.system.errors import Interrupted, is_out_of_memory, one_line_errors, run_command, set_up_cpu
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.training.callbacks import ValidationBleu, WeightAverage, build_callbacks
+from scaleformer.training.guard import StepGuard
+from scaleformer.training.interruption import SignalWatch, interrupted
+from scaleformer.training.loggers import build_loggers, log_results, start_loggers
+from scaleformer.training.module import TranslationModule
+from scaleformer.training.resume import (
     check_settings,
     open_checkpoint,
     read_tokenizers,
@@ -52,10 +52,10 @@ from scaleformer.resume import (
     refuse_held,
     resumed_arguments,
 )
-from scaleformer.run_folder import FINISHED, claimed, write_config, write_environment, write_status
-from scaleformer.settings import Settings, read_settings
-from scaleformer.sharding import ShardedStrategy
-from scaleformer.translator import Translator
+from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
+from scaleformer.training.settings import Settings, read_settings
+from scaleformer.training.sharding import ShardedStrategy
+from scaleformer.translation.translator import Translator
 
 # How torch's back-ends say that the other end of an exchange is no longer there.
 PEER_GONE = (

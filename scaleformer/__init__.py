@@ -5,10 +5,10 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from scaleformer.allocator import use_huge_pages
+from scaleformer.system.allocator import use_huge_pages
 
 if TYPE_CHECKING:
-    from scaleformer.translator import Translator
+    from scaleformer.translation.translator import Translator
 
 use_huge_pages()  # here, since Lightning makes tensors as it is imported
 
@@ -23,7 +23,7 @@ __all__ = ["Translator", "__version__"]
 def __getattr__(name: str) -> Any:
     # Loaded when asked for: whoever wants the attention alone imports torch and nothing else.
     if name == "Translator":
-        from scaleformer.translator import Translator
+        from scaleformer.translation.translator import Translator
 
         return Translator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

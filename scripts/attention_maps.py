@@ -11,14 +11,14 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import NAME, check_types, one_line_errors, run_command, set_up_cpu
-from scaleformer.document_files import choose_format, read_documents
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
-from scaleformer.evaluation.results import provenance
-from scaleformer.evaluation.runner import results_folder
-from scaleformer.plots_attention import plot_attention
-from scaleformer.translator import Translator
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.report.attention import plot_attention
+from scaleformer.system.errors import NAME, check_types, one_line_errors, run_command, set_up_cpu
+from scaleformer.system.provenance import provenance
+from scaleformer.translation.files import choose_format, read_documents
+from scaleformer.translation.translator import Translator
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="attention_maps")

@@ -10,9 +10,9 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.averaging import average_checkpoints
-from scaleformer.checkpoint_io import SafeCheckpointIO
-from scaleformer.cli import GIVEN_NAME, check_types, listed, one_line_errors, run_command
+from scaleformer.checkpoints.averaging import average_checkpoints
+from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.system.errors import GIVEN_NAME, check_types, listed, one_line_errors, run_command
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="average_checkpoints")

@@ -36,8 +36,8 @@ from scaleformer.benchmarks.attention import (
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
-from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
-from scaleformer.evaluation.results import device_in_words, provenance, write_result
+from scaleformer.system.errors import answer_help, one_line_errors, set_up_cpu
+from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
 def read_options(arguments: list[str] | None = None) -> Options:

@@ -18,12 +18,12 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 from scaleformer.benchmarks.decoding import Comparison, Curve, compare, measure_curve
+from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
-from scaleformer.benchmarks.systems import Sizes
-from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
-from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.errors import answer_help, one_line_errors, set_up_cpu
+from scaleformer.system.provenance import provenance, write_result
 
 
 @dataclass

@@ -20,14 +20,14 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from scaleformer.benchmarks.models import Sizes, available_memory
 from scaleformer.benchmarks.page import draw_training, profile_tables, training_tables, write_page
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.step_profile import profile_steps
-from scaleformer.benchmarks.systems import Sizes, available_memory
 from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
-from scaleformer.cli import answer_help, one_line_errors, set_up_cpu
-from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.errors import answer_help, one_line_errors, set_up_cpu
+from scaleformer.system.provenance import provenance, write_result
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -99,7 +99,7 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
             peaks[precision] = max(torchs, ours)
             notes.append(
                 f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s by torch's own, "
-                f"{ours / 1e12:.2f} by `scaleformer.ops.linear`."
+                f"{ours / 1e12:.2f} by `scaleformer.ops.common.matmul`."
             )
     return {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
 

@@ -26,12 +26,12 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from scaleformer.benchmarks.backends import Conditions, measure_alone, measure_model
+from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, measure_model
 from scaleformer.benchmarks.tasks import TASKS, learn
-from scaleformer.cli import answer_help, one_line_errors
-from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.plots import read_curves
-from scaleformer.plots_backends import write_report
+from scaleformer.report.curves import read_curves
+from scaleformer.report.mechanisms import write_report
+from scaleformer.system.errors import answer_help, one_line_errors
+from scaleformer.system.provenance import provenance, write_result
 
 ROOT = Path(__file__).resolve().parents[1]
 CHOICES = ROOT / "conf" / "model" / "attention"

@@ -12,11 +12,11 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import NAME, check_types, choose_decoding, one_line_errors, run_command, set_up_cpu
 from scaleformer.evaluation.corpus import choose_corpus
-from scaleformer.evaluation.report import evaluate_translations
-from scaleformer.evaluation.runner import results_folder
-from scaleformer.translator import Translator
+from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.errors import NAME, check_types, choose_decoding, one_line_errors, run_command, set_up_cpu
+from scaleformer.translation.translator import Translator
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_bleu")

@@ -18,7 +18,19 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from scaleformer.cli import (
+from scaleformer.evaluation.context.boundaries import (
+    LEAST,
+    BoundaryLoss,
+    BoundaryTranslation,
+    boundaries_to_dict,
+    boundary_losses,
+    boundary_translations,
+)
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
+from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.errors import (
     NAME,
     check_types,
     choose_decoding,
@@ -28,21 +40,9 @@ from scaleformer.cli import (
     set_up_cpu,
     translation_bars,
 )
-from scaleformer.evaluation.bleu import preset
-from scaleformer.evaluation.boundaries import (
-    LEAST,
-    BoundaryLoss,
-    BoundaryTranslation,
-    boundaries_to_dict,
-    boundary_losses,
-    boundary_translations,
-)
-from scaleformer.evaluation.corpus import choose_corpus
-from scaleformer.evaluation.lengths import LengthSpec, TestText, make_length, parse_lengths
-from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.runner import results_folder
-from scaleformer.files import check_folder
-from scaleformer.translator import Translator
+from scaleformer.system.files import check_folder
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.translation.translator import Translator
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_boundaries")

@@ -10,11 +10,11 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import NAME, check_types, one_line_errors, run_command
-from scaleformer.evaluation.align import RULE
+from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.comet import comet_score
-from scaleformer.evaluation.results import provenance, write_result
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, stem
+from scaleformer.system.errors import NAME, check_types, one_line_errors, run_command
+from scaleformer.system.provenance import provenance, write_result
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")

@@ -13,11 +13,11 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from scaleformer.cli import NAME, check_types, one_line_errors, run_command
-from scaleformer.evaluation.align import RULE
-from scaleformer.evaluation.consistency import read_terms, score_consistency
-from scaleformer.evaluation.results import provenance, write_result
+from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import origin, read_translations, stem
+from scaleformer.system.errors import NAME, check_types, one_line_errors, run_command
+from scaleformer.system.provenance import provenance, write_result
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")

@@ -18,7 +18,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scaleformer.cli import (
+from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
+from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.errors import (
     NAME,
     check_types,
     choose_decoding,
@@ -28,15 +33,10 @@ from scaleformer.cli import (
     set_up_cpu,
     translation_bars,
 )
-from scaleformer.data.config import DataConfig, from_mapping
-from scaleformer.data.synthetic import SyntheticConfig, generate
-from scaleformer.decoding import DecodingConfig
-from scaleformer.evaluation.context_files import contrastive_documents, labelled_documents, read_contrastive
-from scaleformer.evaluation.discourse import ContextDocument, ContextReport, evaluate_context
-from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.runner import results_folder
-from scaleformer.files import atomic_writer, check_folder
-from scaleformer.translator import Translator
+from scaleformer.system.files import atomic_writer, check_folder
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_context")

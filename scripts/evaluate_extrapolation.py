@@ -15,7 +15,16 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli import (
+from scaleformer.data.config import check_type
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.length.documents import TestText, choose_lengths, default_lengths, parse_lengths
+from scaleformer.evaluation.length.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
+from scaleformer.evaluation.length.report import assemble, file_name
+from scaleformer.evaluation.length.tables import print_tables
+from scaleformer.evaluation.length.views import Window
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.report.extrapolation import plot_overview
+from scaleformer.system.errors import (
     NAME,
     check_types,
     choose_decoding,
@@ -25,18 +34,9 @@ from scaleformer.cli import (
     set_up_cpu,
     translation_bar,
 )
-from scaleformer.data.config import check_type
-from scaleformer.decoding import DecodingConfig
-from scaleformer.evaluation.corpus import choose_corpus
-from scaleformer.evaluation.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
-from scaleformer.evaluation.extrapolation_report import assemble, file_name
-from scaleformer.evaluation.extrapolation_tables import print_tables
-from scaleformer.evaluation.lengths import TestText, choose_lengths, default_lengths, parse_lengths
-from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.evaluation.runner import results_folder
-from scaleformer.evaluation.windows import Window
-from scaleformer.plots_extrapolation import plot_overview
-from scaleformer.translator import Translator
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_extrapolation")

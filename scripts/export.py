@@ -13,8 +13,8 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.checkpoint import change_attention, export_model, load_model
-from scaleformer.cli import GIVEN_NAME, check_types, one_line_errors, run_command
+from scaleformer.checkpoints.model_file import change_attention, export_model, load_model
+from scaleformer.system.errors import GIVEN_NAME, check_types, one_line_errors, run_command
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="export")

@@ -11,8 +11,8 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import NAME, check_types, listed, one_line_errors, run_command
-from scaleformer.run_report import write_report
+from scaleformer.report.page import write_report
+from scaleformer.system.errors import NAME, check_types, listed, one_line_errors, run_command
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="plot")
@@ -24,7 +24,7 @@ def main(config: DictConfig) -> None:
         raise ValueError("no run to draw: give run=RUN or runs=[RUN,RUN]")
     report = write_report(runs, str(config.output or Path(runs[0]) / "plots"), config.samples, config.segments)
     if config.wandb:
-        from scaleformer.loggers import log_report  # a second to import
+        from scaleformer.training.loggers import log_report  # a second to import
 
         log_report(Path(runs[0]), report.figures, report.tables)
     for path in (*report.figures.values(), report.page):

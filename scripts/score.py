@@ -16,13 +16,13 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.cli import GIVEN_NAME, check_types, one_line_errors, run_command, set_up_cpu, translation_bar
 from scaleformer.data.config import fits
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import decode_lines, read_lines
-from scaleformer.document_files import translation_writer
-from scaleformer.evaluation.scoring import DocumentScore, perplexity, rescore, score_documents
-from scaleformer.translator import DocumentHypothesis, Translator
+from scaleformer.data.readers.documents import decode_lines, read_lines
+from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
+from scaleformer.system.errors import GIVEN_NAME, check_types, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.translation.files import translation_writer
+from scaleformer.translation.translator import DocumentHypothesis, Translator
 
 FIELDS = ("n_best", "hypothesis", "target")
 

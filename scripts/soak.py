@@ -28,9 +28,9 @@ from typing import Any
 
 import torch
 
-from scaleformer.cli import RESUMABLE, one_line_errors
-from scaleformer.evaluation.results import provenance, write_result
-from scaleformer.resume import open_checkpoint
+from scaleformer.system.errors import RESUMABLE, one_line_errors
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.training.resume import open_checkpoint
 
 TRAIN = Path(__file__).parents[1] / "train.py"
 TIMES = ("train/tokens_per_second", "train/data_share")  # columns of metrics.csv that no two trainings share

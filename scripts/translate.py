@@ -12,7 +12,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from scaleformer.cli import (
+from scaleformer.system.errors import (
     GIVEN_NAME,
     check_types,
     choose_decoding,
@@ -21,14 +21,14 @@ from scaleformer.cli import (
     set_up_cpu,
     translation_bar,
 )
-from scaleformer.document_files import (
+from scaleformer.translation.files import (
     choose_format,
     choose_output_format,
     read_documents,
     translation_writer,
     write_translations,
 )
-from scaleformer.translator import Translator
+from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 

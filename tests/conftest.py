@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training import FAST, SMALL, Command
+from tests.trainings import FAST, SMALL, Command
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,9 +17,9 @@ from omegaconf import DictConfig
 
 import train
 from scaleformer.batch import Batch
-from scaleformer.cli import one_line_errors
-from scaleformer.lightning_module import TranslationModule
-from tests.training import configure, read_metrics
+from scaleformer.system.errors import one_line_errors
+from scaleformer.training.module import TranslationModule
+from tests.trainings import configure, read_metrics
 
 TIMES = ("train/tokens_per_second", "train/data_share")
 LIMIT = 300.0  # seconds after which a training hangs

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from scaleformer.checkpoint import make_package
+from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from scaleformer.decoding_config import DecodingConfig
-from scaleformer.decoding_state import BOS, EOS, PAD, SEP
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.state import BOS, EOS, PAD, SEP
 
 A, B, C = 5, 6, 7  # three words, after pad, unk, bos, eos, sep
 

@@ -1,4 +1,4 @@
-"""Imports point down only: who may know whom."""
+"""The floors of the package: a module imports only what stands on its own floor or below it."""
 
 from __future__ import annotations
 
@@ -9,38 +9,82 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "scaleformer"
-FORBIDDEN = {
-    "ops": ("scaleformer.model", "scaleformer.data", "scaleformer.evaluation", "pytorch_lightning", "hydra"),
-    "model": ("scaleformer.data", "scaleformer.evaluation", "scaleformer.decoding", "pytorch_lightning", "hydra"),
-    "data": ("scaleformer.model", "scaleformer.ops", "scaleformer.evaluation", "scaleformer.decoding", "hydra"),
-    "evaluation": ("scaleformer.lightning_module", "pytorch_lightning", "hydra"),
-    "decoding*.py": ("scaleformer.model", "scaleformer.ops", "scaleformer.data", "pytorch_lightning", "hydra"),
-    "plot*.py": ("scaleformer.model", "scaleformer.data", "pytorch_lightning", "hydra"),
-    ".": ("hydra",),
-}
+# From the ground up: what later names may import earlier ones, never the other way round.
+FLOORS = (
+    "batch",
+    "system",
+    "ops",
+    "model",
+    "data",
+    "checkpoints",
+    "translation",
+    "evaluation",
+    "report",
+    "training",
+    "benchmarks",
+    "commands",
+)
+OPS_FLOORS = ("common", "softmax", "loss", "kernel", "segments", "gated", "recall")
+# Who may know these libraries at all.
+LIGHTNING = ("data", "checkpoints", "training", "commands", "benchmarks")
+HYDRA = ("commands",)
 
 
 def imported(path: Path) -> set[str]:
-    """The absolute names of everything that a module imports."""
-    package = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    """The full names of everything that a module imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) + "." if node.level else ""
-            names |= {f"{base}{node.module or ''}".rstrip(".") + f".{alias.name}" for alias in node.names}
+            assert node.level == 0, f"{path.relative_to(ROOT)}:{node.lineno}: import by the full name"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
 
-@pytest.mark.parametrize("part", FORBIDDEN)
-def test_imports_point_down(part: str) -> None:
-    files = sorted(PACKAGE.glob(part) if part.endswith(".py") else (PACKAGE / part).rglob("*.py"))
-    assert files
+def modules(folder: Path) -> dict[str, list[Path]]:
+    """The modules of each part of a folder: a package or a single module."""
+    parts = {path.name: sorted(path.rglob("*.py")) for path in folder.iterdir() if path.is_dir()}
+    parts |= {path.stem: [path] for path in folder.glob("*.py")}
+    return {name: files for name, files in parts.items() if files and not name.startswith("__")}
+
+
+def upward(folder: Path, prefix: str, floors: tuple[str, ...]) -> list[str]:
+    """The imports that go from a lower floor to a higher one."""
+    place = {name: number for number, name in enumerate(floors)}
+    return [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for part, files in modules(folder).items()
+        for path in files
+        for name in sorted(imported(path))
+        if name.startswith(prefix) and place.get(name[len(prefix) :].split(".")[0], -1) > place[part]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "floors"), [(PACKAGE, FLOORS), (PACKAGE / "ops", OPS_FLOORS)], ids=["package", "ops"]
+)
+def test_every_room_has_its_floor_and_imports_point_down(folder: Path, floors: tuple[str, ...]) -> None:
+    assert set(modules(folder)) == set(floors), "a new package wants a place in the list of floors"
+    prefix = ".".join(folder.relative_to(ROOT).parts) + "."
+    assert not upward(folder, prefix, floors)
+
+
+def test_libraries_stay_in_their_rooms() -> None:
+    rooms = {"pytorch_lightning": LIGHTNING, "lightning_fabric": LIGHTNING, "hydra": HYDRA}
     wrong = [
         f"{path.relative_to(ROOT)} imports {name}"
+        for part, files in modules(PACKAGE).items()
         for path in files
         for name in imported(path)
-        if name.startswith(FORBIDDEN[part])
+        if part not in rooms.get(name.split(".")[0], (part,))
     ]
     assert not wrong
+
+
+def test_an_upward_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
+    for name, text in {"low/a.py": "from pack.high.b import f", "high/b.py": "import pack.low.a"}.items():
+        (tmp_path / "pack" / name).parent.mkdir(parents=True)
+        (tmp_path / "pack" / name).write_text(text, encoding="utf-8")
+    assert upward(tmp_path / "pack", "pack.", ("low", "high")) == ["pack/low/a.py imports pack.high.b.f"]

@@ -22,9 +22,9 @@ from scaleformer.ops import (
     segment_hybrid_attention,
     segment_recall_attention,
 )
-from scaleformer.ops._benchmark import alternate, peak_memory, saved_bytes
-from scaleformer.ops.reference import algorithm_1, algorithm_2, paper_attention
-from scaleformer.ops.relative_position import relative_scores
+from scaleformer.ops.common.relative_positions import relative_scores
+from scaleformer.ops.kernel.naive import algorithm_1, algorithm_2, paper_attention
+from scaleformer.system.timing import alternate, peak_memory, saved_bytes
 
 SOFTMAX = "softmax (torch, fused)"
 KERNEL = "scaleformer"

@@ -27,10 +27,10 @@ from scaleformer.benchmarks.attention import (
     segment_numbers,
 )
 from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
-from scaleformer.ops._benchmark import alternate
-from scaleformer.ops.feature_maps import get_feature_map
-from scaleformer.ops.segment_hybrid import segment_hybrid_attention
-from scaleformer.ops.segment_linear import Path, cheaper_path, linear_segment_attention, path_costs
+from scaleformer.ops.common.feature_maps import get_feature_map
+from scaleformer.ops.gated.linear import Path, cheaper_path, linear_segment_attention, path_costs
+from scaleformer.ops.hybrid.attention import segment_hybrid_attention
+from scaleformer.system.timing import alternate
 
 TOO_SLOW = 4.0  # where all scores took so many times as long as the best they are measured at no greater length
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
+from scaleformer.benchmarks.models import Sizes, make_batch, make_model, state_bytes
 from scaleformer.benchmarks.peers import MARIAN, generate_times, make_marian
-from scaleformer.benchmarks.systems import Sizes, make_batch, make_model, state_bytes
-from scaleformer.decoding import DecodableModel, DecodingConfig, decode
-from scaleformer.decoding_state import EOS, SEP
 from scaleformer.model.transformer import DecoderState, Memory, Transformer
+from scaleformer.translation.search import DecodableModel, DecodingConfig, decode
+from scaleformer.translation.state import EOS, SEP
 
 #: tokens that every curve leaves out: allocators and caches fill
 WARM_UP = 100

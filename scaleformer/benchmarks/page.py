@@ -17,8 +17,8 @@ from matplotlib import pyplot
 from scaleformer.benchmarks.attention_report import attention_tables, choice_tables
 from scaleformer.benchmarks.attention_report import long_tables as growth_tables
 from scaleformer.benchmarks.tables import markdown
-from scaleformer.evaluation.results import device_in_words
-from scaleformer.files import atomic_writer
+from scaleformer.system.files import atomic_writer
+from scaleformer.system.provenance import device_in_words
 
 Result = Mapping[str, Any]
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
-from scaleformer.benchmarks.systems import Sizes, state_bytes
-from scaleformer.decoding_state import BOS, EOS, PAD, SEP, UNK
+from scaleformer.benchmarks.models import Sizes, state_bytes
+from scaleformer.translation.state import BOS, EOS, PAD, SEP, UNK
 
 MARIAN, T5, JOEYNMT = "Marian (transformers)", "T5 (transformers)", "JoeyNMT"
 #: the package of each peer

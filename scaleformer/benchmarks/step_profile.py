@@ -10,9 +10,9 @@ from statistics import median
 
 import torch
 
-from scaleformer.benchmarks.systems import Sizes, make_batch
+from scaleformer.benchmarks.models import Sizes, make_batch
 from scaleformer.benchmarks.training import Trainer
-from scaleformer.ops._benchmark import profile_cpu
+from scaleformer.system.timing import profile_cpu
 
 WEIGHTS, BATCHED, COPIES = "products with weights", "products of attention", "copies, casts, gathers, sums by place"
 OTHER, BETWEEN, WHOLE = "all other operators", "between operators", "the whole step"

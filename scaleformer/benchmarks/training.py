@@ -18,13 +18,13 @@ from torch import Tensor, nn
 
 from scaleformer.batch import Batch
 from scaleformer.benchmarks import peers
-from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
-from scaleformer.cli import set_up_cpu
+from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.model.transformer import Transformer
-from scaleformer.ops._benchmark import alternate, peak_memory
-from scaleformer.ops.cross_entropy import linear_cross_entropy
-from scaleformer.ops.linear import linear
-from scaleformer.optimization import OptimizerConfig
+from scaleformer.ops.common.matmul import linear
+from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
+from scaleformer.system.errors import set_up_cpu
+from scaleformer.system.timing import alternate, peak_memory
+from scaleformer.training.optimization import OptimizerConfig
 
 PEERS = (peers.MARIAN, peers.T5, peers.JOEYNMT)
 GIB = 2**30
@@ -228,8 +228,8 @@ def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[
 
 
 def product_rates(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> tuple[float, float]:
-    """FLOP/s of a square matrix product by torch and by `scaleformer.ops.linear`, the median of a few in turn: the
-    greater is what this machine gives at most, with the threads set."""
+    """FLOP/s of a square matrix product by torch and by `scaleformer.ops.common.matmul`, the median of a few in turn:
+    the greater is what this machine gives at most, with the threads set."""
     a, b = torch.randn(2, size, size).to(dtype)
     times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, CPU, repeats, 0.0)
     return 2 * size**3 / times["torch"], 2 * size**3 / times["ours"]

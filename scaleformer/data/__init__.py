@@ -2,12 +2,12 @@
 
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.config import DataConfig, HubConfig, from_mapping
-from scaleformer.data.corpus import Corpus, join_documents
+from scaleformer.data.corpora import Corpus, join_documents
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document, parse_document, read_jsonl, read_lines
+from scaleformer.data.readers.documents import Document, parse_document, read_jsonl, read_lines
 from scaleformer.data.report import DataReport
-from scaleformer.data.synthetic import Label, SyntheticConfig, generate
+from scaleformer.data.synthetic.corpus import Label, SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 
 __all__ = [

@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from scaleformer.data.errors import shown
-from scaleformer.data.synthetic import SyntheticConfig
+from scaleformer.data.synthetic.corpus import SyntheticConfig
 
 FORMATS = ("synthetic", "jsonl", "text", "hub")
 BOUNDARIES = ("blank", "ids", "lines")

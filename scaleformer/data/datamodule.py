@@ -16,18 +16,18 @@ from pytorch_lightning.trainer.states import TrainerFn
 
 from scaleformer.data.batching import make_batches, make_example, share
 from scaleformer.data.config import DataConfig
-from scaleformer.data.corpus import DocumentStream, load_split
+from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
-from scaleformer.data.formats import Document
 from scaleformer.data.loader import TrainLoader
+from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
 from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
-from scaleformer.data.synthetic import generate
+from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
 from scaleformer.data.tokenizer_text import TokenizerText
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleformer.data.formats import Document
+from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer import SEP, Tokenizer, sampled
 
 _CHUNK = 256

@@ -16,7 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.errors import DataError, cache_errors
-from scaleformer.data.formats import Document
+from scaleformer.data.readers.documents import Document
 from scaleformer.data.sampler import ready_made
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer

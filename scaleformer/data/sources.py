@@ -10,9 +10,9 @@ from pathlib import Path
 
 from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document, assign_splits, read_jsonl, read_text_pair
-from scaleformer.data.hub import hub_documents, hub_fingerprint
-from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair
+from scaleformer.data.readers.hub import hub_documents, hub_fingerprint
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 
 SPLITS = ("train", "valid", "test")
 

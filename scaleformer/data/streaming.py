@@ -14,7 +14,7 @@ from scaleformer.data.batching import collate, fill, make_batches, make_example,
 from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document
+from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import SplitCounts, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
 from scaleformer.data.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ import sentencepiece as spm
 from filelock import FileLock
 
 from scaleformer.data.errors import cache_errors, shown
-from scaleformer.files import replaced
+from scaleformer.system.files import replaced
 
 PAD, UNK, BOS, EOS, SEP = 0, 1, 2, 3, 4
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleformer.evaluation.results import write_result
-from scaleformer.files import replaced
+from scaleformer.system.files import replaced
+from scaleformer.system.provenance import write_result
 
 #: site -> what its queries and its keys are
 SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}

@@ -23,7 +23,7 @@ from scaleformer.data.tokenizer import BOS, EOS, Tokenizer
 from scaleformer.evaluation.attention_files import SIDES, AttentionMaps
 from scaleformer.model.attention import MECHANISMS, Attention
 from scaleformer.model.transformer import Transformer
-from scaleformer.translator import Translator
+from scaleformer.translation.translator import Translator
 
 
 @torch.inference_mode()

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scaleformer.evaluation.align import align_segments
-from scaleformer.files import atomic_writer
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.system.files import atomic_writer
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Sample:
 def format_samples(samples: Iterable[Sample], max_segments: int = 20) -> str:
     """Segment by segment source, reference and hypothesis; at most `max_segments` of a document, with a note.
 
-    A hypothesis with another number of segments is aligned as for s-BLEU (`scaleformer.evaluation.align`).
+    A hypothesis with another number of segments is aligned as for s-BLEU (`scaleformer.evaluation.alignment`).
     """
     blocks = []
     for sample in samples:

@@ -18,7 +18,7 @@ from rich.text import Text
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from scaleformer.evaluation import bleu
+from scaleformer.evaluation import scores as bleu
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def compare_systems(
     """BLEU and chrF++ of each system, and whether they differ from those of the first one by more than chance.
 
     hypotheses  name of a system -> its lines, as many as `references`; the first is what the others are tested against
-    preset      a name of `scaleformer.evaluation.bleu.PRESETS`
+    preset      a name of `scaleformer.evaluation.scores.PRESETS`
     Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): equal numbers at every call.
     Raises ValueError: fewer than two systems, other numbers of lines, no such preset, less than one sample or trial.
     """

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import read_lines
-from scaleformer.evaluation.align import align_segments
-from scaleformer.evaluation.bleu import join_segments
+from scaleformer.data.readers.documents import read_lines
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.scores import join_segments
 
 LEVELS = ("document", "segment")
 
@@ -36,7 +36,7 @@ class Lines:
 
 
 def read_translations(path: str | Path) -> list[SavedTranslation]:
-    """What `scaleformer.evaluation.runner.write_evaluation` wrote. Raises DataError with file and line."""
+    """What `scaleformer.evaluation.translation_run.write_evaluation` wrote. Raises DataError with file and line."""
     found = []
     for number, line in read_lines(path):
         try:

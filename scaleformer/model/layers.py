@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention import Attention
-from scaleformer.ops.linear import Linear
+from scaleformer.ops.common.matmul import Linear
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 

@@ -1,23 +1,20 @@
 """Attention as pure functions on tensors. Depends on torch alone."""
 
-from scaleformer.ops.choice import Choice, choose_algorithm
-from scaleformer.ops.feature_maps import FEATURE_MAPS, get_feature_map
-from scaleformer.ops.hybrid_cross import HybridCrossState, hybrid_cross_state, hybrid_cross_step
-from scaleformer.ops.hybrid_stepwise import HybridCausalState, hybrid_causal_init, hybrid_causal_step
-from scaleformer.ops.kernel_attention import relative_kernel_attention
-from scaleformer.ops.recall_cross import RecallCrossState, recall_cross_state, recall_cross_step
-from scaleformer.ops.recall_stepwise import RecallCausalState, recall_causal_init, recall_causal_step
-from scaleformer.ops.segment_cross import SegmentCrossState, segment_cross_state, segment_cross_step
-from scaleformer.ops.segment_gated import segment_gated_attention
-from scaleformer.ops.segment_hybrid import segment_hybrid_attention
-from scaleformer.ops.segment_recall import segment_recall_attention
-from scaleformer.ops.segment_stepwise import (
+from scaleformer.ops.common.choice import Choice, choose_algorithm
+from scaleformer.ops.common.feature_maps import FEATURE_MAPS, get_feature_map
+from scaleformer.ops.gated.attention import segment_gated_attention
+from scaleformer.ops.gated.decoding import (
     SegmentCausalState,
     segment_causal_init,
     segment_causal_state,
     segment_causal_step,
 )
-from scaleformer.ops.stepwise import (
+from scaleformer.ops.gated.decoding_cross import SegmentCrossState, segment_cross_state, segment_cross_step
+from scaleformer.ops.hybrid.attention import segment_hybrid_attention
+from scaleformer.ops.hybrid.decoding import HybridCausalState, hybrid_causal_init, hybrid_causal_step
+from scaleformer.ops.hybrid.decoding_cross import HybridCrossState, hybrid_cross_state, hybrid_cross_step
+from scaleformer.ops.kernel.attention import relative_kernel_attention
+from scaleformer.ops.kernel.decoding import (
     CausalState,
     CrossState,
     causal_init,
@@ -26,6 +23,9 @@ from scaleformer.ops.stepwise import (
     cross_state,
     cross_step,
 )
+from scaleformer.ops.recall.attention import segment_recall_attention
+from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
+from scaleformer.ops.recall.decoding_cross import RecallCrossState, recall_cross_state, recall_cross_step
 
 __all__ = [
     "FEATURE_MAPS",

@@ -9,10 +9,10 @@ import torch
 
 from scaleformer.benchmarks import decoding
 from scaleformer.benchmarks.decoding import Endless, compare, measure_curve, step_times
+from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.peers import MARIAN
-from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
-from scaleformer.decoding import DecodingConfig, decode
-from scaleformer.decoding_state import SEP
+from scaleformer.translation.search import DecodingConfig, decode
+from scaleformer.translation.state import SEP
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import profile_tables
 from scaleformer.benchmarks.step_profile import (
     BATCHED,
@@ -15,7 +16,6 @@ from scaleformer.benchmarks.step_profile import (
     kind_of,
     profile_steps,
 )
-from scaleformer.benchmarks.systems import Sizes
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from scaleformer.benchmarks import peers, training
-from scaleformer.benchmarks.systems import Sizes, make_batch, make_model
+from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.training import Course, Limits, Trainer, foresee, measure, take_turns
 from tests.helpers import PAD
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scaleformer.data.config import DataConfig, HubConfig, from_mapping
-from scaleformer.data.synthetic import SyntheticConfig
+from scaleformer.data.synthetic.corpus import SyntheticConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 
 

@@ -18,8 +18,8 @@ from scaleformer.batch import Batch
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document
-from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import SEP, TokenizerConfig
 
 SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)

@@ -15,8 +15,8 @@ import pytest
 from scaleformer.data.encoded import EncodedCorpus, Names, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document
-from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
 
 DOCUMENTS = [*generate(SyntheticConfig(train=300), "train"), Document("odd", ("", "日\n本"), (" ", "<sep>"))]

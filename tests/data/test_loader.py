@@ -18,12 +18,12 @@ from scaleformer.batch import Batch
 from scaleformer.data.cutting import Cutting, make_plan
 from scaleformer.data.encoded import encode_documents
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document
 from scaleformer.data.loader import TrainLoader
+from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import count_split
 from scaleformer.data.sampler import KeptBatches, Recipe, TokenBatchSampler, ready_made
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches
-from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
 from tests.data.toy import encoded, random_corpus
 

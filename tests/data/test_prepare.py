@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.formats import Document, read_jsonl
 from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.readers.documents import Document, read_jsonl
 from tests.scripts.commands import load
 
 ROOT = Path(__file__).parents[2]

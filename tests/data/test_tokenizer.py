@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import (
     BOS,
     EOS,

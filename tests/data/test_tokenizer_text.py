@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scaleformer.data.formats import Document
+from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer_text import TokenizerText
 
 

@@ -12,7 +12,7 @@ from scaleformer.evaluation.attention_files import read_maps, write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
 from scaleformer.model.attention import MECHANISMS, SITES
 from scaleformer.model.transformer import ModelConfig, Transformer
-from scaleformer.translator import Translator
+from scaleformer.translation.translator import Translator
 from tests.runs import make_run, tokenizer
 
 SOURCE, TARGET = ["the cat sees", "it runs"], ["die katze sieht", "sie rennt"]

@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 from scaleformer.data.config import BOUNDARIES
-from scaleformer.data.formats import read_jsonl, read_text_pair, read_tsv
-from scaleformer.data.po import read_po_tree
 from scaleformer.data.prepare import PrepareConfig, prepare
-from scaleformer.document_files import read_documents, write_translations
-from scaleformer.translator import DocumentHypothesis, Translation
+from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
+from scaleformer.data.readers.po import read_po_tree
+from scaleformer.translation.files import read_documents, write_translations
+from scaleformer.translation.translator import DocumentHypothesis, Translation
 from tests.fuzz.checks import Finding, answer, checked, plain, same
 from tests.fuzz.inputs import Rng, document, mutated, segment, slow_jsonl, slow_lines, write
 

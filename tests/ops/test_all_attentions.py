@@ -16,7 +16,7 @@ from scaleformer.ops import (
     segment_recall_attention,
 )
 from tests.ops.inputs import gradients
-from tests.ops.segment_inputs import make_segment_inputs
+from tests.ops.segments.inputs import make_segment_inputs
 
 HEADS, WIDTH, HORIZON, REACH = 2, 16, 4, 2
 

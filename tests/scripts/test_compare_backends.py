@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scaleformer.plots_backends import cost_table, quality_table, slope_table
+from scaleformer.report.mechanisms import cost_table, quality_table, slope_table
 from scripts import compare_backends
 
 
@@ -58,7 +58,7 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: py
 def test_some_stages_now_and_the_others_later(
     tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scaleformer.plots_backends.draw", lambda results, path: None)
+    monkeypatch.setattr("scaleformer.report.mechanisms.draw", lambda results, path: None)
     given = ["backends=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
     compare_backends.main([*given, "stages=[lengths]"])
     assert calls == []

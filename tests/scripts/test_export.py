@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from scaleformer.checkpoint import load_model
-from scaleformer.translator import Translator
+from scaleformer.checkpoints.model_file import load_model
+from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 from tests.scripts.commands import error_line, run_script
 

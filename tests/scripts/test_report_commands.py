@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.formats import Document
-from scaleformer.data.synthetic import SyntheticConfig, generate
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from tests.results import bleu, context, make_results
 from tests.runs import make_run
 from tests.scripts.commands import error_line, run_script

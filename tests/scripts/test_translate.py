@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.translator import Translator
+from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run, write_corpus
 from tests.scripts.commands import run_script
 

@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from scaleformer.model.attention.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.alibi import AlibiAttention
 from scaleformer.model.attention.base import SITES, Attention, sinusoids
-from scaleformer.model.attention.bigbird import BigBirdAttention
-from scaleformer.model.attention.efficient import EfficientAttention
 from scaleformer.model.attention.kernelized import KernelizedAttention
-from scaleformer.model.attention.linformer import LinformerAttention
-from scaleformer.model.attention.longformer import LongformerAttention
-from scaleformer.model.attention.performer import PerformerAttention
-from scaleformer.model.attention.reformer import ReformerAttention
+from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
+from scaleformer.model.attention.literature.bigbird import BigBirdAttention
+from scaleformer.model.attention.literature.efficient import EfficientAttention
+from scaleformer.model.attention.literature.linformer import LinformerAttention
+from scaleformer.model.attention.literature.longformer import LongformerAttention
+from scaleformer.model.attention.literature.performer import PerformerAttention
+from scaleformer.model.attention.literature.reformer import ReformerAttention
+from scaleformer.model.attention.literature.sparse import SparseAttention
+from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.model.attention.rotary import RotaryAttention
 from scaleformer.model.attention.scaleformer import ScaleformerAttention
 from scaleformer.model.attention.segment_gated import SegmentGatedAttention
@@ -27,9 +29,7 @@ from scaleformer.model.attention.segment_recall import SegmentRecallAttention
 from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.model.attention.softmax_gated import SoftmaxGatedAttention
-from scaleformer.model.attention.sparse import SparseAttention
 from scaleformer.model.attention.spe import StochasticPositionsAttention
-from scaleformer.model.attention.transformer_xl import TransformerXLAttention
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,

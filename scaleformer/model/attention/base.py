@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from scaleformer.ops.linear import Linear, linear
+from scaleformer.ops.common.matmul import Linear, linear
 
 SITES = ("encoder", "decoder", "cross")
 

@@ -19,7 +19,7 @@ from scaleformer.ops import (
     cross_step,
     relative_kernel_attention,
 )
-from scaleformer.ops.checks import ALGORITHMS
+from scaleformer.ops.common.checks import ALGORITHMS
 
 
 class KernelizedAttention(Attention):

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, write
-from scaleformer.ops.softmax_attention import relative_softmax_attention
+from scaleformer.ops.softmax.relative import relative_softmax_attention
 
 
 class Terms(NamedTuple):

@@ -10,9 +10,9 @@ from torch import Tensor
 from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
 from scaleformer.ops import FEATURE_MAPS
-from scaleformer.ops.hybrid_cross import hybrid_cross_state, hybrid_cross_step
-from scaleformer.ops.hybrid_stepwise import hybrid_causal_init, hybrid_causal_step
-from scaleformer.ops.segment_hybrid import HYBRID_ALGORITHMS, segment_hybrid_attention
+from scaleformer.ops.hybrid.attention import HYBRID_ALGORITHMS, segment_hybrid_attention
+from scaleformer.ops.hybrid.decoding import hybrid_causal_init, hybrid_causal_step
+from scaleformer.ops.hybrid.decoding_cross import hybrid_cross_state, hybrid_cross_step
 
 
 class SegmentHybridAttention(Attention):

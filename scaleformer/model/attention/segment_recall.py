@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
-from scaleformer.ops.recall_cross import recall_cross_state, recall_cross_step
-from scaleformer.ops.recall_stepwise import recall_causal_init, recall_causal_step
-from scaleformer.ops.segment_recall import RECALL_ALGORITHMS, segment_recall_attention
+from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
+from scaleformer.ops.recall.decoding import recall_causal_init, recall_causal_step
+from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
 
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
 from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
-from scaleformer.ops.relative_position import relative_scores
-from scaleformer.ops.segment_weights import pair_weights
+from scaleformer.ops.common.relative_positions import relative_scores
+from scaleformer.ops.segments.gate import pair_weights
 
 
 @dataclass

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.model.attention import build_attention
-from scaleformer.model.attention.efficient import EfficientAttention
 from scaleformer.model.attention.kernelized import KernelizedAttention
-from scaleformer.model.attention.performer import PerformerAttention
+from scaleformer.model.attention.literature.efficient import EfficientAttention
+from scaleformer.model.attention.literature.performer import PerformerAttention
 from scaleformer.model.attention.scaleformer import RAW_FLOOR, ScaleformerAttention
-from scaleformer.ops.feature_maps import FEATURE_MAPS
-from scaleformer.ops.random_features import orthogonal_projection, positive_features
+from scaleformer.ops.common.feature_maps import FEATURE_MAPS
+from scaleformer.ops.softmax.random_features import orthogonal_projection, positive_features
 from tests.helpers import make_batch, make_model
 from tests.model.attention.equation import assert_follows, weighted_rows
 

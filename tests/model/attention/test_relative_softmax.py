@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention import build_attention
-from scaleformer.model.attention.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.alibi import AlibiAttention
+from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.rotary import RotaryAttention
 from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention

@@ -1,0 +1,100 @@
+"""What the benchmarks of whole models share: the sizes of a model, models and documents of them, bytes of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaleformer.batch import Batch
+from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.translation.state import BOS, EOS, SEP
+
+
+@dataclass
+class Sizes:
+    """The sizes that all systems of one comparison have; those of the preset `small` unless told otherwise."""
+
+    layers: int = 6  # of the encoder, and as many of the decoder
+    width: int = 256
+    feedforward: int = 1024
+    heads: int = 4
+    vocabulary: int = 8000
+
+    def __str__(self) -> str:
+        return (
+            f"{self.layers}+{self.layers} layers, width {self.width}/{self.feedforward}, {self.heads} heads, "
+            f"vocabulary {self.vocabulary}"
+        )
+
+
+def make_model(attention: str, sizes: Sizes, dropout: float = 0.1, checkpointing: bool = False) -> Transformer:
+    """A model of this package with an attention by name and random weights."""
+    config = ModelConfig(
+        sizes.vocabulary,
+        sizes.vocabulary,
+        encoder_layers=sizes.layers,
+        decoder_layers=sizes.layers,
+        width=sizes.width,
+        feedforward=sizes.feedforward,
+        heads=sizes.heads,
+        dropout=dropout,
+        gradient_checkpointing=checkpointing,
+        attention={"name": attention},
+    )
+    return Transformer(config)
+
+
+def make_batch(documents: int, tokens: int, segment: int, vocabulary: int, generator: torch.Generator) -> Batch:
+    """Random documents, source and target of `tokens` tokens in segments of `segment` with their `<sep>`, no pads."""
+
+    def side() -> Tensor:
+        text = torch.randint(SEP + 1, vocabulary, (documents, tokens), generator=generator)  # (B, L)
+        text[:, segment - 1 :: segment] = SEP
+        text[:, -2:] = torch.tensor([SEP, EOS])[-min(tokens, 2) :]
+        return text
+
+    source, target = side(), side()
+    target_input = torch.cat([torch.full((documents, 1), BOS), target[:, :-1]], dim=1)  # (B, L)
+    separators = (source == SEP).long()
+    mask = torch.ones(documents, tokens, dtype=torch.bool)
+    return Batch(
+        source, mask, separators.cumsum(1) - separators, target_input, target, mask, (target_input == SEP).cumsum(1)
+    )
+
+
+def tensors(state: Any) -> Iterator[Tensor]:
+    """All tensors of a state, whatever dataclasses, mappings, lists and objects with attributes they are held in."""
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, Mapping):
+        for value in state.values():
+            yield from tensors(value)
+    elif isinstance(state, (list, tuple)):
+        for value in state:
+            yield from tensors(value)
+    elif is_dataclass(state):
+        for field in fields(state):
+            yield from tensors(getattr(state, field.name))
+    elif hasattr(state, "__dict__"):
+        yield from tensors(vars(state))
+
+
+def state_bytes(state: Any) -> int:
+    """The bytes that a state holds, each piece of memory once, whole where a view of it is all that is used."""
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(state)}
+    return sum(storages.values())
+
+
+def available_memory() -> float:
+    """Bytes of the machine's memory that are free for a new process; infinite where the system does not tell."""
+    with suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return float(line.split()[1]) * 1024
+    return float("inf")

@@ -1,0 +1,151 @@
+"""Corpora: the splits of a data set as memory-mapped or streamed documents, through Hugging Face `datasets`."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, overload
+
+import datasets
+from filelock import FileLock
+
+from scaleformer.data.errors import DataError, cache_errors
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.sources import SplitSource
+
+_FEATURES = datasets.Features(
+    {
+        "id": datasets.Value("string"),
+        "source": [datasets.Value("string")],
+        "target": [datasets.Value("string")],
+    }
+)
+_CACHE_VERSION = 1
+
+
+class Corpus(Sequence[Document]):
+    """Documents of one split in a memory-mapped Arrow table."""
+
+    def __init__(self, table: datasets.Dataset) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> Document: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Document]: ...
+    def __getitem__(self, index: int | slice) -> Document | list[Document]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"document {index} of {len(self)}")
+        return _document(self.table[index])
+
+    def __iter__(self) -> Iterator[Document]:
+        return map(_document, self.table)
+
+
+def _document(row: dict[str, Any]) -> Document:
+    return Document(row["id"], tuple(row["source"]), tuple(row["target"]))
+
+
+def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
+    """The documents of a split, read once and kept as an Arrow file under `cache_dir`/corpora by content hash. One that
+    a crash of the machine has damaged is made again.
+
+    Raises DataError: whatever the reader finds, a split without documents, a cache that cannot be written.
+    """
+    content = f"{_CACHE_VERSION} {source.fingerprint()}"
+    folder = Path(cache_dir) / "corpora" / hashlib.sha256(content.encode()).hexdigest()[:32]
+    kept = folder.is_dir()
+    try:
+        return _load(source, content, folder)
+    except Exception:
+        if not kept:
+            raise
+    with cache_errors(folder.parent), FileLock(folder.with_suffix(".lock")):  # one process makes it, others wait
+        with suppress(Exception):
+            return _load(source, content, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        return _load(source, content, folder)
+
+
+def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
+    """Raises DataError for a damaged cache, too."""
+    arguments = {"source": source, "content": content}
+    bars = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        table = datasets.Dataset.from_generator(_rows, features=_FEATURES, cache_dir=str(folder), gen_kwargs=arguments)
+    except Exception as error:
+        raise _own_error(error, folder) from None
+    finally:
+        if not bars:
+            datasets.enable_progress_bars()
+    assert isinstance(table, datasets.Dataset)
+    return Corpus(table)
+
+
+class DocumentStream(Iterable[Document]):
+    """The documents of a split, read anew each time it is iterated; nothing is kept. Raises DataError as `read`.
+
+    rank, world: gives the share of one process alone.
+    """
+
+    def __init__(self, source: SplitSource, rank: int = 0, world: int = 1) -> None:
+        self.source = source
+        self.rank = rank
+        self.world = world
+
+    def __iter__(self) -> Iterator[Document]:
+        documents = self.source.read(self.rank, self.world)
+        return _some(documents, self.source) if self.world == 1 else documents
+
+
+def _some(documents: Iterator[Document], source: SplitSource) -> Iterator[Document]:
+    """The documents, at least one. Raises DataError else."""
+    empty = True
+    for document in documents:
+        empty = False
+        yield document
+    if empty:
+        raise DataError(f"{source.where}: no documents in the {source.name} split")
+
+
+def _rows(source: SplitSource, content: str) -> Iterator[dict[str, Any]]:
+    """Rows of a split, at least one; `content` is there to be hashed by `datasets`."""
+    for document in _some(source.read(), source):
+        yield {"id": document.id, "source": list(document.source), "target": list(document.target)}
+
+
+def _own_error(error: BaseException, cache: Path) -> BaseException:
+    """The DataError or the write error inside the exceptions that `datasets` wraps around it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, DataError):
+            return cause
+        if isinstance(cause, OSError):
+            return DataError(f"{cache}: cannot write the cache ({cause.strerror or cause}): set data.cache_dir")
+        cause = cause.__cause__ or cause.__context__
+    return error
+
+
+def join_documents(documents: Iterable[Document], segments: int, seed: int = 1) -> list[Document]:
+    """Documents of `segments` segments each, drawn from all segments of the documents in random order.
+
+    The segments left over at the end are not enough for a document and are left out.
+    """
+    pairs = [pair for document in documents for pair in zip(document.source, document.target, strict=True)]
+    random.Random(seed).shuffle(pairs)
+    joined = []
+    for start in range(0, len(pairs) - segments + 1, segments):
+        source, target = zip(*pairs[start : start + segments], strict=True)
+        joined.append(Document(f"joined-{segments}/{start // segments}", source, target))
+    return joined

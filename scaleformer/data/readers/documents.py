@@ -1,0 +1,275 @@
+"""Strict readers of the input formats, and the `Document` that they all give.
+
+Every fault is a `DataError` of one line that starts with `file:line`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import random
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from scaleformer.data.errors import DataError, shown
+
+_GZIP = b"\x1f\x8b"  # how it begins [RFC 1952]
+LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
+
+
+@dataclass(frozen=True)
+class Document:
+    """Aligned segments of a source and a target text, in order.
+
+    id      name in reports and outputs
+    source  segments
+    target  as many segments, or none at all when the translation is not known
+    labels  what is known about single words (`scaleformer.data.synthetic.corpus.Label`), for scoring
+    """
+
+    id: str
+    source: tuple[str, ...]
+    target: tuple[str, ...] = ()
+    labels: tuple[Any, ...] = ()
+
+    def to_json(self) -> str:
+        """The document as a line of JSON Lines (without the labels), no newline at the end."""
+        return json.dumps({"id": self.id, "source": list(self.source), "target": list(self.target)}, ensure_ascii=False)
+
+
+def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[str]:
+    """The split of each of `count` documents: a seeded draw of exact shares, at least one document where a share is
+    above 0, at least one for train unless the shares make 1. Raises DataError when there are too few documents."""
+    numbers = {
+        name: max(1, round(share * count)) if share > 0 else 0 for name, share in (("valid", valid), ("test", test))
+    }
+    if sum(numbers.values()) + (valid + test < 1) > count:
+        raise DataError(f"{count} documents are too few to set {' and '.join(n for n in numbers if numbers[n])} aside")
+    rng = random.Random(f"scaleformer splits {seed}")
+    draws = [rng.random() for _ in range(count)]
+    splits = ["train"] * count
+    ranking = iter(sorted(range(count), key=lambda i: draws[i]))
+    for name, number in numbers.items():
+        for _ in range(number):
+            splits[next(ranking)] = name
+    return splits
+
+
+def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """Numbered lines (from 1) of a UTF-8 text file, without their newline; a byte order mark is dropped. Compressed
+    (gzip) by its name, .gz, or by what it begins with.
+
+    Lines end at "\\n" ("\\r\\n" too) only. Raises DataError: no such file, not UTF-8, damaged or truncated .gz.
+    """
+    path = Path(path)
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            yield from decode_lines(file, str(path))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def decode_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[int, str]]:
+    """`read_lines` of an open binary stream, such as `sys.stdin.buffer`; `name` stands for it in messages.
+
+    Raises DataError, with the line, for what is not UTF-8 or no sound gzip file, and for a line without end.
+    """
+    number = 0
+    if not isinstance(stream, gzip.GzipFile) and first_bytes(stream).startswith(_GZIP):
+        stream = gzip.GzipFile(fileobj=stream)
+    try:
+        # A few kilobytes of a compressed file may hold a line that no memory does.
+        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
+            if len(line) > LONGEST_LINE:
+                raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE:,} bytes: split it")
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            if text or line != codecs.BOM_UTF8:  # else the whole file is a byte order mark
+                yield number, text.removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start + 1} of the line"
+        raise DataError(f"{name}:{number}: not UTF-8 ({place}): convert it to UTF-8") from None
+    except EOFError:
+        raise DataError(f"{name}:{number + 1}: the compressed file is cut short: fetch it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{name}:{number + 1}: not a sound gzip file ({error})") from None
+
+
+def first_bytes(stream: BinaryIO) -> bytes:
+    """What a stream will give first, without taking it; nothing where the stream cannot tell."""
+    peek = getattr(stream, "peek", None)
+    return peek() if peek else b""
+
+
+def first_text(stream: BinaryIO) -> str:
+    """What the text of a stream, compressed or not, begins with, without taking it."""
+    begin = first_bytes(stream)
+    if begin.startswith(_GZIP):
+        with suppress(zlib.error):
+            begin = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(begin)  # of gzip
+    return begin.decode("utf-8", errors="replace")
+
+
+def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Document]:
+    """Documents of a JSON Lines file: `{"id": str, "source": [str, ...], "target": [str, ...]}` a line.
+
+    Other keys are ignored. An empty or blank segment is kept (it stands for a segment without words); a document
+    without segments is an error. With `require_target=False` "target" may be missing.
+    """
+    for number, line in read_lines(path):
+        yield parse_document(line, f"{path}:{number}", require_target)
+
+
+def parse_document(line: str, where: str, require_target: bool = True) -> Document:
+    """The document of one JSON line; `where` begins the message of a DataError."""
+    if not line.strip():
+        raise DataError(f"{where}: empty line, wanted one JSON document a line")
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}: malformed JSON ({error.msg}, column {error.colno})") from None
+    except RecursionError:
+        raise DataError(f"{where}: malformed JSON (nested too deep)") from None
+    except ValueError:  # Python reads no integers of more than some thousand digits
+        raise DataError(f"{where}: malformed JSON (a number of too many digits)") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with id, source, target")
+    wanted = ("id", "source", "target") if require_target else ("id", "source")
+    if missing := [key for key in wanted if key not in record]:
+        present = ", ".join(shown(key)[1:-1] for key in list(record)[:8]) or "-"
+        raise DataError(f"{where}: no {' and no '.join(map(repr, missing))} (keys present: {present})")
+    if not isinstance(record["id"], str):
+        raise DataError(f"{where}: 'id' is {type(record['id']).__name__}, wanted a string")
+    sides = {}
+    for side in ("source", "target"):
+        segments = record.get(side, [])
+        if not isinstance(segments, list):
+            raise DataError(f"{where}: {side!r} is {type(segments).__name__}, wanted a list of strings")
+        for index, segment in enumerate(segments):
+            if not isinstance(segment, str):
+                raise DataError(f"{where}: {side}[{index}] is {type(segment).__name__}, wanted a string")
+        sides[side] = tuple(segments)
+    document = Document(record["id"], sides["source"], sides["target"])
+    check_document(document, where, require_target or "target" in record)
+    return document
+
+
+def check_document(document: Document, where: str, has_target: bool = True) -> None:
+    """Raise DataError unless the document has segments, as many on both sides, and all of it is valid Unicode."""
+    if not document.source and not document.target:
+        raise DataError(f"{where}: document {shown(document.id)} is empty: it has no segments")
+    if has_target and len(document.source) != len(document.target):
+        raise DataError(
+            f"{where}: document {shown(document.id)} has {len(document.source)} source segments and "
+            f"{len(document.target)} target segments: they must be aligned one to one"
+        )
+    for text in (document.id, *document.source, *document.target):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{where}: document {shown(document.id)} has a lone surrogate (\\ud800-\\udfff)") from None
+
+
+def read_text_pair(
+    source: str | Path, target: str | Path, boundaries: str = "blank", ids: str | Path | None = None
+) -> Iterator[Document]:
+    """Documents of two line-aligned text files, a segment a line.
+
+    boundaries: "blank"  a blank line on both sides ends a document
+                "ids"    line n of the file `ids` names the document of line n (`sacrebleu --echo docid` prints such)
+                "lines"  every line is a document of its own
+    Raises DataError, with file and line, where the files do not match or a document is wrong.
+    """
+    name = re.sub(r"\.gz$", "", Path(source).name)
+    pending: tuple[list[str], list[str]] = ([], [])
+    current = f"{name}:1"
+    seen: set[str] = set()
+    number = 0
+    for number, first, second, label in _aligned_lines(source, target, ids if boundaries == "ids" else None):
+        blank = (not first.strip(), not second.strip())
+        if boundaries == "blank" and any(blank):
+            if not all(blank):
+                text, other = (source, target) if blank[0] else (target, source)
+                raise DataError(f"{text}:{number}: blank here but not in {other}: documents must end together")
+            if pending[0]:
+                yield _checked(current, pending, f"{source}:{number}")
+            pending = ([], [])
+            continue
+        if boundaries == "ids":
+            if pending[0] and label != current:
+                yield _checked(current, pending, f"{source}:{number}")
+                seen.add(current)
+                pending = ([], [])
+            if label in seen:
+                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must stand together")
+            current = label
+        elif not pending[0]:
+            current = f"{name}:{number}"
+        pending[0].append(first)
+        pending[1].append(second)
+        if boundaries == "lines":
+            yield _checked(current, pending, f"{source}:{number}")
+            pending = ([], [])
+    if pending[0]:
+        yield _checked(current, pending, f"{source}:{number}")
+
+
+def _checked(name: str, sides: tuple[list[str], list[str]], where: str) -> Document:
+    document = Document(name, tuple(sides[0]), tuple(sides[1]))
+    check_document(document, where)
+    return document
+
+
+def _aligned_lines(
+    source: str | Path, target: str | Path, ids: str | Path | None
+) -> Iterator[tuple[int, str, str, str]]:
+    """Number, source, target and document name ("" without `ids`) of each line; all files must end together."""
+    files = [source, target] if ids is None else [source, target, ids]
+    readers = [read_lines(file) for file in files]
+    number = 0
+    while True:
+        lines = [next(reader, None) for reader in readers]
+        present = [line is not None for line in lines]
+        if not any(present):
+            return
+        if not all(present):
+            short = files[present.index(False)]
+            longer = files[present.index(True)]
+            raise DataError(f"{short}:{number + 1}: ends after {number} lines, but {longer} goes on: align them")
+        number += 1
+        texts = [line[1] for line in lines if line is not None]
+        yield number, texts[0], texts[1], texts[2] if ids is not None else ""
+
+
+def read_tsv(path: str | Path) -> Iterator[Document]:
+    """Documents of a TSV file: document id, source, target a line; the lines of a document stand together.
+
+    Raises DataError, with file and line, for what is not so.
+    """
+    pending: tuple[list[str], list[str]] = ([], [])
+    current = ""
+    seen: set[str] = set()
+    for number, line in read_lines(path):
+        columns = line.split("\t")
+        if len(columns) != 3:
+            raise DataError(f"{path}:{number}: {len(columns)} columns, wanted 3: document id, source, target")
+        if pending[0] and columns[0] != current:
+            yield _checked(current, pending, f"{path}:{number}")
+            seen.add(current)
+            pending = ([], [])
+        if columns[0] in seen:
+            raise DataError(
+                f"{path}:{number}: document {shown(columns[0])} began earlier: its lines must stand together"
+            )
+        current = columns[0]
+        pending[0].append(columns[1])
+        pending[1].append(columns[2])
+    if pending[0]:
+        yield _checked(current, pending, str(path))

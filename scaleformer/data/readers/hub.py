@@ -1,0 +1,98 @@
+"""Documents from `datasets.load_dataset`: the Hugging Face Hub, or files that one of its builders reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets.distributed import split_dataset_by_node
+
+from scaleformer.data.config import HubConfig
+from scaleformer.data.errors import DataError, MissingSplit, shown
+from scaleformer.data.readers.documents import Document, check_document
+
+
+def hub_documents(
+    config: HubConfig, split: str, streaming: bool = False, rank: int = 0, world: int = 1
+) -> Iterator[Document]:
+    """Documents of a split, in its order; of one of `world` processes its own: every document is of exactly one.
+
+    streaming: read rows as they are asked for, instead of fetching all of the split first. Files of the data set are
+    dealt out whole where their number allows it and a row is a document, so that no process reads what is another's.
+    Raises DataError: not found, no network, no such column, wrong types, a row without segments or not as many on both
+    sides.
+    """
+    with _own_errors(config, f"the split {split!r}"):
+        rows = datasets.load_dataset(
+            config.name, config.subset, data_files=config.data_files, split=split, streaming=streaming
+        )
+        place = split
+        if not config.document and world > 1:
+            place = f"{split}/{rank} of {world}"
+            rows, rank, world = split_dataset_by_node(rows, rank=rank, world_size=world), 0, 1
+        yield from islice(_grouped(config, place, rows), rank, None, world)
+
+
+def hub_fingerprint(config: HubConfig) -> str:
+    """What names the content of a data set without reading it: the hash of its builder, files and revision."""
+    with _own_errors(config, "its description"):
+        builder = datasets.load_dataset_builder(config.name, config.subset, data_files=config.data_files)
+    return f"{builder.hash} {Path(builder.cache_dir).parts[-3:]}"
+
+
+@contextmanager
+def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
+    """What goes wrong in `datasets`, on the way too, as MissingSplit."""
+    if not config.name:
+        raise DataError("data.format=hub needs data.hub.name: the id of a data set")
+    try:
+        yield
+    except DataError:
+        raise
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise MissingSplit(f"{config.name}: cannot load {what}: {reason}") from error
+
+
+def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
+    name = ""
+    begun: set[str] = set()
+    pending: tuple[list[str], list[str]] = ([], [])
+    for number, row in enumerate(rows, 1):
+        where = f"{config.name}[{split}]:{number}"
+        source, target = (_cell(row, column, where) for column in (config.source, config.target))
+        own = str(_value(row, config.document, where)) if config.document else f"{split}/{number}"
+        check_document(Document(own, tuple(source), tuple(target)), where)
+        if pending[0] and own != name:
+            yield Document(name, tuple(pending[0]), tuple(pending[1]))
+            pending = ([], [])
+        if config.document and own != name:
+            if own in begun:
+                raise DataError(f"{where}: document {shown(own)} began earlier: its rows must stand together")
+            begun.add(own)
+        name = own
+        pending[0].extend(source)
+        pending[1].extend(target)
+    if pending[0]:
+        yield Document(name, tuple(pending[0]), tuple(pending[1]))
+
+
+def _value(row: Any, column: str, where: str) -> Any:
+    value = row
+    for key in column.split("."):
+        if not isinstance(value, dict) or key not in value:
+            raise DataError(f"{where}: no column {column!r}; there are {', '.join(row)}")
+        value = value[key]
+    return value
+
+
+def _cell(row: Any, column: str, where: str) -> list[str]:
+    value = _value(row, column, where)
+    segments = [value] if isinstance(value, str) else value
+    if not isinstance(segments, list) or not all(isinstance(segment, str) for segment in segments):
+        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, wanted text or a list of texts")
+    return segments

@@ -1,0 +1,175 @@
+"""What it costs that one side of a document lacks a segment boundary: two of its segments run together.
+
+Attention that knows segments matches them by number, so from there on the numbers of the two sides differ by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from scaleformer.data.batching import Example
+from scaleformer.data.tokenizer import EOS, SEP
+from scaleformer.evaluation.scores import MetricScore, Preset, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.teacher_forcing import target_losses
+from scaleformer.evaluation.translation_run import ReferenceDocument
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
+
+LEAST = 3  # segments: two that run together and one after them
+DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
+Progress = Callable[[float, int], None]
+
+
+@dataclass(frozen=True)
+class BoundaryLoss:
+    """Loss, in nats a target token, of the segments so far after the two that run together.
+
+    distance  in segments: "1", "2", "3-4", "5-8", "9 and more", or "all"
+    whole     with every `<sep>`
+    source    where the source lacks one, target likewise
+    """
+
+    distance: str
+    tokens: int
+    whole: float
+    source: float
+    target: float
+
+
+@dataclass(frozen=True)
+class BoundaryTranslation:
+    """d-BLEU of the same documents, translated as they are and with two segments of the source run together.
+
+    more, fewer  documents whose translation of the latter has more or fewer segments than that source
+    """
+
+    whole: MetricScore
+    source: MetricScore
+    more: int
+    fewer: int
+
+
+def boundary_place(segments: int) -> int:
+    """The segment, counted from 0, that runs into the next one: the last of the first third, the first at least."""
+    return max(segments // 3 - 1, 0)
+
+
+def boundary_losses(
+    translator: Translator,
+    documents: Sequence[ReferenceDocument],
+    *,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> list[BoundaryLoss]:
+    """The loss of the same tokens with every `<sep>`, and where either side lacks the one at `boundary_place`.
+
+    The segments that run together are not counted, nor is the `</s>`. Documents have at least `LEAST` segments.
+    batch_tokens: most padded tokens at once; None for the model's own decoding setting. Raises ValueError for a
+    document of fewer segments, without documents, and where the model gives NaN.
+    """
+    _check(documents)
+    examples, kept, distances = [], [], []
+    for document in documents:
+        place = boundary_place(len(document.source))
+        sides = [
+            tokenizer.encode_batch(list(texts))
+            for tokenizer, texts in (
+                (translator.source_tokenizer, document.source),
+                (translator.target_tokenizer, document.target),
+            )
+        ]
+        for name, lacking in (("whole", ()), ("source", (0,)), ("target", (1,))):
+            source, target = (_tokens(side, place if n in lacking else None) for n, side in enumerate(sides))
+            examples.append(Example(f"{document.id} {name}", source, target))
+        lengths = [len(tokens) + 1 for tokens in sides[1]]
+        bounds = list(accumulate(lengths, initial=0))[place + 2 :]
+        kept.append(bounds)
+        distances.append(np.repeat(np.arange(1, len(bounds)), np.diff(bounds)))
+    losses = target_losses(translator.model, examples, batch_tokens or translator.decoding.batch_tokens, progress)
+    after = {
+        name: np.concatenate(
+            [loss[bounds[0] - shift : bounds[-1] - shift] for loss, bounds in zip(losses[n::3], kept, strict=True)]
+        )
+        for n, (name, shift) in enumerate((("whole", 0), ("source", 0), ("target", 1)))
+    }
+    distance = np.concatenate(distances)
+    found = []
+    for first, last in (*DISTANCES, (1, None)):
+        at = (distance >= first) & (distance <= (last or distance.max()))
+        if at.any():
+            means = {name: float(values[at].mean()) for name, values in after.items()}
+            found.append(BoundaryLoss(_label(first, last), int(at.sum()), **means))
+    return found
+
+
+def boundary_translations(
+    translator: Translator,
+    documents: Sequence[ReferenceDocument],
+    decoding: DecodingConfig,
+    preset: Preset,
+    progress: Callable[[str], Progress] | None = None,
+) -> BoundaryTranslation:
+    """Translate documents as they are, and with the two segments of the source at `boundary_place` joined by a space.
+
+    progress: called with what is done, gives what to call with the share and the tokens so far. Raises ValueError for a
+    document of fewer than `LEAST` segments, and without documents.
+    """
+    _check(documents)
+    joined = [_joined(document.source) for document in documents]
+    scores, counts = [], np.zeros(0, dtype=np.int64)
+    for name, sources in (("whole", [list(document.source) for document in documents]), ("joined", joined)):
+        bar = progress(f"translating, {name}") if progress else None
+        ids = [document.id for document in documents]
+        translations = translator.translate_documents(sources, decoding, ids=ids, progress=bar)
+        report = evaluate_documents(
+            [
+                TranslatedDocument(document.id, document.target, translation.segments, translation.finished)
+                for document, translation in zip(documents, translations, strict=True)
+            ],
+            preset,
+            ter=False,
+        )
+        scores.append(report.score("d-BLEU"))
+        counts = np.array([len(t.segments) - len(s) for t, s in zip(translations, sources, strict=True)])
+    return BoundaryTranslation(scores[0], scores[1], int((counts > 0).sum()), int((counts < 0).sum()))
+
+
+def boundaries_to_dict(losses: Sequence[BoundaryLoss], translation: BoundaryTranslation | None) -> dict[str, Any]:
+    """Plain values for JSON."""
+    return {
+        "losses": [asdict(loss) for loss in losses],
+        "translation": None if translation is None else asdict(translation),
+    }
+
+
+def _check(documents: Sequence[ReferenceDocument]) -> None:
+    if not documents:
+        raise ValueError(f"no document has the {LEAST} segments that are wanted: join some with segments=N")
+    for document in documents:
+        if len(document.source) < LEAST:
+            raise ValueError(f"document {document.id!r} has {len(document.source)} segments, wanted at least {LEAST}")
+
+
+def _tokens(segments: Sequence[Sequence[int]], place: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
+    tokens: list[int] = []
+    for number, segment in enumerate(segments):
+        tokens += segment
+        if number != place:
+            tokens.append(SEP)
+    return np.array([*tokens, EOS], dtype=np.int64)
+
+
+def _joined(segments: Sequence[str]) -> list[str]:
+    place = boundary_place(len(segments))
+    return [*segments[:place], " ".join(segments[place : place + 2]), *segments[place + 2 :]]
+
+
+def _label(first: int, last: int | None) -> str:
+    if last is None:
+        return "all" if first == 1 else f"{first} and more"
+    return str(first) if first == last else f"{first}-{last}"

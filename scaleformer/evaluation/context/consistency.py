@@ -1,0 +1,161 @@
+"""Does a document call one thing by one name? Names and terms of real output, by document.
+
+Without a list of terms the reference is the guide: a word of the source is an anchor where the reference is consistent
+about it, that is, where some word stands in exactly those segments of the reference whose source has the anchor. A word
+that is the same on both sides is a name (names, numbers, identifiers), any other a term.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import read_lines
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.translations import SavedTranslation
+
+#: shorter source words are no terms; a word in more than that share of the segments of a document is none either
+SHORTEST, WIDEST = 4, 0.5
+
+
+@dataclass(frozen=True)
+class ConsistencyScore:
+    """How one kind of word fares, over all documents.
+
+    kind          "name", "term" or "listed" (of a list of terms)
+    words         repeated words that were asked about: (document, word) pairs
+    mentions      segments that have them
+    as_reference  share of the mentions whose hypothesis has (one of) the reference's words for it
+    consistent    mean over words of the best agreement of one word of the hypothesis with the mentions: the segments
+                  that have both, by those that have either; 1 where one word is used always and only there. For a
+                  listed term the share of its mentions that have the variant which the document uses most
+    """
+
+    kind: str
+    words: int
+    mentions: int
+    as_reference: float
+    consistent: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+@dataclass
+class _Tally:
+    words: int = 0
+    mentions: int = 0
+    kept: int = 0
+    agreement: float = 0.0
+
+    def add(self, mentions: int, kept: int, agreement: float) -> None:
+        self.words += 1
+        self.mentions += mentions
+        self.kept += kept
+        self.agreement += agreement
+
+
+def score_consistency(
+    documents: Iterable[SavedTranslation], terms: Mapping[str, Sequence[str]] | None = None
+) -> tuple[ConsistencyScore, ...]:
+    """Scores of names and terms, and of listed terms if there is a list; a kind without a word is left out.
+
+    terms   source term -> its target variants, words or phrases, case ignored
+    Documents whose source has another number of segments than the reference are not read; hypotheses are aligned.
+    """
+    tallies: dict[str, _Tally] = defaultdict(_Tally)
+    for document in documents:
+        if len(document.source) != len(document.target):
+            continue
+        hypothesis = align_segments(document.hypothesis, document.target)
+        _anchors(tallies, document.source, document.target, hypothesis)
+        for term, variants in (terms or {}).items():
+            _listed(tallies["listed"], term, variants, document.source, document.target, hypothesis)
+    return tuple(
+        ConsistencyScore(kind, t.words, t.mentions, t.kept / t.mentions, t.agreement / t.words)
+        for kind in ("name", "term", "listed")
+        if (t := tallies[kind]).words
+    )
+
+
+def read_terms(path: str) -> dict[str, list[str]]:
+    """A list of terms, one a line: the source term, a tab, its target variants with `|` between them.
+
+    Raises DataError with file and line.
+    """
+    found: dict[str, list[str]] = {}
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        term, _, rest = line.partition("\t")
+        variants = [variant.strip() for variant in rest.split("|") if variant.strip()]
+        if not term.strip() or not variants:
+            raise DataError(f"{path}:{number}: wanted a source term, a tab and its translations with | between them")
+        found[term.strip()] = variants
+    if not found:
+        raise DataError(f"{path}: no terms")
+    return found
+
+
+def _anchors(
+    tallies: dict[str, _Tally], source: Sequence[str], reference: Sequence[str], hypothesis: Sequence[str]
+) -> None:
+    sources, references, hypotheses = (_places(side) for side in (source, reference, hypothesis))
+    by_places: dict[frozenset[int], list[str]] = defaultdict(list)
+    for word, places in references.items():
+        by_places[places].append(word)
+    for word, places in sources.items():
+        guides = by_places.get(places, [])
+        is_name = word in guides
+        if not is_name:
+            guides = [guide for guide in guides if guide not in sources]  # a name is none
+        if len(places) < 2 or not guides:
+            continue
+        if not is_name and (len(word) < SHORTEST or len(places) > WIDEST * len(source)):
+            continue
+        wanted = [word] if is_name else guides
+        kept = sum(any(place in hypotheses.get(w, ()) for w in wanted) for place in places)
+        if is_name:
+            found = hypotheses.get(word, frozenset())
+            agreement = len(places & found) / len(places | found)
+        else:
+            agreement = max((len(places & found) / len(places | found) for found in hypotheses.values()), default=0.0)
+        tallies["name" if is_name else "term"].add(len(places), kept, agreement)
+
+
+def _listed(
+    tally: _Tally,
+    term: str,
+    variants: Sequence[str],
+    source: Sequence[str],
+    reference: Sequence[str],
+    hypothesis: Sequence[str],
+) -> None:
+    asked = _phrase(term)
+    patterns = {variant: _phrase(variant) for variant in variants}
+    mentions = [place for place, text in enumerate(source) if asked.search(text)]
+    if len(mentions) < 2:
+        return
+    used = [{v for v, pattern in patterns.items() if pattern.search(hypothesis[place])} for place in mentions]
+    right = [{v for v, pattern in patterns.items() if pattern.search(reference[place])} for place in mentions]
+    counts = Counter(variant for found in used for variant in found)
+    kept = sum(bool(ours & theirs) for ours, theirs in zip(used, right, strict=True))
+    tally.add(len(mentions), kept, max(counts.values(), default=0) / len(mentions))
+
+
+def _phrase(text: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
+
+
+def _places(segments: Sequence[str]) -> dict[str, frozenset[int]]:
+    """Each word (case kept, no punctuation) and the segments that have it."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for place, text in enumerate(segments):
+        for word in re.findall(r"\w+", text):
+            found[word].add(place)
+    return {word: frozenset(places) for word, places in found.items()}

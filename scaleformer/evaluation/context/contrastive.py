@@ -1,0 +1,293 @@
+"""What only earlier segments decide: pronouns, terms, anything for which right and wrong translations are known.
+
+Contrastive [Bawden 2018; Müller 2018, ContraPro]: a model is right where it finds the right translation of a segment
+more probable than every wrong one, given the segments before. Generative: it is right where its own translation of the
+segment has the words in which the right one differs from the wrong ones, and none of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.log_probabilities import score_documents
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
+
+Verdict = Literal["right", "wrong", "unclear"]
+Progress = Callable[[float, int], None]
+
+
+@dataclass(frozen=True)
+class Phenomenon:
+    """One segment of a document of which right and wrong translations are known; the right one is the reference's.
+
+    segment   its index
+    wrong     translations of the segment, each wrong; at least one
+    distance  segments back to the one that decides; None if not known
+    kind      "pronoun", "term" ...
+    """
+
+    segment: int
+    wrong: tuple[str, ...]
+    distance: int | None = None
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class ContextDocument:
+    """Segments in order, with their reference, and what is asked about them. target may end with the last phenomenon's
+    segment; segments after it are not read."""
+
+    id: str
+    source: Sequence[str]
+    target: Sequence[str]
+    phenomena: tuple[Phenomenon, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a model did with one phenomenon.
+
+    margin    log p(right) - max log p(wrong) of the segment, in nats; None if not asked for
+    verdict   of its own translation: "right" (words of the right one, none of the wrong ones), "wrong" (the other way
+              about), "unclear" (both or neither); None if not asked for
+    """
+
+    document: str
+    phenomenon: Phenomenon
+    margin: float | None = None
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class ContextScore:
+    """The outcomes of one kind at one distance (or of a range of distances, "9-16").
+
+    count           phenomena
+    chance          share right by guessing: the mean of 1 / (1 + wrong translations)
+    contrastive     share of those whose right translation is the most probable; None if not asked for
+    generative      share of the verdicts that are "right"; wrong and unclear are the other shares
+    """
+
+    kind: str
+    distance: str
+    count: int
+    chance: float
+    contrastive: float | None
+    generative: float | None
+    wrong: float | None
+    unclear: float | None
+
+    def interval(self, share: float) -> tuple[float, float]:
+        """The 95% interval of a share of `count` [Wilson 1927]."""
+        z, n = 1.959964, self.count
+        middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+        half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+        return middle - half, middle + half
+
+
+@dataclass(frozen=True)
+class ContextReport:
+    """Scores of everything (kind "all") and of each kind, at all distances together ("all") and at each."""
+
+    outcomes: tuple[Outcome, ...]
+    context: int | None
+    scores: tuple[ContextScore, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scores", _summaries(self.outcomes))
+
+    def score(self, kind: str = "all", distance: str = "all") -> ContextScore:
+        """The score of a kind at a distance."""
+        return next(s for s in self.scores if (s.kind, s.distance) == (kind, distance))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; intervals beside the shares."""
+        rows = []
+        for score in self.scores:
+            row = asdict(score)
+            for name in ("contrastive", "generative"):
+                share = getattr(score, name)
+                row[f"{name}_interval"] = None if share is None else list(score.interval(share))
+            rows.append(row)
+        return {"context": self.context, "scores": rows}
+
+
+def evaluate_context(
+    translator: Translator,
+    documents: Sequence[ContextDocument],
+    *,
+    contrastive: bool = True,
+    generative: bool = True,
+    context: int | None = None,
+    decoding: DecodingConfig | None = None,
+    progress: Callable[[str], Progress] | None = None,
+) -> ContextReport:
+    """Contrastive and generative scores of all phenomena of the documents.
+
+    context   how many segments before it a phenomenon is seen with; None for all, 0 for none (what can be guessed)
+    decoding  of the translation; None for the settings of the model's own run. It is forced to write as many segments
+              as the source has, so that they can be compared one by one
+    progress  called with "scoring" or "translating", gives the function that is told how far it is
+    Raises ValueError: no phenomena, one that points outside its document, one whose wrong translation is the right one.
+    """
+    for document in documents:
+        _check(document)
+    asked = [(document, phenomenon) for document in documents for phenomenon in document.phenomena]
+    if not asked:
+        raise ValueError("nothing to ask: the documents have no labelled segment")
+    if context is not None and context < 0:
+        raise ValueError(f"context={context}: wanted 0 or more segments, or null for all")
+    if not contrastive and not generative:
+        raise ValueError("contrastive=false and generative=false: nothing is left to score")
+    told: Callable[[str], Progress | None] = progress if progress is not None else lambda what: None
+    margins: Sequence[float | None] = [None] * len(asked)
+    verdicts: Sequence[Verdict | None] = [None] * len(asked)
+    if contrastive:
+        margins = _margins(translator, asked, context, told("scoring"))
+    if generative:
+        verdicts = _verdicts(translator, asked, context, decoding or translator.decoding, told("translating"))
+    outcomes = (
+        Outcome(document.id, phenomenon, margin, verdict)
+        for (document, phenomenon), margin, verdict in zip(asked, margins, verdicts, strict=True)
+    )
+    return ContextReport(tuple(outcomes), context)
+
+
+def judge(hypothesis: str, right: str, wrong: Sequence[str]) -> Verdict:
+    """Which side a translation takes: by the words in which right and wrong ones differ, case ignored.
+
+    Words that the right one has more often than a wrong one speak for it, those that a wrong one has more often than
+    the right one against it. Where the wrong ones only add words, to have none of these speaks for the right one.
+    """
+    words, good = _words(hypothesis), _words(right)
+    bad = [_words(text) for text in wrong]
+    needed = {word for other in bad for word in good - other}
+    forbidden = {word for other in bad for word in other - good} - needed
+    has_right = any(words[word] >= good[word] for word in needed)
+    has_wrong = any(words[word] > good[word] for word in forbidden)
+    if forbidden and not needed:
+        has_right = not has_wrong
+    if has_right == has_wrong:
+        return "unclear"
+    return "right" if has_right else "wrong"
+
+
+def distance_range(distance: int | None) -> str:
+    """The row that a distance belongs to: itself up to 8, then 9-16, 17-32 and so on; "?" for None."""
+    if distance is None:
+        return "?"
+    if distance <= 8:
+        return str(distance)
+    top = 1 << (distance - 1).bit_length()
+    return f"{top // 2 + 1}-{top}"
+
+
+def _check(document: ContextDocument) -> None:
+    for phenomenon in document.phenomena:
+        place = phenomenon.segment
+        if not 0 <= place < min(len(document.source), len(document.target)):
+            raise ValueError(
+                f"document {document.id!r}: segment {place} is asked about, there are {len(document.source)} source "
+                f"and {len(document.target)} target segments"
+            )
+        if not phenomenon.wrong:
+            raise ValueError(f"document {document.id!r}, segment {place}: no wrong translation to compare with")
+        if document.target[place] in phenomenon.wrong:
+            raise ValueError(f"document {document.id!r}, segment {place}: a wrong translation equals the right one")
+
+
+def _start(phenomenon: Phenomenon, context: int | None) -> int:
+    return 0 if context is None else max(0, phenomenon.segment - context)
+
+
+def _margins(
+    translator: Translator,
+    asked: Sequence[tuple[ContextDocument, Phenomenon]],
+    context: int | None,
+    progress: Progress | None,
+) -> list[float]:
+    sources, targets = [], []
+    for document, phenomenon in asked:
+        start, end = _start(phenomenon, context), phenomenon.segment
+        for variant in (document.target[end], *phenomenon.wrong):
+            sources.append(list(document.source[start : end + 1]))
+            targets.append([*document.target[start:end], variant])
+    scores = iter(score_documents(translator, sources, targets, progress=progress))
+    margins = []
+    for _, phenomenon in asked:
+        right, *wrong = (next(scores).segments[-1].log_probability for _ in range(1 + len(phenomenon.wrong)))
+        margins.append(right - max(wrong))
+    return margins
+
+
+def _verdicts(
+    translator: Translator,
+    asked: Sequence[tuple[ContextDocument, Phenomenon]],
+    context: int | None,
+    decoding: DecodingConfig,
+    progress: Progress | None,
+) -> list[Verdict]:
+    """With all context a document is translated once, else each phenomenon with what it may see."""
+    matched = DecodingConfig.from_mapping({**asdict(decoding), "match_segments": True, "n_best": 1})
+    windows = []
+    for document, phenomenon in asked:
+        last = max(p.segment for p in document.phenomena) if context is None else phenomenon.segment
+        windows.append((document.id, tuple(document.source[_start(phenomenon, context) : last + 1])))
+    unique = list(dict.fromkeys(windows))
+    found = translator.translate_documents(
+        [segments for _, segments in unique], matched, ids=[name for name, _ in unique], progress=progress
+    )
+    translated = dict(zip(unique, found, strict=True))
+    verdicts = []
+    for (document, phenomenon), window in zip(asked, windows, strict=True):
+        start = _start(phenomenon, context)
+        reference = document.target[start : start + len(window[1])]
+        aligned = align_segments(translated[window].segments, reference)  # a document cut at its limit has fewer
+        hypothesis = aligned[phenomenon.segment - start]
+        verdicts.append(judge(hypothesis, document.target[phenomenon.segment], phenomenon.wrong))
+    return verdicts
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\w+", text.casefold()))
+
+
+def _summaries(outcomes: Sequence[Outcome]) -> tuple[ContextScore, ...]:
+    kinds = sorted({o.phenomenon.kind for o in outcomes})
+    groups = {"all": list(outcomes)}
+    if len(kinds) > 1:
+        groups |= {kind or "other": [o for o in outcomes if o.phenomenon.kind == kind] for kind in kinds}
+    scores = []
+    for name, members in groups.items():
+        scores.append(_summary(name, "all", members))
+        by_range: dict[str, list[Outcome]] = {}
+        for outcome in sorted(members, key=lambda o: (o.phenomenon.distance is None, o.phenomenon.distance or 0)):
+            by_range.setdefault(distance_range(outcome.phenomenon.distance), []).append(outcome)
+        scores += [_summary(name, distance, group) for distance, group in by_range.items()]
+    return tuple(scores)
+
+
+def _summary(kind: str, distance: str, outcomes: Sequence[Outcome]) -> ContextScore:
+    margins = [o.margin for o in outcomes if o.margin is not None]
+    verdicts = [o.verdict for o in outcomes if o.verdict is not None]
+
+    def share(verdict: Verdict) -> float | None:
+        return verdicts.count(verdict) / len(verdicts) if verdicts else None
+
+    return ContextScore(
+        kind=kind,
+        distance=distance,
+        count=len(outcomes),
+        chance=sum(1 / (1 + len(o.phenomenon.wrong)) for o in outcomes) / len(outcomes),
+        contrastive=sum(margin > 0 for margin in margins) / len(margins) if margins else None,
+        generative=share("right"),
+        wrong=share("wrong"),
+        unclear=share("unclear"),
+    )

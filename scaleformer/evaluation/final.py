@@ -1,0 +1,101 @@
+"""From a translator and documents to a table for people, and everything behind it in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scaleformer.evaluation.samples import format_samples, write_samples
+from scaleformer.evaluation.scores import BleuReport, MetricScore, preset
+from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
+from scaleformer.system.errors import translation_bar
+from scaleformer.system.files import check_folder
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
+
+
+def evaluate_translations(
+    translator: Translator,
+    documents: Sequence[ReferenceDocument],
+    decoding: DecodingConfig,
+    folder: str | Path,
+    *,
+    split: str = "test",
+    metrics: str = "default",
+    samples: int = 5,
+    ter: bool = True,
+    mode: str = "document",
+    max_tokens: int | None = None,
+    show_samples: bool = True,
+    conditions: Mapping[str, Any] | None = None,
+) -> Evaluation:
+    """Translate with a bar on stderr, write results and samples, print samples and table.
+
+    folder      of the results (`write_evaluation`, as bleu-SPLIT); samples.txt goes there too, or beside it when it is
+                the results/ of a run
+    metrics     a preset of `scaleformer.evaluation.scores`
+    conditions  more to be said in the JSON, such as the corpus
+    Raises ValueError: no such preset, no documents; OSError: no place to write.
+    """
+    folder = Path(folder)
+    chosen = preset(metrics)
+    check_folder(folder)
+    with translation_bar(f"{len(documents)} documents") as progress:
+        evaluation = evaluate(
+            translator,
+            documents,
+            decoding=decoding,
+            preset=chosen,
+            ter=ter,
+            mode=mode,
+            max_tokens=max_tokens,
+            progress=progress,
+        )
+    extra = {"split": split, "metrics": metrics, **(conditions or {})}
+    path = write_evaluation(folder, f"bleu-{split}", evaluation, translator, extra)
+    chosen_samples = evaluation.samples(samples)
+    write_samples((folder.parent if folder.name == "results" else folder) / "samples.txt", chosen_samples)
+    console = Console()
+    if show_samples:
+        console.print(format_samples(chosen_samples, max_segments=3), highlight=False, markup=False, soft_wrap=True)
+    print_report(evaluation.report, console, f"{split}: {len(documents)} documents")
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+    return evaluation
+
+
+def print_report(report: BleuReport, console: Console, title: str = "") -> None:
+    """Print the table of scores, the signatures below it, and whatever is to be known about the documents."""
+    table = Table(title=Text(title, "table.title") if title else None, title_justify="left")
+    table.add_column("metric")
+    table.add_column("score", justify="right")
+    table.add_column("documents", justify="right")
+    table.add_column("details")
+    for score in report.scores:
+        table.add_row(score.metric, f"{score.score:.2f}", str(report.documents), _details(score))
+    for name, score in report.parts.items():
+        count = str(report.part_documents[name])
+        table.add_row(Text(f"  {score.metric} of {name}"), f"{score.score:.2f}", count, _details(score))
+    console.print(table)
+    lines = [f"{score.metric}: {score.signature}" for score in report.scores]
+    lines.append(
+        f"segments: {report.hypothesis_segments} of {report.reference_segments}; another number than the reference in "
+        f"{report.count_mismatches} of {report.documents} documents ({report.mismatch_rate:.1%})"
+    )
+    if report.unfinished:
+        shown = ", ".join(report.unfinished[:5]) + (" ..." if len(report.unfinished) > 5 else "")
+        lines.append(f"cut at the length limit: {len(report.unfinished)} of {report.documents} documents: {shown}")
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _details(score: MetricScore) -> str:
+    if not score.details:
+        return "lower is better" if score.metric == "TER" else ""
+    precisions = "/".join(f"{p:.1f}" for p in score.details["precisions"])
+    penalty, ratio = score.details["brevity_penalty"], score.details["length_ratio"]
+    return f"{precisions} BP {penalty:.3f} ratio {ratio:.3f}"

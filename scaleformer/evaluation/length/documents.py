@@ -1,0 +1,264 @@
+"""The same test text as documents of other lengths: cut and joined at segment boundaries, every segment once.
+
+The segments of the test documents stand in one row, in order. A set of pseudo-documents of a length cuts this row anew,
+across the ends of documents too, so that all sets hold the same text and differ in length alone.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Protocol
+
+from scaleformer.data.readers.documents import Document
+
+TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
+
+
+class TooLong(ValueError):
+    """There is not so much text."""
+
+
+class Encoder(Protocol):
+    """What counts tokens, see `scaleformer.data.tokenizer.Tokenizer`."""
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
+
+
+@dataclass(frozen=True)
+class TestText:
+    """All segments of the test documents in one row.
+
+    starts                        (documents + 1,) where each document begins in the row
+    source_tokens, target_tokens  (segments,) tokens of each, `<sep>` among them
+    """
+
+    ids: tuple[str, ...]
+    starts: tuple[int, ...]
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    source_tokens: tuple[int, ...]
+    target_tokens: tuple[int, ...]
+
+    __test__ = False  # pytest
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], source: Encoder, target: Encoder) -> TestText:
+        """Raises ValueError without documents, or where source and target do not have as many segments."""
+        if not documents:
+            raise ValueError("there are no test documents")
+        for d in documents:
+            if len(d.source) != len(d.target):
+                raise ValueError(
+                    f"document {d.id!r} has {len(d.source)} source segments and {len(d.target)} target segments: "
+                    "they must be aligned one to one"
+                )
+        sources = [s for d in documents for s in d.source]
+        targets = [s for d in documents for s in d.target]
+        return cls(
+            tuple(d.id for d in documents),
+            tuple(accumulate((len(d.source) for d in documents), initial=0)),
+            tuple(sources),
+            tuple(targets),
+            tuple(len(tokens) + 1 for tokens in source.encode_batch(sources)),
+            tuple(len(tokens) + 1 for tokens in target.encode_batch(targets)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def document(self, start: int, stop: int) -> TestDocument:
+        """Segments start to stop - 1 as a document."""
+        return TestDocument(
+            self._name(start, stop),
+            start,
+            self.source[start:stop],
+            self.target[start:stop],
+            sum(self.source_tokens[start:stop]) + 1,
+            sum(self.target_tokens[start:stop]) + 1,
+        )
+
+    def _name(self, start: int, stop: int) -> str:
+        first, last = (bisect_right(self.starts, place) - 1 for place in (start, stop - 1))
+        if first != last:
+            return f"{self.ids[first]}[{start - self.starts[first]}]..{self.ids[last]}[{stop - 1 - self.starts[last]}]"
+        if (start, stop) == (self.starts[first], self.starts[first + 1]):
+            return self.ids[first]
+        return f"{self.ids[first]}[{start - self.starts[first]}:{stop - self.starts[first]}]"
+
+
+@dataclass(frozen=True)
+class TestDocument:
+    """Segments `start`, `start` + 1, ... of the test text. Tokens with every `<sep>` and the `</s>`."""
+
+    id: str
+    start: int
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    source_tokens: int
+    target_tokens: int
+
+    __test__ = False  # pytest
+
+    @property
+    def tokens(self) -> int:
+        """Of the longer side."""
+        return max(self.source_tokens, self.target_tokens)
+
+
+@dataclass(frozen=True)
+class LengthSpec:
+    """Which length: `size` tokens of the longer side, or segments; unit "document": whole, size None.
+
+    times: size by the trained length, None where that is unknown or in another unit.
+    """
+
+    unit: str
+    size: int | None
+    times: float | None = None
+
+    @property
+    def label(self) -> str:
+        """Unique, fit for file names."""
+        if self.unit == "document":
+            return "whole"
+        return "segment" if (self.unit, self.size) == ("segments", 1) else f"{self.size}-{self.unit}"
+
+
+@dataclass(frozen=True)
+class LengthSet:
+    """The documents of one length; `available`: how many there were to choose from."""
+
+    spec: LengthSpec
+    documents: tuple[TestDocument, ...]
+    available: int
+
+    @property
+    def overlong(self) -> int:
+        """Documents beyond the size, each a single segment."""
+        size = self.spec.size
+        return sum(d.tokens > size for d in self.documents) if self.spec.unit == "tokens" and size else 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        sides = {name: [getattr(d, name) for d in self.documents] for name in ("source_tokens", "target_tokens")}
+        return {
+            "label": self.spec.label,
+            "unit": self.spec.unit,
+            "size": self.spec.size,
+            "times": self.spec.times,
+            "ids": [d.id for d in self.documents],
+            "documents": len(self.documents),
+            "available": self.available,
+            "segments": sum(len(d.source) for d in self.documents),
+            "overlong": self.overlong,
+            **{name: {"mean": sum(n) / len(n), "max": max(n)} for name, n in sides.items()},
+        }
+
+
+def trained_length(config: Mapping[str, Any]) -> tuple[str, int] | None:
+    """Unit and size of the longest example in training, from the configuration of a run; None where it does not say:
+    the most segments of `data.join_segments`, else `data.max_tokens`."""
+    data = config.get("data") or {}
+    if data.get("join_segments"):
+        return "segments", int(data["join_segments"][1])
+    return ("tokens", int(data["max_tokens"])) if data.get("max_tokens") else None
+
+
+def default_lengths(trained: tuple[str, int]) -> list[LengthSpec]:
+    """A segment, 1/4 to 16 times the trained length, and whole documents."""
+    unit, size = trained
+    specs = [LengthSpec("segments", 1, 1 / size if unit == "segments" else None)]
+    for times in TIMES:
+        spec = LengthSpec(unit, max(round(times * size), 1), times)
+        if spec.label not in [known.label for known in specs]:
+            specs.append(spec)
+    return [*specs, LengthSpec("document", None)]
+
+
+def parse_lengths(
+    lengths: Sequence[Any] | None, segments: Sequence[Any] | None, trained: tuple[str, int] | None
+) -> list[LengthSpec]:
+    """The lengths asked for: tokens, "segment" or "whole" in `lengths`, numbers of segments in `segments`, each once.
+
+    Raises ValueError for anything else.
+    """
+    specs: list[LengthSpec] = []
+    for name, unit, values in (("lengths", "tokens", lengths or []), ("segments", "segments", segments or [])):
+        if isinstance(values, (str, int)):
+            values = [values]
+        for value in values:
+            if name == "lengths" and value in ("segment", "whole"):
+                spec = LengthSpec("segments", 1) if value == "segment" else LengthSpec("document", None)
+            elif isinstance(value, int) and not isinstance(value, bool) and value >= (3 if unit == "tokens" else 1):
+                times = value / trained[1] if trained and trained[0] == unit else None
+                spec = LengthSpec(unit, value, times)
+            else:
+                wanted = "token counts of at least 3, segment or whole" if name == "lengths" else "counts of at least 1"
+                raise ValueError(f"{name}: {value!r} is no length: wanted {wanted}")
+            if spec.label not in [known.label for known in specs]:
+                specs.append(spec)
+    return specs
+
+
+def make_length(text: TestText, spec: LengthSpec, documents: int | None = None, seed: int = 1) -> LengthSet:
+    """The pseudo-documents of a length: as many segments as fit, again and again; the last one is the rest.
+
+    documents: at most so many, a seeded draw, in order, without the rest where it can be spared.
+    Raises TooLong where the whole text is shorter.
+    """
+    cuts = _cuts(text, spec)
+    if spec.size is not None and len(cuts) == 2 and spec.size > 1:
+        whole = text.document(0, len(text))
+        held = whole.tokens if spec.unit == "tokens" else len(text)
+        if held < spec.size:
+            raise TooLong(f"{spec.size} {spec.unit}: longer than all test documents together, which have {held}")
+    found = [text.document(start, stop) for start, stop in pairwise(cuts)]
+    available = len(found)
+    if documents is not None and documents < available:
+        pool = range(available if spec.size in (None, 1) else available - 1)
+        found = [found[i] for i in sorted(random.Random(f"test documents {seed}").sample(pool, documents))]
+    return LengthSet(spec, tuple(found), available)
+
+
+def _cuts(text: TestText, spec: LengthSpec) -> list[int]:
+    if spec.size is None:
+        return list(text.starts)
+    if spec.unit == "segments":
+        return [*range(0, len(text), spec.size), len(text)]
+    sums = [list(accumulate(side, initial=0)) for side in (text.source_tokens, text.target_tokens)]
+    cuts = [0]
+    while cuts[-1] < len(text):
+        start = cuts[-1]
+        end = min(bisect_right(side, side[start] + spec.size - 1) - 1 for side in sums)
+        cuts.append(max(end, start + 1))
+    return cuts
+
+
+def choose_lengths(
+    text: TestText, specs: Sequence[LengthSpec], strict: bool, documents: int | None = None, seed: int = 1
+) -> tuple[list[LengthSet], list[dict[str, str]]]:
+    """The sets of all lengths, the shorter first, and what was left out and why.
+
+    Sets of the very same documents are one. strict: raise TooLong instead of leaving out.
+    """
+    sets: list[LengthSet] = []
+    left_out: list[dict[str, str]] = []
+    for spec in specs:
+        try:
+            made = make_length(text, spec, documents, seed)
+        except TooLong as error:
+            if strict:
+                raise
+            left_out.append({"label": spec.label, "reason": str(error)})
+            continue
+        same = next((s.spec.label for s in sets if s.documents == made.documents), None)
+        if same is not None:
+            left_out.append({"label": spec.label, "reason": f"the same documents as {same}"})
+        else:
+            sets.append(made)
+    sets.sort(key=lambda s: (s.spec.unit == "document", sum(d.source_tokens for d in s.documents) / len(s.documents)))
+    return sets, left_out

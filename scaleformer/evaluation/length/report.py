@@ -1,0 +1,150 @@
+"""Measurements of many lengths as one result: JSON, the texts that were scored, tests of significance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.length.documents import LengthSet, TestText
+from scaleformer.evaluation.length.extrapolation import Measurement
+from scaleformer.evaluation.length.scores import (
+    Lines,
+    hypothesis_lines,
+    original_documents,
+    paired_t_test,
+    reference_lines,
+    sentence_bleu,
+)
+from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.significance import compare_systems
+from scaleformer.system.files import atomic_writer
+
+
+def assemble(
+    measurements: Sequence[Measurement],
+    sets: Sequence[LengthSet],
+    text: TestText,
+    metrics: str,
+    folder: Path,
+    bootstrap_samples: int = 1000,
+    randomization_trials: int = 10_000,
+) -> dict[str, Any]:
+    """lengths, results, length_tests, comparisons and alignment of docs/results.md; the scored texts go into `folder`.
+
+    Without bootstrap samples or randomisation trials systems are not compared. Raises OSError.
+    """
+    lines = {_key(m): hypothesis_lines(m.length.documents, m.hypotheses) for m in measurements if m.hypotheses}
+    references = {length.spec.label: reference_lines(length.documents) for length in sets}
+    results = []
+    for m in measurements:
+        result = m.to_dict()
+        if _key(m) in lines:
+            result["decode"] |= _write_texts(folder, m, lines[_key(m)], references[m.length.spec.label])
+        results.append(result)
+    comparisons = []
+    if bootstrap_samples and randomization_trials:
+        comparisons = _comparisons(measurements, lines, references, metrics, (bootstrap_samples, randomization_trials))
+    return {
+        "lengths": [length.to_dict() for length in sets],
+        "results": results,
+        "length_tests": _length_tests(measurements, lines, references, text, metrics),
+        "comparisons": comparisons,
+        "alignment": RULE,
+    }
+
+
+def _key(m: Measurement) -> tuple[str, str, str]:
+    return m.system, m.mode, m.length.spec.label
+
+
+def file_name(system: str) -> str:
+    """The name of a system as part of a file name."""
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in system)
+
+
+def _write_texts(folder: Path, m: Measurement, lines: Lines, references: Lines) -> dict[str, str]:
+    """The four files; the names of them, below the folder of the result."""
+    label = m.length.spec.label
+    own = f"{file_name(m.system)}.{m.mode}.{label}"
+    names = {
+        "hypotheses": (f"{own}.hypotheses.txt", lines.documents),
+        "references": (f"{label}.references.txt", references.documents),
+        "segment_hypotheses": (f"{own}.segments.hypotheses.txt", lines.segments),
+        "segment_references": (f"{label}.segments.references.txt", references.segments),
+    }
+    for name, texts in names.values():
+        with atomic_writer(folder / name) as file:
+            file.writelines(line + "\n" for line in texts)
+    return {key: f"{folder.name}/{name}" for key, (name, _) in names.items()}
+
+
+def _length_tests(
+    measurements: Sequence[Measurement],
+    lines: Mapping[tuple[str, str, str], Lines],
+    references: Mapping[str, Lines],
+    text: TestText,
+    metrics: str,
+) -> list[dict[str, Any]]:
+    """Sentence BLEU of the original documents at each length against that at the trained one, else at the shortest."""
+    tests = []
+    for system, mode in dict.fromkeys((m.system, m.mode) for m in measurements):
+        own = [m for m in measurements if (m.system, m.mode) == (system, mode) and _key(m) in lines]
+        if len(own) < 2:
+            continue
+        base = next((m for m in own if m.length.spec.times == 1), own[0])
+        scores = {}
+        for m in own:
+            label, documents = m.length.spec.label, m.length.documents
+            found = original_documents(text, documents, lines[_key(m)].segments)
+            wanted = original_documents(text, documents, references[label].segments)
+            values = sentence_bleu(list(found.values()), list(wanted.values()), preset(metrics))
+            scores[label] = dict(zip(found, values, strict=True))
+        for m in own:
+            if m is base:
+                continue
+            against, now = scores[base.length.spec.label], scores[m.length.spec.label]
+            both = sorted(set(against) & set(now))
+            if not both:
+                continue
+            pair = [now[i] for i in both], [against[i] for i in both]
+            test = paired_t_test(*pair)
+            tests.append(
+                {
+                    "system": system,
+                    "mode": mode,
+                    "length": m.length.spec.label,
+                    "against": base.length.spec.label,
+                    "documents": len(both),
+                    "mean": sum(pair[0]) / len(both),
+                    "mean_against": sum(pair[1]) / len(both),
+                    "t": test[0] if test else None,
+                    "p": test[1] if test else None,
+                }
+            )
+    return tests
+
+
+def _comparisons(
+    measurements: Sequence[Measurement],
+    lines: Mapping[tuple[str, str, str], Lines],
+    references: Mapping[str, Lines],
+    metrics: str,
+    trials: tuple[int, int],
+) -> list[dict[str, Any]]:
+    found = []
+    systems = list(dict.fromkeys(m.system for m in measurements))
+    if len(systems) < 2:
+        return []
+    for label, mode in dict.fromkeys((m.length.spec.label, m.mode) for m in measurements if _key(m) in lines):
+        for unit, side in (("document", "documents"), ("segment", "segments")):
+            texts = {system: getattr(lines[system, mode, label], side) for system in systems}
+            wanted = getattr(references[label], side)
+            if len(wanted) < 2:
+                continue
+            comparison = compare_systems(
+                texts, wanted, metrics, bootstrap_samples=trials[0], randomization_trials=trials[1]
+            )
+            found.append({"mode": mode, "length": label, "unit": unit, **comparison.to_dict()})
+    return found

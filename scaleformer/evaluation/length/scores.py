@@ -1,0 +1,198 @@
+"""Everything that is said of the translations of one length: scores, what is missing, where quality is lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from sacrebleu.metrics import BLEU, CHRF
+
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.length.documents import TestDocument, TestText
+from scaleformer.evaluation.scores import Preset, TranslatedDocument, evaluate_documents, join_segments
+
+SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, in times of the trained one
+SIZE_KEYS = (
+    *("d_bleu", "s_bleu", "chrf", "brevity_penalty", "length_ratio"),
+    *("repeated_4grams", "reference_repeated_4grams", "missing_segments"),
+)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What sacrebleu scores: documents and aligned segments, a line each; segments in the order of the documents."""
+
+    documents: list[str]
+    segments: list[str]
+
+
+def reference_lines(documents: Sequence[TestDocument]) -> Lines:
+    """The references of some documents."""
+    return Lines(
+        [join_segments(d.target) for d in documents], [join_segments([s]) for d in documents for s in d.target]
+    )
+
+
+def hypothesis_lines(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]]) -> Lines:
+    """Translations of some documents, their segments aligned to those of the references."""
+    aligned = [s for d, h in zip(documents, hypotheses, strict=True) for s in align_segments(h, d.target)]
+    return Lines([join_segments(h) for h in hypotheses], [join_segments([s]) for s in aligned])
+
+
+def score_translations(
+    documents: Sequence[TestDocument],
+    hypotheses: Sequence[Sequence[str]],
+    finished: Sequence[bool],
+    preset: Preset,
+) -> dict[str, Any]:
+    """The member `decode` of a result, but for files, sizes and cost; its keys are described in docs/results.md."""
+    report = evaluate_documents(
+        [TranslatedDocument(d.id, d.target, h, f) for d, h, f in zip(documents, hypotheses, finished, strict=True)],
+        preset,
+        ter=False,
+    )
+    lines, references = hypothesis_lines(documents, hypotheses), reference_lines(documents)
+    counts = [(len(h), len(d.target)) for d, h in zip(documents, hypotheses, strict=True)]
+    blank = [(_blank(h), _blank(d.target)) for d, h in zip(documents, hypotheses, strict=True)]
+    extra = [max(found - wanted, 0) for found, wanted in counts]
+    empty = [max(found - wanted - more, 0) for (found, wanted), more in zip(blank, extra, strict=True)]
+    return {
+        "scores": [asdict(score) for score in report.scores],
+        "document_bleu": sentence_bleu(lines.documents, references.documents, preset),
+        "reference_segments": report.reference_segments,
+        "hypothesis_segments": report.hypothesis_segments,
+        "missing_segments": sum(max(wanted - found, 0) for found, wanted in counts),
+        "extra_segments": sum(extra),
+        "empty_segments": sum(empty),
+        "count_mismatches": report.count_mismatches,
+        "mismatch_rate": report.mismatch_rate,
+        "unfinished": list(report.unfinished),
+        "repeated_4grams": repeated_ngrams(lines.documents),
+        "reference_repeated_4grams": repeated_ngrams(references.documents),
+        "by_decile": by_decile(documents, lines.segments, references.segments, preset),
+    }
+
+
+def _blank(segments: Sequence[str]) -> int:
+    return sum(not segment.strip() for segment in segments)
+
+
+def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], preset: Preset) -> list[float]:
+    """BLEU of each line by itself, with the effective order, as sacrebleu advises for single lines."""
+    metric = BLEU(tokenize=preset.tokenize, lowercase=preset.lowercase, force=True, effective_order=True)
+    return [float(metric.sentence_score(h, [r]).score) for h, r in zip(hypotheses, references, strict=True)]
+
+
+def repeated_ngrams(lines: Sequence[str], order: int = 4) -> float:
+    """Share of the n-grams of words that have stood in the same line before, as seq-rep-4 of [Welleck 2020]."""
+    total = repeated = 0
+    for line in lines:
+        words = line.split()
+        found = [tuple(words[i : i + order]) for i in range(len(words) - order + 1)]
+        total += len(found)
+        repeated += len(found) - len(set(found))
+    return repeated / total if total else 0.0
+
+
+def by_decile(
+    documents: Sequence[TestDocument], hypotheses: Sequence[str], references: Sequence[str], preset: Preset
+) -> list[dict[str, Any]]:
+    """BLEU and chrF++ of aligned segments by the tenth of the document in which their middle lies."""
+    tenths = [min(int(10 * (i + 0.5) / len(d.target)), 9) for d in documents for i in range(len(d.target))]
+    bleu = BLEU(tokenize=preset.tokenize, lowercase=preset.lowercase, force=True)
+    chrf = CHRF(word_order=2, lowercase=preset.lowercase)
+    found = []
+    for tenth in range(10):
+        places = [place for place, own in enumerate(tenths) if own == tenth]
+        pair = [hypotheses[i] for i in places], [[references[i] for i in places]]
+        scores = [float(metric.corpus_score(*pair).score) if places else None for metric in (bleu, chrf)]
+        found.append(
+            {
+                "from": tenth / 10,
+                "to": (tenth + 1) / 10,
+                "segments": len(places),
+                "s_bleu": scores[0],
+                "chrf": scores[1],
+            }
+        )
+    return found
+
+
+def by_size(
+    documents: Sequence[TestDocument],
+    trained_tokens: int,
+    preset: Preset,
+    hypotheses: Sequence[Sequence[str]] | None,
+    losses: Mapping[str, Sequence[float]] | None,
+) -> list[dict[str, Any]]:
+    """What `score_translations` and the loss say of documents by their length in times of the trained one; ranges
+    without documents left out, and None where there are no hypotheses or losses.
+
+    losses: "documents" (mean of each) and "document_tokens", or None.
+    """
+    found = []
+    for above, up_to in zip((0, *SIZES), (*SIZES, None), strict=True):
+        places = [
+            i
+            for i, d in enumerate(documents)
+            if above * trained_tokens < d.tokens and (up_to is None or d.tokens <= up_to * trained_tokens)
+        ]
+        if not places:
+            continue
+        translation: dict[str, Any] = dict.fromkeys(SIZE_KEYS)
+        if hypotheses is not None:
+            translation = _of_size([documents[i] for i in places], [hypotheses[i] for i in places], preset)
+        loss = None
+        if losses is not None:
+            tokens = [losses["document_tokens"][i] for i in places]
+            loss = sum(losses["documents"][i] * n for i, n in zip(places, tokens, strict=True)) / sum(tokens)
+        size = {"above": above, "up_to": up_to, "documents": len(places)}
+        found.append({**size, **translation, "nats_per_token": loss})
+    return found
+
+
+def _of_size(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]], preset: Preset) -> dict[str, Any]:
+    scored = score_translations(documents, hypotheses, [True] * len(documents), preset)
+    scores = {score["metric"]: score for score in scored["scores"]}
+    details = scores["d-BLEU"]["details"]
+    numbers = [
+        *(scores[name]["score"] for name in ("d-BLEU", "s-BLEU", "chrF++")),
+        *(details[name] for name in ("brevity_penalty", "length_ratio")),
+        *(scored[name] for name in ("repeated_4grams", "reference_repeated_4grams", "missing_segments")),
+    ]
+    return dict(zip(SIZE_KEYS, numbers, strict=True))
+
+
+def original_documents(text: TestText, documents: Sequence[TestDocument], segments: Sequence[str]) -> dict[int, str]:
+    """The test documents, by number, all of whose segments lie in `documents`, each put together as one line from the
+    aligned segments."""
+    rows = iter(segments)
+    at = {d.start + i: next(rows) for d in documents for i in range(len(d.target))}
+    found = {}
+    for number, (start, stop) in enumerate(zip(text.starts[:-1], text.starts[1:], strict=True)):
+        if all(place in at for place in range(start, stop)):
+            found[number] = join_segments([at[place] for place in range(start, stop)])
+    return found
+
+
+def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
+    """t and the two-sided p-value of Student's paired test; None for fewer than two pairs or differences all alike.
+
+    The p-value is the integral of the density: with t = sqrt(n) tan(a) that is cos(a) ** (n - 1) for n degrees of
+    freedom, which Gauss-Legendre quadrature takes to about ten digits.
+    """
+    difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
+    n = len(difference) - 1
+    if n < 1 or np.ptp(difference) < 1e-12:
+        return None
+    t = float(difference.mean() / (difference.std(ddof=1) / math.sqrt(n + 1)))
+    start = math.atan(abs(t) / math.sqrt(n))
+    stop = min(math.pi / 2, start + 40 / math.sqrt(n))  # beyond that the density is below what a float can tell
+    nodes, weights = np.polynomial.legendre.leggauss(256)
+    angles = start + (stop - start) * (nodes + 1) / 2
+    tail = float((weights * np.cos(angles) ** (n - 1)).sum()) * (stop - start) / 2
+    whole = math.sqrt(math.pi) * math.exp(math.lgamma(n / 2) - math.lgamma((n + 1) / 2))
+    return t, min(2 * tail / whole, 1.0)

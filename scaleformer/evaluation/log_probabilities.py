@@ -1,0 +1,139 @@
+"""How probable a model finds given translations, by document and segment; n-best lists ranked anew.
+
+The translation is force-decoded: fed to the decoder as it is, every token scored given all tokens before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scaleformer.data.batching import Example
+from scaleformer.data.tokenizer import EOS, SEP
+from scaleformer.evaluation.teacher_forcing import target_losses
+from scaleformer.translation.translator import DocumentHypothesis, Translator
+
+
+@dataclass(frozen=True)
+class SegmentScore:
+    """Log-probability (natural) of a segment with its `<sep>`, given all before it; tokens counts the `<sep>` too."""
+
+    log_probability: float
+    tokens: int
+
+
+@dataclass(frozen=True)
+class DocumentScore:
+    """Scores of a translation, segment by segment, and of the `</s>` after them: log p(end here | all segments)."""
+
+    segments: tuple[SegmentScore, ...]
+    end: float
+
+    @property
+    def log_probability(self) -> float:
+        """Log-probability of the whole translation, `</s>` included: the sum of all."""
+        return sum(segment.log_probability for segment in self.segments) + self.end
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole translation, each `<sep>` and the `</s>` counted."""
+        return sum(segment.tokens for segment in self.segments) + 1
+
+    def normalized(self, length_penalty: float) -> float:
+        """log-probability / tokens ** length_penalty, as beam search ranks (`scaleformer.translation.search`)."""
+        return self.log_probability / self.tokens**length_penalty
+
+
+def score_documents(
+    translator: Translator,
+    sources: Sequence[Sequence[str]],
+    targets: Sequence[Sequence[str]],
+    *,
+    batch_tokens: int | None = None,
+    progress: Callable[[float, int], None] | None = None,
+) -> list[DocumentScore]:
+    """Score targets[n], a list of segments, as the translation of sources[n]; the numbers of segments may differ.
+
+    The text is cut into tokens anew, by the most probable segmentation of the tokenizer: of a hypothesis that the model
+    wrote in other pieces this is the score of the text, not of these pieces.
+
+    batch_tokens  most padded tokens, source and target together, that go through the model at once (a longer document
+                  goes alone); None for the model's own decoding setting
+    progress      called with the share of tokens that is scored and their number
+    Raises ValueError where there are not as many sources as targets, or the model gives NaN.
+    """
+    if len(sources) != len(targets):
+        raise ValueError(f"{len(sources)} sources and {len(targets)} translations to score: wanted as many of both")
+    budget = batch_tokens or translator.decoding.batch_tokens
+    examples = [
+        Example(
+            str(number),
+            np.array([*translator.source_tokenizer.encode_segments(source), EOS]),
+            np.array([*translator.target_tokenizer.encode_segments(target), EOS]),
+        )
+        for number, (source, target) in enumerate(zip(sources, targets, strict=True))
+    ]
+    losses = target_losses(translator.model, examples, budget, progress)
+    return [_by_segment(e.target.tolist(), (-loss).tolist()) for e, loss in zip(examples, losses, strict=True)]
+
+
+def perplexity(scores: Sequence[DocumentScore]) -> float:
+    """exp of the mean negative log-probability a token, over all documents. ValueError without any."""
+    tokens = sum(score.tokens for score in scores)
+    if not tokens:
+        raise ValueError("no translation to take the perplexity of")
+    return math.exp(-sum(score.log_probability for score in scores) / tokens)
+
+
+@dataclass(frozen=True)
+class RescoredHypothesis:
+    """A hypothesis of an n-best list with the score that it had, the model's own, and the one that ranks it now."""
+
+    segments: tuple[str, ...]
+    old_score: float
+    forced: DocumentScore
+    score: float
+
+
+def rescore(
+    translator: Translator,
+    sources: Sequence[Sequence[str]],
+    lists: Sequence[Sequence[DocumentHypothesis]],
+    *,
+    length_penalty: float | None = None,
+    old_weight: float = 0.0,
+    batch_tokens: int | None = None,
+    progress: Callable[[float, int], None] | None = None,
+) -> list[list[RescoredHypothesis]]:
+    """N-best lists in the order of a model's own scores: log p / tokens ** length_penalty + old_weight * old score.
+
+    length_penalty  None for that of the model's own decoding
+    old_weight      how much the score counts that a hypothesis came with; 0 ranks by this model alone
+    Hypotheses of equal score stay in their order. Raises ValueError for an empty list.
+    """
+    for number, hypotheses in enumerate(lists):
+        if not hypotheses:
+            raise ValueError(f"the n-best list of document {number} is empty: there is nothing to rank")
+    alpha = translator.decoding.length_penalty if length_penalty is None else length_penalty
+    flat = [(source, h) for source, hypotheses in zip(sources, lists, strict=True) for h in hypotheses]
+    scores = score_documents(
+        translator, [s for s, _ in flat], [h.segments for _, h in flat], batch_tokens=batch_tokens, progress=progress
+    )
+    scored = iter(
+        RescoredHypothesis(tuple(h.segments), h.score, forced, forced.normalized(alpha) + old_weight * h.score)
+        for (_, h), forced in zip(flat, scores, strict=True)
+    )
+    return [sorted((next(scored) for _ in hypotheses), key=lambda h: -h.score) for hypotheses in lists]
+
+
+def _by_segment(tokens: Sequence[int], scores: Sequence[float]) -> DocumentScore:
+    segments, start = [], 0
+    for place, token in enumerate(tokens):
+        if token == SEP:
+            segments.append(SegmentScore(math.fsum(scores[start : place + 1]), place + 1 - start))
+            start = place + 1
+    assert start == len(tokens) - 1
+    return DocumentScore(tuple(segments), scores[-1])

@@ -1,0 +1,144 @@
+"""Translate documents, score them, and leave everything that the numbers were made from beside them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from scaleformer.evaluation.samples import Sample
+from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents, join_segments
+from scaleformer.system.files import atomic_writer
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translation, Translator
+
+log = logging.getLogger(__name__)
+
+
+class ReferenceDocument(Protocol):
+    """A document with its reference translation, see `scaleformer.data.readers.documents.Document`."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def source(self) -> Sequence[str]: ...
+    @property
+    def target(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Translations of documents and their scores. seconds: of the translation alone."""
+
+    documents: Sequence[ReferenceDocument]
+    translations: Sequence[Translation]
+    report: BleuReport
+    decoding: DecodingConfig
+    mode: str
+    max_tokens: int | None
+    seconds: float
+
+    def samples(self, count: int) -> list[Sample]:
+        """The first documents with their translations."""
+        pairs = list(zip(self.documents, self.translations, strict=True))[:count]
+        return [Sample(d.id, d.source, d.target, t.segments, t.finished) for d, t in pairs]
+
+
+def evaluate(
+    translator: Translator,
+    documents: Sequence[ReferenceDocument],
+    *,
+    decoding: DecodingConfig | None = None,
+    preset: Preset | None = None,
+    ter: bool = True,
+    mode: str = "document",
+    max_tokens: int | None = None,
+    progress: Callable[[float, int], None] | None = None,
+) -> Evaluation:
+    """Translate documents, whole or as `mode` and `max_tokens` of the translator say, and score them as wholes."""
+    decoding = decoding or translator.decoding
+    start = time.perf_counter()
+    translations = translator.translate_documents(
+        [d.source for d in documents],
+        decoding,
+        ids=[d.id for d in documents],
+        mode=mode,
+        max_tokens=max_tokens,
+        progress=progress,
+    )
+    seconds = time.perf_counter() - start
+    scored = [
+        TranslatedDocument(d.id, d.target, t.segments, t.finished) for d, t in zip(documents, translations, strict=True)
+    ]
+    report = evaluate_documents(scored, preset, ter=ter)
+    return Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
+
+
+def write_evaluation(
+    folder: str | Path, name: str, evaluation: Evaluation, translator: Translator, extra: Mapping[str, Any]
+) -> Path:
+    """Write NAME.json with the scores and their conditions, and beside it what they were made from:
+
+    NAME.jsonl            id, source, target (the reference), hypothesis, finished: a document a line
+    NAME.hypotheses.txt   a document a line, as d-BLEU sees it; NAME.references.txt likewise, so that
+                          `sacrebleu NAME.references.txt -i NAME.hypotheses.txt` gives the same number
+    Results of that name from another checkpoint or other documents go to previous/ there, and a warning says so.
+    Returns the path of the JSON. Raises OSError.
+    """
+    folder = Path(folder)
+    references = [join_segments(d.target) + "\n" for d in evaluation.documents]
+    if _made_from(folder, name) not in (None, (translator.sha256, "".join(references))):
+        aside = folder / "previous"
+        aside.mkdir(exist_ok=True)
+        for old in folder.glob(f"{name}.*"):
+            os.replace(old, aside / old.name)
+        log.warning(
+            "the results in %s were of another checkpoint or other documents: they are in %s now", folder, aside
+        )
+    with atomic_writer(folder / f"{name}.jsonl") as file:
+        for d, t in zip(evaluation.documents, evaluation.translations, strict=True):
+            record: dict[str, Any] = {"id": d.id, "source": list(d.source), "target": list(d.target)}
+            record |= {"hypothesis": list(t.segments), "finished": t.finished}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
+        file.writelines(join_segments(t.segments) + "\n" for t in evaluation.translations)
+    with atomic_writer(folder / f"{name}.references.txt") as file:
+        file.writelines(references)
+    report = evaluation.report
+    conditions = provenance(
+        translator.device,
+        translator.config.get("seed"),
+        translator.path,
+        translator.sha256,
+        {score.metric: score.signature for score in report.scores},
+    )
+    settings = {
+        "decoding": asdict(evaluation.decoding),
+        "mode": evaluation.mode,
+        "max_tokens": evaluation.max_tokens,
+    }
+    payload = {**conditions, **settings, **extra, "translation_seconds": evaluation.seconds, **report.to_dict()}
+    return write_result(folder / f"{name}.json", payload)
+
+
+def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
+    """The hash of the checkpoint and the references behind the results that are there; None for no such results."""
+    try:
+        checkpoint = json.loads((folder / f"{name}.json").read_bytes())["checkpoint"]["sha256"]
+        return checkpoint, (folder / f"{name}.references.txt").read_text(encoding="utf-8")
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def results_folder(checkpoint: Path) -> Path:
+    """Where the results of a model belong: results/ of its run, or beside the checkpoint or in the exported model."""
+    if checkpoint.is_dir():
+        return checkpoint / "results"
+    parent = checkpoint.parent
+    return (parent.parent if parent.name == "checkpoints" else parent) / "results"

@@ -1,0 +1,84 @@
+"""Softmax attention to neighbouring, first and random blocks."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks, joint_softmax, strips
+
+
+class BigBirdAttention(SoftmaxAttention):
+    """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j over the keys j of certain blocks of `block` tokens:
+
+    that of i and its two neighbours, the first one, and up to `random_blocks` others drawn by chance; the first block
+    sees everything. The draw is fixed: it depends on the number of the block and on how many the text has, and not on
+    the texts beside it in a batch. Cost O(L block random_blocks d) time and memory.
+    Source: [Zaheer 2020, section 2], the internal construction with one global block, and positions added to the
+    embeddings. Left out: the last block as a global one, extra global tokens, a draw for each head.
+
+    block          tokens
+    random_blocks  fewer where the draw hits a block that is seen anyway
+    """
+
+    sites: ClassVar[tuple[str, ...]] = ("encoder",)
+
+    def __init__(self, site: str, width: int, heads: int, block: int = 32, random_blocks: int = 2) -> None:
+        super().__init__(site, width, heads)
+        at_least(1, block=block)
+        at_least(0, random_blocks=random_blocks)
+        self.block, self.random_blocks = block, random_blocks
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        size, length = self.block, query.shape[2]
+        key, value = (x.masked_fill(~key_mask[:, None, :, None], 0.0) for x in (key, value))
+        asked, keys, values = (chunks(x, size) for x in (query, key, value))  # (B, H, N, C, d)
+        real = chunks(key_mask[:, :, None], size)[..., 0]  # (B, N, C)
+        beside = key_mask.clone()
+        beside[:, :size] = False  # the first block is seen as the global one
+        near = strips(beside[:, None, :, None], size, size, size)[..., 0][:, :, :, None]  # (B, 1, N, 1, 3C)
+        groups = [
+            (strips(key, size, size, size), strips(value, size, size, size), near),
+            (keys[:, :, :1], values[:, :, :1], real[:, None, :1, None]),
+        ]
+        if self.random_blocks:
+            chosen, new = draw(real.any(-1).sum(1), asked.shape[2], self.random_blocks)  # (B, N, r)
+            picked = [pick(x, chosen) for x in (keys, values)]  # (B, H, N, r C, d)
+            seen = pick(real[:, None, :, :, None], chosen)[..., 0] & new.repeat_interleave(size, 2)[:, None]
+            groups.append((picked[0], picked[1], seen[:, :, :, None]))  # (B, 1, N, 1, r C)
+        out = blockwise_softmax(asked, groups).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
+        first = joint_softmax(query[:, :, :size], [(key, value, key_mask[:, None, None])])  # (B, H, C, d)
+        return torch.cat([first, out[:, :, size:]], dim=2)
+
+
+def draw(real_blocks: Tensor, blocks: int, count: int) -> tuple[Tensor, Tensor]:
+    """Blocks (B, N, r) for each of N, of the real ones (B,) of a text, and whether each is none that is seen anyway."""
+    number = torch.arange(blocks, device=real_blocks.device)  # (N,)
+    mixed = number[:, None] * 0x9E3779B1 + torch.arange(count, device=real_blocks.device) * 0x85EBCA77 + 0x27D4EB2F
+    for _ in range(2):  # a hash: no generator, whose numbers would depend on how many are drawn
+        mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0x7FFFFFFF
+    chosen = mixed % real_blocks.clamp(min=1)[:, None, None]  # (B, N, r)
+    new = (chosen != 0) & ((chosen - number[:, None]).abs() > 1)  # (B, N, r)
+    for r in range(1, count):
+        new[..., r] &= (chosen[..., r : r + 1] != chosen[..., :r]).all(-1)
+    return chosen, new
+
+
+def pick(x: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen blocks of x (B, H, N, C, n), one after the other: chosen (B, N, r) -> (B, H, N, r C, n)."""
+    B, N, r = chosen.shape
+    H, (C, n) = x.shape[1], x.shape[3:]
+    index = chosen.view(B, 1, N * r, 1, 1).expand(-1, H, -1, C, n)
+    return x.gather(2, index).view(B, H, N, r * C, n)

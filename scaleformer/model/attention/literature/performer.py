@@ -1,0 +1,79 @@
+"""The softmax kernel by random features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.options import at_least
+from scaleformer.ops.softmax.random_features import orthogonal_projection, positive_features
+
+
+class PerformerAttention(KernelizedAttention):
+    """out_i = sum_j phi(Q_i).phi(K_j) V_j / sum_j phi(Q_i).phi(K_j),  phi_r(x) = exp(w_r.x' - |x'|^2 / 2).
+
+    x' = x / d^(1/4); the w_r are m orthogonal directions of normally distributed lengths, so that phi(q).phi(k) / m is
+    exp(q.k / sqrt(d)) on average: softmax attention up to chance. Cost O((L + S) d m) time, O(L + S) memory; decoding
+    keeps one m x (d+1) matrix a head, exactly.
+    Source: [Choromanski 2021], FAVOR+, with sinusoidal positions added to the embeddings.
+    Left out: the generalised (ReLU) features, which `kernelized` has without chance.
+
+    features      m
+    redraw_every  training passes after which other w_r are drawn; 0 keeps the first for ever
+    """
+
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        features: int = 64,
+        redraw_every: int = 1000,
+        algorithm: str = "auto",
+    ) -> None:
+        super().__init__(site, width, heads, algorithm=algorithm)
+        at_least(1, features=features)
+        if redraw_every < 0:
+            raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0, never")
+        self.feature_map = "mapped"
+        self.feature_width = features
+        self.redraw_every = redraw_every
+        self.seed, self.passes, self.drawn = int(torch.randint(2**31, (), device="cpu")), 0, 0
+        self.draw()
+
+    def draw(self) -> None:
+        """The w_r (m, d) of seed and number of draws."""
+        self.projection = orthogonal_projection(self.feature_width, self.head_width, self.seed + self.drawn)
+
+    # No buffers: averages of the weights would average the w_r of several draws, which are then no directions any more.
+    def get_extra_state(self) -> Tensor:
+        return torch.tensor([self.seed, self.passes, self.drawn])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.seed, self.passes, self.drawn = state.tolist()
+        self.draw()
+
+    def attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        key_mask: Tensor,
+        query_segments: Tensor,
+        key_segments: Tensor,
+    ) -> Tensor:
+        if self.training and self.redraw_every and self.passes // self.redraw_every > self.drawn:
+            self.drawn = self.passes // self.redraw_every
+            self.draw()
+        out = super().attend(query, key, value, key_mask, query_segments, key_segments)  # (B, H, L, d)
+        if self.training and out.requires_grad:
+            out.register_hook(self._count)  # backward, for gradient checkpointing repeats the forward pass
+        return out
+
+    def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
+        self.projection = self.projection.to(x.device)
+        return positive_features(x, self.projection, asks)  # (..., L, m)
+
+    def _count(self, gradient: Tensor) -> None:
+        self.passes += 1

@@ -1,0 +1,80 @@
+"""Kernelized attention gated by the distance in segments, in linear or quadratic time: the same numbers by either."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.common.checks import ALGORITHMS, check_choice, check_segment_attention
+from scaleformer.ops.common.choice import choose_algorithm, wants_gradients
+from scaleformer.ops.common.feature_maps import get_feature_map
+from scaleformer.ops.gated.linear import linear_segment_attention
+from scaleformer.ops.kernel.attention import smaller_algorithm
+from scaleformer.ops.kernel.quadratic import quadratic_attention
+from scaleformer.ops.segments.gate import pair_weights
+
+
+def segment_gated_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rel: Tensor | None,
+    log_gate: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    far_tokens: float = 20,
+    feature_map: str = "elu1",
+    algorithm: str = "auto",
+) -> Tensor:
+    """`relative_kernel_attention` with every score multiplied by a gate of the distance in segments.
+
+        s_ij = w_i(x) phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))         x = key segment - query segment
+        w_i(x) = exp(log_gate_x) if |x| < G;  exp(log_gate_(-G or G)) min(1, far_tokens / n_i) if |x| >= G
+
+    and out_i = sum_j s_ij v_j / sum_j s_ij. n_i is the number of keys that query i may see at |x| >= G, those before
+    and those after it together: real ones, and in causal attention none past i. So what is far weighs no more than
+    `far_tokens` tokens, however many there are.
+
+    q               (B, H, L_Q, d) queries
+    k, v            (B, H, L_K, d) keys and (B, H, L_K, e) values
+    rel             (2R+1, d) or (H, 2R+1, d), raw, or None, as in `relative_kernel_attention`
+    log_gate        (H, 2G+1), column G + x for the distance x
+    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
+    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention the
+                    segment of query i and that of key i are one: key_segments is read as far as it goes
+    causal          drop the keys j > i
+    key_mask        (B, L_K) bool, True for a real token
+    far_tokens      how many tokens the far part may weigh
+    feature_map     phi, a name of `FEATURE_MAPS`. With those that can be zero (relu, squared_relu) a query all of whose
+                    scores are zero has rounding errors for a denominator in the linear form, and not zeros
+    algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
+                    (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
+
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
+    fit together.
+    """
+    check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, far_tokens)
+    check_choice("algorithm", algorithm, ALGORITHMS)
+    _, heads, queries, width = q.shape
+    phi = get_feature_map(feature_map)
+    if 0 in (q.shape[0], queries, k.shape[2]):
+        return v.new_zeros(*q.shape[:3], v.shape[3])
+    if algorithm == "memory":
+        algorithm = smaller_algorithm(queries, k.shape[2], width, causal)
+    elif algorithm == "auto":  # rows: by states it goes through one document after the other
+        algorithm = choose_algorithm(
+            "segment_gated", queries, k.shape[2], width, rows=heads, relative=rel is not None, causal=causal,
+            backward=wants_gradients(q, k, v, rel, log_gate),
+        ).algorithm  # fmt: skip
+    with torch.autocast(q.device.type, enabled=False):
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        frel = None if rel is None else phi(rel.to(dtype)).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
+        gate = log_gate.to(dtype).exp()  # (H, 2G+1)
+        if algorithm == "quadratic":
+            weights = pair_weights(gate, query_segments, key_segments, causal, key_mask, far_tokens)
+            return quadratic_attention(q, k, v, frel, weights, causal, key_mask, phi, dtype)
+        arguments = (query_segments, key_segments, causal, key_mask, far_tokens, phi, dtype)
+        return linear_segment_attention(q, k, v, frel, log_gate.to(dtype), *arguments)

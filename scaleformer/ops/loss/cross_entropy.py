@@ -1,0 +1,113 @@
+"""Output layer and cross-entropy in one, so that the logits of a batch never exist at once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.common.autograd import own_backward
+from scaleformer.ops.common.checks import check_positive
+from scaleformer.ops.common.choice import wants_gradients
+from scaleformer.ops.common.matmul import by_convolution, linear, weight_gradient
+
+_BITS = math.log2(math.e)
+_MOST_IN_HALF = 2.0**15
+
+
+def linear_cross_entropy(
+    states: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float = 0.0, chunk_size: int = 512
+) -> Tensor:
+    """Mean cross-entropy of softmax(states @ weight^T) against targets, in nats.
+
+    loss_i = logsumexp(x_i) - (1 - e) x_i[y_i] - e mean(x_i),   x_i = W h_i,  e = label_smoothing [Szegedy 2016].
+
+    Equal to `torch.nn.functional.cross_entropy` of the logits. At most `chunk_size` tokens at a time, each with its
+    gradient at once, in memory that all chunks share: O(chunk V + T D + V D) where the logits and their gradient took
+    O(T V). Under autocast the products run in its dtype; sums and exponentials in fp32.
+
+    states   (T, D)
+    weight   (V, D)
+    targets  (T,) long
+    returns  a scalar in fp32 (fp64 for fp64 states); raises ValueError where T is 0, or shapes do not fit together
+    """
+    if states.shape[0] == 0:
+        raise ValueError("cross-entropy of no token: states has shape (0, D), wanted at least one row")
+    if states.dim() != 2 or weight.shape[1:] != states.shape[1:] or targets.shape != states.shape[:1]:
+        shapes = ", ".join(str(tuple(x.shape)) for x in (states, weight, targets))
+        raise ValueError(f"states, weight and targets have shapes {shapes}: they must be (T, D), (V, D) and (T,)")
+    check_positive("chunk_size", chunk_size)
+    device = states.device.type
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
+    # asked here: inside of the function a parameter seems to want its gradient even where none are taken
+    wanted = wants_gradients(states, weight)
+    return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype, wanted)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        label_smoothing: float,
+        chunk_size: int,
+        dtype: torch.dtype,
+        wanted: bool,
+    ) -> Tensor:
+        T, V = len(states), len(weight)
+        exact = torch.promote_types(states.dtype, torch.float32)
+        chunk = -(-T // -(-T // chunk_size))  # equal chunks: a product of another shape costs a CPU milliseconds more
+        with torch.autocast(states.device.type, enabled=False):
+            W = weight.to(dtype)  # (V, D)
+            summed = W.sum(0, dtype=exact)  # (D,): the smoothed part of the target is the same for every word
+            loss = torch.zeros((), dtype=exact, device=states.device)
+            grad_states = torch.empty_like(states, dtype=exact) if wanted else None
+            grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
+            fast = by_convolution(states[:chunk].to(dtype), V)
+            W_turned = W.T.contiguous() if fast else W.T  # (D, V)
+            logits = W.new_empty(0 if fast else chunk, V)
+            exponentials = logits if dtype == exact else W.new_empty(chunk, V, dtype=exact)
+            for h, y, start in zip(states.split(chunk), targets[:, None].split(chunk), range(0, T, chunk), strict=True):
+                h = h.to(dtype)
+                if fast:
+                    low = x = linear(h, W)  # (C, V)
+                else:
+                    low, x = logits[: len(h)], exponentials[: len(h)]  # (C, V)
+                    torch.mm(h, W.T, out=low)
+                if low.dtype != exact:
+                    x.copy_(low)
+                at_target = x.gather(1, y)  # (C, 1)
+                most = x.amax(1, keepdim=True)  # (C, 1)
+                # exp is slow on AMD CPUs: feature_maps.py. Subtracted before the product, so that 0 is 0 exactly.
+                x.sub_(most).mul_(_BITS).exp2_()
+                total = x.sum(1, keepdim=True)  # (C, 1)
+                loss += (total.log() + most - (1 - label_smoothing) * at_target).sum()
+                if label_smoothing:
+                    loss -= label_smoothing / V * (h.to(exact) @ summed).sum()
+                if grad_states is None or grad_weight is None:
+                    continue
+                if low.dtype == torch.float16 and V > _MOST_IN_HALF:  # `total` may be as great as V
+                    scale = (total / _MOST_IN_HALF).clamp(min=1)
+                    x, total = x.div_(scale), total / scale
+                # softmax minus the target, times `total`; what smoothing takes from every word alike comes below
+                x.scatter_add_(1, y, (label_smoothing - 1) * total)
+                if low.dtype != exact:
+                    low.copy_(x)
+                grad_states[start : start + chunk] = linear(low, W_turned) / total  # (C, D)
+                grad_weight += weight_gradient(low, (h / total).to(dtype))  # (V, D)
+            if grad_states is not None and grad_weight is not None:
+                if label_smoothing:
+                    grad_states -= label_smoothing / V * summed
+                    grad_weight -= label_smoothing / V * states.to(dtype).sum(0, dtype=exact)
+                ctx.save_for_backward((grad_states / T).to(states.dtype), (grad_weight / T).to(weight.dtype))
+        return loss / T
+
+    @staticmethod
+    @own_backward
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        grad_states, grad_weight = ctx.saved_tensors
+        return grad_states * grad, grad_weight * grad, None, None, None, None, None

@@ -1,0 +1,141 @@
+"""Softmax where segments are near, and over a fixed number of far tokens that are worth keeping in mind: linear."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.common.checks import check_choice, check_positive, check_segment_attention
+from scaleformer.ops.common.choice import choose_algorithm, wants_gradients
+from scaleformer.ops.common.relative_positions import horizon_of, score_table
+from scaleformer.ops.hybrid.quadratic import HIDDEN
+from scaleformer.ops.recall.linear import RecallAttention
+from scaleformer.ops.recall.plan import RecallPlan, plan_recall
+from scaleformer.ops.recall.quadratic import dense_recall
+from scaleformer.ops.recall.selection import recall
+from scaleformer.ops.segments.tiles import shared_plan
+
+RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
+
+
+def segment_recall_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rel: Tensor | None,
+    log_gate: Tensor,
+    salience: Tensor,
+    recency: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
+    *,
+    kept: int = 64,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+    explore: float = 0.0,
+    algorithm: str = "auto",
+) -> Tensor:
+    """Exact softmax within N segments of the query's own and over `kept` keys of the rest of the document.
+
+        |x| <= N   s_ij = exp(log_gate_x + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d))
+        |x| >  N   s_ij = exp(log_gate_(-N-1 or N+1) + b_j + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d)) if j is
+                   kept for i, else 0                                     x = key segment - query segment
+
+    and out_i = sum_j s_ij v_j / sum_j s_ij. b is the salience. Kept for i are, of the keys that i may see more than N
+    segments before its own, those of the highest priority b_j + recency x key segment, and of the keys more than N
+    segments after it those of the highest b_j - recency x key segment: `kept` of them before in causal attention, else
+    half as many on either side (rounded up). Of keys of the same priority those nearer to the query are kept. So what a
+    query sees does not grow with the document, and a key once dropped is never seen again by what comes later.
+
+    q               (B, H, L_Q, d) queries
+    k, v            (B, H, L_K, d) keys and (B, H, L_K, e) values
+    rel             (2R+1, d) or (H, 2R+1, d), or None
+    log_gate        (H, 2N+3), column N + 1 + x for the distance x; the first and the last for all that is farther
+    salience        (B, H, L_K), b
+    recency         (H,), at least 0, a segment
+    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
+    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention the
+                    segment of query i and that of key i are one: key_segments is read as far as it goes
+    kept            M, at least 1
+    causal          drop the keys j > i
+    key_mask        (B, L_K) bool, True for a real token
+    explore         in training: how much Gumbel noise is added to each priority. With 1 the keys kept are drawn without
+                    replacement in proportion to exp(priority) [Kool 2019], so that none is left out of learning
+    algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
+
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Under autocast to bfloat16 queries, keys,
+    values and weights are multiplied in it, as by torch's own functions; gates, salience, softmax and what is kept stay
+    in fp32, as all does elsewhere. Raises ValueError if the arguments do not fit together.
+    """
+    check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, 1)
+    check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
+    check_recall(recency, kept, q.shape[1])
+    if explore < 0:
+        raise ValueError(f"explore is {explore}: it must be at least 0")
+    batch, heads, queries, width = q.shape
+    keys = k.shape[2]
+    check_salience(salience, k)
+    if 0 in (batch, queries, keys):
+        return v.new_zeros(*q.shape[:3], v.shape[3])
+    if algorithm == "auto":
+        algorithm = choose_algorithm(
+            "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
+            backward=wants_gradients(q, k, v, rel, log_gate, salience),
+        ).algorithm  # fmt: skip
+    products = product_type(q)
+    if key_mask is not None and key_mask.device.type == "cpu" and bool(key_mask.all()):
+        key_mask = None
+    with torch.autocast(q.device.type, enabled=False):
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
+        q, k, values = (x.to(products) for x in (q, k, v))
+        salience = salience.to(dtype).clamp(min=HIDDEN)  # -inf, of a key that is not to be kept, would make NaN
+        if key_mask is not None:
+            salience = salience.masked_fill(~key_mask[:, None], 0.0)
+        near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
+        each = kept if causal else -(-kept // 2)
+        options = near, causal, horizon, each, heads, dtype
+
+        def make() -> RecallPlan:
+            return plan_recall(query_segments, key_segments, key_mask, *options)
+
+        plan = shared_plan((query_segments, key_segments, key_mask), options, make)
+        toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
+        priority = salience.detach()
+        windows = algorithm == "linear"
+        choosing = [windows or not side.all_kept for side in plan.sides]
+        if explore and any(choosing):
+            priority = priority - explore * torch.empty_like(priority).exponential_().log()
+        recalled = [
+            recall(priority - toward if side.after else priority + toward, key_mask, side, each, windows)
+            if choose else None
+            for side, choose in zip(plan.sides, choosing, strict=True)
+        ]  # fmt: skip
+        gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
+        table = None if table is None else score_table(table, causal)
+        attend = RecallAttention.apply if windows else dense_recall
+        out = attend(q, k, values, salience, gate, plan, recalled, table, key_mask)
+    return out.to(v.dtype)
+
+
+def product_type(x: Tensor) -> torch.dtype:
+    """What factors of the products that x goes into are rounded to: bfloat16 under autocast to it, else fp32 at least.
+    Not float16, whose range products of queries and keys may leave before they are scaled."""
+    device, dtype = x.device.type, torch.promote_types(x.dtype, torch.float32)
+    lower = dtype == torch.float32 and torch.is_autocast_enabled(device)
+    return torch.bfloat16 if lower and torch.get_autocast_dtype(device) == torch.bfloat16 else dtype
+
+
+def check_recall(recency: Tensor, kept: int, heads: int) -> None:
+    """Raise ValueError unless there is a recency (H,), none below 0, and something is kept."""
+    if recency.shape != (heads,):
+        raise ValueError(f"recency has shape {tuple(recency.shape)}: it must be ({heads},), one a head")
+    if recency.device.type == "cpu" and (recency < 0).any():  # to ask a GPU would be to wait for it
+        raise ValueError(f"recency is {recency.tolist()}: it must be at least 0")
+    check_positive("kept", kept)
+
+
+def check_salience(salience: Tensor, k: Tensor) -> None:
+    """Raise ValueError unless salience is (B, H, L_K) with k (B, H, L_K, d)."""
+    if salience.shape != k.shape[:3]:
+        raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(k.shape[:3])}")

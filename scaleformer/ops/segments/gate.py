@@ -1,0 +1,56 @@
+"""The weight w_i(x) of a key at the distance x in segments: a gate, scaled so that what is far weighs little in all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaleformer.ops.common.autograd import own_backward
+
+
+def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
+    """min(1, far_tokens / count), elementwise."""
+    return (far_tokens / count.clamp(min=1).to(dtype)).clamp(max=1.0)
+
+
+def pair_weights(
+    gate: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
+    causal: bool,
+    key_mask: Tensor | None,
+    far_tokens: float,
+) -> Tensor:
+    """The weights of all pairs (B, H, L_Q, L_K), from gate (H, 2G+1)."""
+    reach = gate.shape[1] // 2
+    distance = key_segments.long()[:, None, :] - query_segments.long()[:, :, None]  # (B, L_Q, L_K)
+    far = distance.abs() >= reach  # (B, L_Q, L_K)
+    seen = far if key_mask is None else far & key_mask[:, None, :]
+    if causal:
+        seen = seen.tril()
+    scale = far_scale(seen.sum(-1, keepdim=True), far_tokens, gate.dtype)  # (B, L_Q, 1)
+    weights = look_up(gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
+    return weights * torch.where(far, scale, 1.0)[:, None]
+
+
+def look_up(gate: Tensor, column: Tensor) -> Tensor:
+    """gate (H, 2G+1) at column (B, ...): (B, H, ...). The backward pass is a matrix product, not a scatter."""
+    return _LookUp.apply(gate, column)
+
+
+class _LookUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Tensor, column: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(column)
+        ctx.columns = gate.shape[1]
+        return gate.index_select(1, column.flatten()).unflatten(1, column.shape).transpose(0, 1)
+
+    @staticmethod
+    @own_backward
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        (column,) = ctx.saved_tensors
+        choices = torch.arange(ctx.columns, device=grad.device)
+        chosen = (column.flatten(1).unsqueeze(-1) == choices).to(grad.dtype)  # (B, n, 2G+1)
+        return (grad.flatten(2) @ chosen).sum(0), None  # (H, 2G+1)

@@ -1,0 +1,113 @@
+"""Windows of keys around tiles of queries: how both are laid out, and where in them positions count."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scaleformer.ops.common.blocks import diagonals
+from scaleformer.ops.segments.tiles import BLOCK, Step, TilePlan
+
+
+def to_tiles(x: Tensor, size: int) -> Tensor:
+    """(B, H, L, n) -> (M, H, T, n), zeros where rows are filled up."""
+    x = functional.pad(x, (0, 0, 0, -x.shape[2] % size)).unflatten(2, (-1, size))  # (B, H, tiles, T, n)
+    return x.transpose(1, 2).flatten(0, 1).contiguous()
+
+
+def from_tiles(x: Tensor, batch: int, length: int) -> Tensor:
+    """(M, H, T, n) -> (B, H, L, n), without what filled up rows."""
+    return x.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
+
+
+def to_blocks(*parts: Tensor, pads: Tensor | None = None, more: int = 0) -> Tensor:
+    """(B, H, L, n) each -> (B H (P + 2), 32, sum of n): rows side by side in blocks, P for each head, zeros where these
+    are filled up, in one before and one after them, and at pads (B, 1, L, 1) bool; and at the end `more` blocks of
+    anything."""
+    batch, heads, length, _ = parts[0].shape
+    count = -(-length // BLOCK) + 2
+    blocks = parts[0].new_empty(batch * heads * count + more, BLOCK, sum(x.shape[3] for x in parts))
+    rows = blocks[: len(blocks) - more].view(batch, heads, count * BLOCK, -1)
+    rows[:, :, :BLOCK], rows[:, :, BLOCK + length :] = 0, 0
+    targets = rows[:, :, BLOCK : BLOCK + length].split([x.shape[3] for x in parts], dim=3)
+    for target, x in zip(targets, parts, strict=True):
+        target.copy_(x)
+    if pads is not None:
+        rows[:, :, BLOCK : BLOCK + length].masked_fill_(pads, 0.0)
+    return blocks
+
+
+def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
+    """(B H (P + 2) or more, 32, n) -> (B, H, L, n), the shape of `like`: the way back."""
+    batch, heads, length = like.shape[:3]
+    count = -(-length // BLOCK) + 2
+    rows = blocks[: batch * heads * count].view(batch, heads, count * BLOCK, -1)
+    return rows[:, :, BLOCK : BLOCK + length]
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b of (m, H, ...), without copies of parts of rows; fp32 at least."""
+    out = torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
+    return out.to(torch.promote_types(out.dtype, torch.float32))
+
+
+def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> None:
+    """Add the gradient of the keys' side of a product to blocks (m, H, w/32) of total (N, 32, n)."""
+    parts = product(weights.transpose(-1, -2), rows).view(blocks.numel(), -1)  # (m H w/32, 32 n)
+    total.flatten(1).index_add_(0, blocks.flatten(), parts)
+
+
+class Rows:
+    """Rows of keys in blocks, of which each step reads its windows.
+
+    One place serves all steps: pages of memory that are new cost more than what is copied to them.
+    """
+
+    def __init__(self, blocks: Tensor, heads: int, plan: TilePlan) -> None:
+        """blocks (N, 32, n) of `to_blocks`"""
+        most = max(len(step.tiles) * step.width for step in plan.steps)
+        self.blocks, self._place = blocks, blocks.new_empty(most * heads * blocks.shape[-1])
+
+    def gather(self, numbers: Tensor) -> Tensor:
+        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next step."""
+        rows = self._place[: numbers.numel() * self.blocks[0].numel()].view(numbers.numel(), -1)
+        torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
+        return rows.view(*numbers.shape[:2], -1, self.blocks.shape[-1])
+
+
+class Windows:
+    """What both passes of a call read of queries and keys, step by step."""
+
+    def __init__(self, q: Tensor, band: int, plan: TilePlan, dtype: torch.dtype) -> None:
+        """q (B, H, L_Q, d); band: how many distances have a score of their own, of 2R - 1 or, causal, R; dtype: of
+        scores"""
+        self.heads, self.width = q.shape[1], q.shape[3]
+        self.q = to_tiles(q, plan.queries)  # (M, H, T, d)
+        self.plan, self.band = plan, band
+        self.later = q.new_ones(plan.queries, plan.queries, dtype=dtype).triu_(1)  # (T, T)
+
+    def block_numbers(self, step: Step) -> Tensor:
+        """Where the keys of a step stand among all blocks: (m, H, W/32)."""
+        count = self.plan.blocks
+        row, block = step.blocks // count, step.blocks % count  # (m, W/32)
+        head = torch.arange(self.heads, device=row.device)[:, None]
+        return (row[:, None] * self.heads + head) * count + block[:, None]
+
+    def own(self, step: Step, scores: Tensor) -> Tensor:
+        """Of scores (m, H, T, W) those of the places of the tile itself (m, H, T, T), only where positions count."""
+        return scores[..., step.ahead : step.ahead + self.plan.queries]
+
+    def beyond(self, step: Step, scores: Tensor) -> Tensor:
+        """Those of the places after the tile."""
+        return scores[..., step.ahead + self.plan.queries :]
+
+    def within(self, step: Step, scores: Tensor) -> Tensor:
+        """View (m H, T, 2R-1 or R) of the scores within the horizon."""
+        before = self.band - 1 if self.plan.causal else self.band // 2
+        return diagonals(scores.flatten(0, 1), self.band, step.ahead - before)
+
+    def later_sums(self, step: Step, d_scores: Tensor) -> Tensor:
+        """The sums (m, H, T, 1) over the keys after each query."""
+        sums = (self.own(step, d_scores) * self.later).sum(-1, keepdim=True)
+        return sums + self.beyond(step, d_scores).sum(-1, keepdim=True)

@@ -1,0 +1,75 @@
+"""Figures of context-*.json (docs/results.md): shares of right answers by distance in segments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaleformer.report.style import COLORS, MARKERS, label, legend_below, panels, save
+
+SHARES = {"contrastive": "the right one is the most probable", "generative": "the right one is written"}
+
+
+def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> Path | None:
+    """A panel for each kind of phenomenon and way of asking, a line for each result; None where nothing is there.
+
+    results  name of a line -> the content of a context-*.json. Raises ValueError where one is none.
+    """
+    try:
+        kinds = list(dict.fromkeys(s["kind"] for result in results.values() for s in result["scores"]))
+        kinds = [kind for kind in kinds if kind != "all"] or kinds
+        drawn = [
+            (kind, share, lines)
+            for share in SHARES
+            for kind in kinds
+            if (lines := {name: _rows(result, kind, share) for name, result in results.items()}) and any(lines.values())
+        ]
+        if not drawn:
+            return None
+        figure, axes = panels(len(drawn), columns=max(1, len(drawn) // len({share for _, share, _ in drawn})))
+        places = _places([row["distance"] for _, _, lines in drawn for rows in lines.values() for row in rows])
+        for axis, (kind, share, lines) in zip(axes, drawn, strict=True):
+            for number, (name, rows) in enumerate(lines.items()):
+                if not rows:
+                    continue
+                x = [places[row["distance"]] + 0.08 * (number - (len(lines) - 1) / 2) for row in rows]
+                y = [100 * row[share] for row in rows]
+                intervals = [row[f"{share}_interval"] for row in rows]
+                low = [max(value - 100 * pair[0], 0) for value, pair in zip(y, intervals, strict=True)]
+                high = [max(100 * pair[1] - value, 0) for value, pair in zip(y, intervals, strict=True)]
+                axis.errorbar(
+                    x, y, yerr=[low, high], color=COLORS[number % len(COLORS)], marker=MARKERS[number % len(MARKERS)],
+                    markersize=4.5, linewidth=1.3, elinewidth=0.7, capsize=2, label=name,
+                )  # fmt: skip
+            chance = next(iter(rows for rows in lines.values() if rows))
+            if share == "contrastive":
+                axis.plot(
+                    [places[row["distance"]] for row in chance],
+                    [100 * row["chance"] for row in chance],
+                    color="0.55",
+                    linestyle=":",
+                    linewidth=1.2,
+                    label="by chance",
+                )
+            title = SHARES[share] if kind == "all" else f"{kind}: {SHARES[share]}"
+            label(axis, title, "segments back to the deciding one", "% of the phenomena")
+            axis.set_xticks(list(places.values()), list(places), fontsize=8)
+            axis.set_xlim(-0.4, len(places) - 0.6)
+            axis.set_ylim(-3, 103)
+        legend_below(figure, axes[0])
+        return save(figure, path)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{', '.join(results)}: not the result of an evaluation of context ({error!r})") from error
+
+
+def _rows(result: Mapping[str, Any], kind: str, share: str) -> list[Mapping[str, Any]]:
+    """The scores of a kind at single distances that have the share asked for."""
+    found = result["scores"]
+    return [s for s in found if s["kind"] == kind and s["distance"] != "all" and s[share] is not None]
+
+
+def _places(distances: Sequence[str]) -> dict[str, int]:
+    """Where on the x-axis each distance ("3", "9-16", "?") stands."""
+    ordered = sorted(set(distances), key=lambda d: (d == "?", int(d.split("-")[0]) if d != "?" else 0))
+    return {distance: place for place, distance in enumerate(ordered)}

@@ -1,0 +1,167 @@
+"""The comparison of the attentions: tables and a figure from the results of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaleformer.report.style import label, log_axis, pyplot
+
+TIMES = (1, 2, 4, 8)
+Results = Mapping[str, Mapping[str, Any]]
+
+
+def write_report(
+    results: Results, report: Path, made: str, lengths: Sequence[int], slope_lengths: Sequence[int]
+) -> None:
+    """Write a page of Markdown and the figure beside it.
+
+    results  back-end -> {"tasks": {task: {"steps", "accuracy", "decoded"}}, "train": {"loss"},
+             "lengths": {"parameters", "points": [{"times", "loss", "bleu"}]},
+             "speed": {"points": [{"length", "tokens_per_second", "memory"}]},
+             "slopes": {"points": [{"site", "length", "seconds"}]}}; what is missing is left empty, and {"error"} in its
+             place is shown
+    made     how the results were made
+    lengths  of the speeds, in tokens; slope_lengths those of the times of one attention alone
+    """
+    text = f"""# The attentions side by side
+
+{made}
+
+## Short tasks
+
+{task_table(results)}
+
+## Quality
+
+{quality_table(results)}
+
+## Cost
+
+A model with each attention. In brackets: relative to `softmax`.
+
+{cost_table(results, lengths)}
+
+One attention alone, in milliseconds a pass, and the slope of log time against log length from the shortest to the
+longest: 1 is linear, 2 quadratic.
+
+{slope_table(results, slope_lengths)}
+
+![loss and speed against length]({report.stem}.png)
+"""
+    report.parent.mkdir(parents=True, exist_ok=True)
+    report.write_text(text, encoding="utf-8")
+    draw(results, report.with_suffix(".png"))
+
+
+def task_table(results: Results) -> str:
+    """The steps to 99% of the tokens in each task, and what is right in decoding."""
+    known = {backend: result["tasks"] for backend, result in results.items() if "tasks" in result}
+    names = list(dict.fromkeys(n for found in known.values() for n, task in found.items() if isinstance(task, dict)))
+    rows = [["attention", *(head for name in names for head in (f"{name}: steps", "decoded"))]]
+    for backend, found in known.items():
+        row = [f"`{backend}`"]
+        for task in (found[name] for name in names):
+            missed = "" if task["accuracy"] >= 0.99 else f" ({task['accuracy']:.0%})"
+            row += [f"{task['steps']:,}{missed}", f"{task['decoded']:.1%}"]
+        rows.append(row)
+    return table(rows)
+
+
+def quality_table(results: Results) -> str:
+    """Parameters, validation loss, and loss and BLEU at each multiple of the trained length."""
+    rows = [["attention", "parameters", "validation", *(f"loss {t}x" for t in TIMES), *(f"BLEU {t}x" for t in TIMES)]]
+    for backend, result in results.items():
+        trained, lengths = result.get("train", {}), result.get("lengths", {})
+        points = {p["times"]: p for p in lengths.get("points", [])}
+        parameters = f"{lengths['parameters']:,}" if "parameters" in lengths else ""
+        loss = f"{trained['loss']:.3f}" if "loss" in trained else trained.get("error", "")
+        cells = [f"{points[t]['loss']:.2f}" if t in points else "" for t in TIMES]
+        cells += [f"{points[t]['bleu']:.1f}" if t in points else "" for t in TIMES]
+        if "error" in lengths:
+            cells[0] = lengths["error"]
+        rows.append([f"`{backend}`", parameters, loss, *cells])
+    return table(rows)
+
+
+def cost_table(results: Results, lengths: Sequence[int]) -> str:
+    """Speed and memory at each length, also as a multiple of those of `softmax`."""
+    heads = [f"{n:,}: tokens/s" for n in lengths] + [f"{n:,}: MiB" for n in lengths]
+    rows = [["attention", *heads]]
+    speeds = {b: {p["length"]: p for p in r["speed"]["points"]} for b, r in results.items() if "speed" in r}
+    base = speeds.get("softmax", {})
+    for backend, points in speeds.items():
+        row = [f"`{backend}`"]
+        row += [_cell(points, base, n, "tokens_per_second", lambda value: f"{value:,.0f}") for n in lengths]
+        row += [_cell(points, base, n, "memory", lambda value: f"{value / 2**20:,.0f}") for n in lengths]
+        rows.append(row)
+    return table(rows)
+
+
+def slope_table(results: Results, lengths: Sequence[int]) -> str:
+    """The times of an attention alone at each site, and how they grow."""
+    rows = [["attention", "site", *(f"{n:,}" for n in lengths), "slope"]]
+    for backend, result in results.items():
+        points = result.get("slopes", {}).get("points", [])
+        for site in dict.fromkeys(p["site"] for p in points):
+            here = {p["length"]: p for p in points if p["site"] == site}
+            times = {n: p["seconds"] for n, p in sorted(here.items()) if "seconds" in p}
+            cells = [f"{1000 * times[n]:,.0f}" if n in times else here.get(n, {}).get("error", "") for n in lengths]
+            rows.append([f"`{backend}`", site, *cells, _slope(times)])
+    return table(rows)
+
+
+def _cell(
+    points: Mapping[int, Any], base: Mapping[int, Any], length: int, key: str, show: Callable[[float], str]
+) -> str:
+    point, peer = points.get(length, {}), base.get(length, {})
+    if key not in point:
+        return point.get("error", "")
+    return show(point[key]) + (f" ({point[key] / peer[key]:.2f})" if peer.get(key) else "")
+
+
+def _slope(times: Mapping[int, float]) -> str:
+    """Of log time between the shortest and the longest length, which are sorted."""
+    if len(times) < 2:
+        return ""
+    short, *_, long = times
+    return f"{math.log(times[long] / times[short]) / math.log(long / short):.2f}"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the first the headings, as a table of Markdown; numbers to the right."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---|" + "--:|" * (len(rows[0]) - 1), *lines[1:]])
+
+
+def draw(results: Results, path: Path) -> None:
+    """Loss against length, and tokens a second against length; a line for each attention."""
+    figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
+    lines = {}
+    for number, (backend, result) in enumerate(results.items()):
+        style: dict[str, Any] = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
+        style |= {"marker": "osD"[number // 10 % 3], "markersize": 4, "linewidth": 1.3, "label": backend}
+        points = result.get("lengths", {}).get("points", [])
+        if points:
+            lines[backend] = quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)[0]
+        known = [p for p in result.get("speed", {}).get("points", []) if "tokens_per_second" in p]
+        if known:
+            lines[backend] = speed.plot([p["length"] for p in known], [p["tokens_per_second"] for p in known], **style)[
+                0
+            ]
+    label(quality, "Beyond the trained length", "segments of a document, by the most in training", "loss, nats a token")
+    label(speed, "Training speed", "source tokens, and as many target tokens", "tokens a second")
+    for axis in (quality, speed):
+        axis.set_xscale("log")
+        log_axis(axis)
+    quality.set_xticks(TIMES, [f"{t}x" for t in TIMES])
+    lengths = sorted({p["length"] for r in results.values() for p in r.get("speed", {}).get("points", [])})
+    speed.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    for axis in (quality, speed):
+        axis.xaxis.minorticks_off()
+    if lines:
+        figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=8, frameon=False)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

@@ -1,0 +1,301 @@
+"""From the files of one or more runs to figures and one page: nothing is computed but what is drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scaleformer.evaluation.attention_files import read_maps
+from scaleformer.report import html
+from scaleformer.report.attention import plot_attention
+from scaleformer.report.context import plot_context
+from scaleformer.report.curves import compare_learning_curves, plot_learning_curves
+from scaleformer.report.extrapolation import MODES, plot_extrapolation
+from scaleformer.report.samples import side_by_side
+
+Record = Mapping[str, Any]
+Row = Sequence[str | float | int | None]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run directory holds: its results by file name without .json."""
+
+    name: str
+    path: Path
+    results: dict[str, Record]
+
+    def of(self, start: str) -> dict[str, Record]:
+        """The results whose names begin so."""
+        return {name: result for name, result in self.results.items() if name.startswith(start)}
+
+
+@dataclass
+class Report:
+    """Figures and tables as they are made: title -> file; (title, columns, rows)."""
+
+    page: Path
+    figures: dict[str, Path] = field(default_factory=dict)
+    tables: list[tuple[str, Sequence[str], list[Row]]] = field(default_factory=list)
+
+    def draw(self, figures: Mapping[str, Path | None]) -> str:
+        """Keep figures, and give them as HTML."""
+        found = {title: path for title, path in figures.items() if path is not None}
+        self.figures |= found
+        return "".join(html.figure(path, title) for title, path in found.items())
+
+    def table(self, title: str, columns: Sequence[str], rows: list[Row]) -> str:
+        """Keep a table, and give it as HTML; nothing without rows."""
+        if not rows:
+            return ""
+        self.tables.append((title, columns, rows))
+        return f"<h3>{html.escape(title)}</h3>{html.table(columns, rows)}"
+
+
+def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 5, segments: int = 8) -> Report:
+    """Draw every figure that the files of the runs allow into `folder`, and report.html with all of them inside.
+
+    samples   documents shown side by side; segments: of each at most
+    Raises ValueError: a directory that is no run or named twice, a file of another kind; OSError: no place to write.
+    """
+    folder = Path(folder)
+    files = list(_read(runs))
+    report = Report(folder / "report.html")
+    try:
+        sections = [
+            ("Scores", _scores(report, files)),
+            ("Learning curves", _learning(report, files, folder)),
+            ("Length", _length(report, files, folder)),
+            ("Context", _context(report, files, folder)),
+            ("Attention", _attention(report, files, folder)),
+            ("Samples", _samples(files, samples, segments)),
+            ("Conditions", _conditions(files)),
+        ]
+    except (KeyError, TypeError, IndexError) as error:
+        where = ", ".join(str(run.path / "results") for run in files)
+        raise ValueError(f"{where}: a result file of another format ({type(error).__name__}: {error})") from error
+    title = ", ".join(run.name for run in files)
+    folder.mkdir(parents=True, exist_ok=True)
+    report.page.write_text(html.page(title, sections), encoding="utf-8")
+    return report
+
+
+def _read(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
+    paths = [Path(run).resolve() for run in runs]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path}: named {paths.count(path)} times: wanted different runs, leave it in once")
+        if not path.is_dir() or not ((path / "metrics.csv").is_file() or (path / "results").is_dir()):
+            raise ValueError(f"{path}: no run: wanted a directory with metrics.csv or results/")
+        depths = range(1, len(path.parts))
+        apart = (n for n in depths if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
+        depth = next(apart, len(path.parts))  # the whole path, where another one ends in it
+        results: dict[str, Record] = {}
+        for file in sorted((path / "results").glob("*.json")):
+            try:
+                record = json.loads(file.read_text(encoding="utf-8"))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise ValueError(f"{file}: not a result file ({error})") from error
+            if isinstance(record, dict):
+                results[file.stem] = record
+        yield RunFiles(Path(*path.parts[-depth:]).as_posix(), path, results)
+
+
+def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
+    parts = []
+    signatures: dict[str, dict[str, list[str]]] = {}  # metric -> signature -> runs
+    for name in _names(runs, "bleu-"):
+        rows: list[Row] = []
+        facts = []
+        for run in runs:
+            if name not in run.results:
+                continue
+            result = run.results[name]
+            facts.append(html.note(_facts(run.name, result)))
+            for score in result["scores"]:
+                rows.append((run.name, score["metric"], score["score"], result["documents"], *_details(score)))
+                of_metric = signatures.setdefault(score["metric"], {})
+                of_metric.setdefault(score["signature"], []).append(run.name)
+        columns = ("run", "metric", "score", "documents", "precisions", "brevity penalty", "length ratio")
+        parts += [report.table(f"{name.removeprefix('bleu-')} split", columns, rows), *facts]
+    for run in runs:
+        for name, result in run.of("compare-").items():
+            rows = [
+                (*(r[key] for key in _COMPARED), _p(r["bootstrap_p"]), _p(r["randomization_p"])) for r in result["rows"]
+            ]
+            columns = ("system", "metric", "score", "± (95%)", "difference", "p (bootstrap)", "p (randomization)")
+            title = f"{name.removeprefix('compare-')} split: against {result['baseline']}, {result['lines']:,} lines"
+            parts.append(report.table(title, columns, rows))
+        parts.append(_other_scores(report, run))
+    for metric, found in signatures.items():
+        for signature, names in found.items():
+            which = f" of {', '.join(dict.fromkeys(names))} (the others are not to be compared with it)"
+            parts.append(html.note(f"{metric}{which if len(found) > 1 else ''}: {signature}"))
+    parts += [html.note(f"{run.name} {told}") for run in runs if (told := _several_checkpoints(run))]
+    return "".join(parts)
+
+
+def _several_checkpoints(run: RunFiles) -> str:
+    """Which results are of which checkpoint, where they are not all of one; "" where they are."""
+    found: dict[str, list[str]] = {}
+    for name, result in run.results.items():
+        checkpoint = result.get("checkpoint")
+        if isinstance(checkpoint, dict) and checkpoint.get("sha256"):
+            which = f"{Path(str(checkpoint['path'])).name} ({checkpoint['sha256'][:8]})"  # files may be copies
+            found.setdefault(checkpoint["sha256"], [which]).append(name)
+    parts = "; ".join(f"{which}: {', '.join(names)}" for which, *names in found.values())
+    return f"has results of several checkpoints, of {parts}" if len(found) > 1 else ""
+
+
+_COUNTED, _SHARED = ("kind", "words", "mentions"), ("as_reference", "consistent")
+
+
+def _other_scores(report: Report, run: RunFiles) -> str:
+    """COMET and consistency, where they have been computed."""
+    comet: list[Row] = [
+        (name.removeprefix("comet-"), r["signatures"]["COMET"], len(r["segments"]), f"{r['score']:.4f}")
+        for name, r in run.of("comet-").items()
+    ]
+    consistency: list[Row] = [
+        (name.removeprefix("consistency-"), *(s[k] for k in _COUNTED), *(100 * s[k] for k in _SHARED))
+        for name, r in run.of("consistency-").items()
+        for s in r["scores"]
+    ]
+    columns = ("split", "kind", "repeated words", "mentions", "as the reference, %", "consistent, %")
+    return report.table(f"COMET of {run.name}", ("split", "model", "segments", "score"), comet) + report.table(
+        f"Names and terms of {run.name}", columns, consistency
+    )
+
+
+def _details(score: Record) -> tuple[str, str, str]:
+    details = score["details"]
+    if not details:
+        return "", "", ""
+    precisions = "/".join(f"{p:.1f}" for p in details["precisions"])
+    return precisions, f"{details['brevity_penalty']:.3f}", f"{details['length_ratio']:.3f}"
+
+
+_COMPARED = ("system", "metric", "score", "interval", "difference")
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _facts(name: str, result: Record) -> str:
+    text = (
+        f"{name}: another number of segments than the reference in {result['count_mismatches']} of "
+        f"{result['documents']} documents"
+    )
+    cut = result["unfinished"]
+    return f"{text}; cut at the length limit: {len(cut)}{' (' + ', '.join(cut[:5]) + ')' if cut else ''}"
+
+
+def _learning(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
+    if len(runs) == 1:
+        figure = plot_learning_curves(runs[0].path, folder / "learning_curves.png")
+        return report.draw({f"Learning curves of {runs[0].name}": figure})
+    together = compare_learning_curves({run.name: run.path for run in runs}, folder / "learning_curves.png")
+    each = {
+        f"Learning curves of {run.name}": plot_learning_curves(run.path, folder / f"learning_curves-{_plain(run)}.png")
+        for run in runs
+    }
+    return report.draw({"Learning curves of all runs": together}) + html.folded("each run alone", report.draw(each))
+
+
+def _plain(run: RunFiles) -> str:
+    """The name of a run as part of a file name."""
+    return run.name.replace("/", "-")
+
+
+def _length(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
+    parts = []
+    for run in runs:
+        for name, result in run.of("extrapolation").items():
+            prefix = name if len(runs) == 1 else f"{name}-{_plain(run)}"
+            figures = plot_extrapolation(result, folder, prefix)
+            parts.append(report.draw({f"{title} ({run.name})": path for title, path in figures.items()}))
+            rows: list[Row] = [
+                (r["system"], MODES[r["mode"]], r["length"], *_of_length(r)) for r in result["results"]
+            ]  # fmt: skip
+            columns = ("system", "read", "length", "d-BLEU", "chrF++", "nats a token", "repeated 4-grams, %", "cut")
+            table = report.table(f"By length ({run.name})", columns, rows)
+            parts.append(html.folded("table", table))
+    return "".join(parts)
+
+
+def _of_length(row: Record) -> tuple[float | int | None, ...]:
+    decode, loss = row["decode"], row["loss"]
+    scores = {s["metric"]: s["score"] for s in decode["scores"]} if decode else {}
+    return (
+        scores.get("d-BLEU"),
+        scores.get("chrF++"),
+        loss["nats_per_token"] if loss else None,
+        100 * decode["repeated_4grams"] if decode else None,
+        len(decode["unfinished"]) if decode else None,
+    )
+
+
+def _context(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
+    parts = []
+    for name in _names(runs, "context-"):
+        results = {run.name: run.results[name] for run in runs if name in run.results}
+        figure = plot_context(results, folder / f"{name}.png")
+        parts.append(report.draw({f"What only earlier segments decide ({name})": figure}))
+        rows: list[Row] = [
+            (run, s["kind"], s["distance"], s["count"], *(None if s[k] is None else 100 * s[k] for k in _SHARES))
+            for run, result in results.items()
+            for s in result["scores"]
+        ]
+        columns = ("run", "kind", "distance", "count", *(f"{name}, %" for name in _SHARES))
+        parts.append(html.folded("table", report.table(f"Right answers by distance ({name})", columns, rows)))
+    return "".join(parts)
+
+
+_SHARES = ("chance", "contrastive", "generative", "wrong", "unclear")
+
+
+def _attention(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
+    parts = []
+    for run in runs:
+        for name, result in run.of("attention-").items():
+            maps = read_maps(run.path / "results" / f"{name}.json")
+            pieces = {"source": maps.source_pieces, "target": maps.target_pieces}
+            prefix = name if len(runs) == 1 else f"{name}-{_plain(run)}"
+            figures = plot_attention(maps.weights, pieces, maps.mechanisms, folder, prefix)
+            if not figures:
+                continue
+            (first, path), *others = figures.items()
+            where = f" ({run.name}, {name.removeprefix('attention-')}: {result.get('document', '')})"
+            parts.append(report.draw({first + where: path}))
+            rest = report.draw({title + where: path for title, path in others})
+            parts.append(html.folded("every layer and head", rest))
+    return "".join(parts)
+
+
+def _samples(runs: Sequence[RunFiles], count: int, segments: int) -> str:
+    parts = [
+        side_by_side(
+            {run.name: run.path / "results" / f"{name}.jsonl" for run in runs if name in run.results}, count, segments
+        )
+        for name in _names(runs, "bleu-")
+    ]
+    legend = "Underlined on grey: not so in the reference. ‸: words of the reference are missing there."
+    return html.note(legend) + "".join(parts) if any(parts) else ""
+
+
+def _conditions(runs: Sequence[RunFiles]) -> str:
+    parts = []
+    for run in runs:
+        for name, result in run.results.items():
+            kept = ("command", "time", "versions", "device", "seed", "checkpoint", "decoding", "corpus")
+            text = json.dumps({key: result[key] for key in kept if key in result}, indent=1, ensure_ascii=False)
+            parts.append(html.folded(f"{run.name}: {name}", f"<pre>{html.escape(text)}</pre>"))
+    return "".join(parts)
+
+
+def _names(runs: Sequence[RunFiles], start: str) -> list[str]:
+    return list(dict.fromkeys(name for run in runs for name in run.of(start)))

@@ -1,0 +1,47 @@
+"""Saved translations (`bleu-SPLIT.jsonl`) as HTML, those of several runs beside each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.report import html
+
+Key = tuple[str, str]
+
+
+def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
+    """The first `count` documents of each file, every run that has them beside the others; "" without any.
+
+    files     name of a run -> its translations, a document a line
+    segments  most of a document. Raises ValueError for a file of another kind.
+    """
+    read = {name: _documents(path) for name, path in files.items()}
+    parts = []
+    for key in dict.fromkeys(key for found in read.values() for key in list(found)[:count]):
+        having = [name for name, found in read.items() if key in found]
+        first = read[having[0]][key]
+        reference = first["target"]
+        hypotheses = [align_segments(read[name][key]["hypothesis"], reference)[:segments] for name in having]
+        columns = (first["source"][:segments], reference[:segments], *hypotheses)  # a corpus may have uneven sides
+        rows = list(zip_longest(*columns, fillvalue=""))
+        size = f"{len(reference)} segment{'s' if len(reference) > 1 else ''}"
+        cut = f", the first {segments} shown" if len(reference) > segments else ""
+        parts.append(f"<h3>{html.escape(key[0])} ({size}{cut})</h3>")
+        parts.append(html.samples(["source", "reference", *having], rows))
+    return "".join(parts)
+
+
+def _documents(path: Path) -> dict[Key, dict[str, Any]]:
+    """The documents of a file by id and source; {} without one."""
+    if not path.is_file():
+        return {}
+    try:
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        return {(record["id"], "\n".join(record["source"])): record for record in records}
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a file of translations ({error!r})") from error

@@ -1,0 +1,118 @@
+"""Time and peak memory of a piece of work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaleformer.system.allocator import give_back_memory
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_INTERVAL = 0.005
+
+
+@dataclass
+class Cost:
+    """Filled in when the block of `measured` ends.
+
+    seconds              of the clock
+    peak_memory_bytes    cpu: resident size of the process at its highest; cuda: what torch's allocator held
+    memory_growth_bytes  that, less what was held at the start
+    memory_method        "VmHWM" (the kernel's high-water mark, reset at the start), "sampled" or "cuda"
+    """
+
+    seconds: float = 0.0
+    peak_memory_bytes: int = 0
+    memory_growth_bytes: int = 0
+    memory_method: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+@contextmanager
+def measured(device: str | torch.device = "cpu") -> Iterator[Cost]:
+    """Measure the block. Of the process on a CPU: nothing else of size should run in it meanwhile.
+
+    What earlier work has freed but the C library still holds is given back first, so that it does not count.
+    """
+    device = torch.device(device)
+    cost = Cost()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        start_bytes = torch.cuda.memory_allocated(device)
+        start = time.perf_counter()
+        yield cost
+        torch.cuda.synchronize(device)
+        cost.seconds = time.perf_counter() - start
+        cost.peak_memory_bytes, cost.memory_method = torch.cuda.max_memory_allocated(device), "cuda"
+        cost.memory_growth_bytes = cost.peak_memory_bytes - start_bytes
+        return
+    give_back_memory()
+    start_bytes = memory_status("VmRSS")
+    with _peak() as peak:
+        start = time.perf_counter()
+        yield cost
+        cost.seconds = time.perf_counter() - start
+    cost.peak_memory_bytes, cost.memory_method = peak.value, peak.method
+    cost.memory_growth_bytes = max(peak.value - start_bytes, 0)
+
+
+def memory_status(key: str) -> int:
+    """A size of this process in bytes, as /proc/self/status has it (VmRSS: resident, VmHWM: at its highest); 0 where
+    there is none."""
+    with suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(f"{key}:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+@dataclass
+class _Peak:
+    method: str
+    value: int = 0
+
+
+@contextmanager
+def _peak() -> Iterator[_Peak]:
+    try:
+        _CLEAR.write_text("5")  # "5": reset the peak resident set size, see proc(5)
+    except OSError:
+        peak = _Peak("sampled")
+        with _sampling(peak):
+            yield peak
+        return
+    peak = _Peak("VmHWM")
+    yield peak
+    peak.value = memory_status("VmHWM")
+
+
+@contextmanager
+def _sampling(peak: _Peak) -> Iterator[None]:
+    done = threading.Event()
+
+    def look() -> None:
+        while True:
+            peak.value = max(peak.value, memory_status("VmRSS"))
+            if done.wait(_INTERVAL):
+                return
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        peak.value = max(peak.value, memory_status("VmRSS"))

@@ -1,0 +1,81 @@
+"""Result files: JSON that carries the conditions of its numbers, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from scaleformer.system.files import atomic_writer
+
+PACKAGES = ("scaleformer", "torch", "pytorch-lightning", "sentencepiece", "sacrebleu", "datasets", "numpy")
+
+
+def provenance(
+    device: str | torch.device = "cpu",
+    seed: int | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_sha256: str | None = None,
+    signatures: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """What a number needs to be made again: command, versions, device, seed, checkpoint with its hash, signatures of
+    the metrics; and the time (UTC)."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "command": shlex.join(["python", *sys.argv]),
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": versions,
+        "device": describe_device(device),
+        "seed": seed,
+        "checkpoint": None if checkpoint is None else {"path": str(checkpoint), "sha256": checkpoint_sha256},
+        "signatures": dict(signatures or {}),
+    }
+
+
+def describe_device(device: str | torch.device) -> dict[str, Any]:
+    """The device in words, with the threads of a CPU."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return {"type": "cuda", "name": torch.cuda.get_device_name(device)}
+    return {"type": device.type, "name": _processor(), "threads": torch.get_num_threads()}
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def write_result(path: str | Path, payload: Mapping[str, Any]) -> Path:
+    """Write a result as JSON; an older file stays as it is unless all of the new one is on disk.
+
+    Raises ValueError for what JSON cannot hold (infinite numbers among it), OSError where nothing can be written.
+    """
+    try:
+        text = json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: the result cannot be written as JSON: {error}") from error
+    with atomic_writer(path) as file:
+        file.write(text + "\n")
+    return Path(path)
+
+
+def device_in_words(device: Mapping[str, Any]) -> str:
+    """The `device` of a result in words: "AMD EPYC, threads 2"."""
+    return ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])

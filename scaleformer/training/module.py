@@ -1,0 +1,243 @@
+"""Thin adapter: batch -> model -> loss -> log."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.trainer.states import TrainerFn
+from torch import Tensor
+
+from scaleformer.batch import Batch
+from scaleformer.model.transformer import Transformer
+from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
+from scaleformer.ops.loss.r_drop import linear_r_drop
+from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
+from scaleformer.training.guard import StepGuard, name_documents
+from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, split_decaying
+from scaleformer.training.sharding import shard_model
+
+# Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
+# while the number of tokens of the whole step is not known yet.
+UNIT = 1024
+WISHES = 4  # `TranslationModule.stop` is a number below it
+
+
+class TranslationModule(pl.LightningModule):
+    """Trains a Transformer by cross-entropy on the target tokens.
+
+    The gradient of a step is that of the mean over all its target tokens, whatever the number of processes and of
+    accumulated batches: N processes do what one does with N times as many accumulated batches. A step whose loss or
+    gradients are NaN or infinite is skipped by all processes alike (`StepGuard`).
+
+    package          what a checkpoint must hold besides the weights, so that it translates on its own (`checkpoint`)
+    label_smoothing  share of the probability spread over the whole vocabulary, in training only
+    r_drop           weight of the divergence between two passes of a batch in training [`ops.r_drop`]; 0 = one pass.
+                     The loss that is logged is without it
+    stop, save       set by a process to a number from 1 to 3, or to 1, to ask for the end of training or a checkpoint;
+                     `stopping` and `saving` hold the largest such number once all processes have done the same step
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        package: dict[str, Any],
+        optimizer: OptimizerConfig,
+        schedule: ScheduleConfig,
+        label_smoothing: float = 0.1,
+        guard: StepGuard | None = None,
+        r_drop: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing is {label_smoothing}: it must be in [0, 1)")
+        if not 0 <= r_drop < math.inf:
+            raise ValueError(f"r_drop is {r_drop}: it must be at least 0, and finite")
+        self.model = model
+        self.package = package
+        self.optimizer_config = optimizer
+        self.schedule_config = schedule
+        self.label_smoothing = label_smoothing
+        self.r_drop = r_drop
+        self.guard = guard or StepGuard()
+        self.stop = self.stopping = self.save = self.saving = 0
+        self.batch: Batch | None = None  # the last one, of training or validation
+        self.batches: list[Batch] = []  # of the present step
+        self.idle_share = 0.0  # of the present step: what processes wait for the one with the largest batches
+        self._sums: dict[str, Tensor] = {}  # (2,): target tokens and summed loss of the present step, or validation
+        self._row: dict[str, float] = {}
+
+    def configure_model(self) -> None:
+        """Spread the weights over the processes where the strategy is `ShardedStrategy`."""
+        if self.device_mesh is not None:
+            shard_model(self.model, self.device_mesh["data_parallel"])
+
+    def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
+        # Lightning logs where its own count of the steps says so, which is one too many once a run that ended with a
+        # validation goes on: it would never agree with `_due`.
+        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.trainer.global_step
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        self.batch = batch
+        self.batches.append(batch)
+        if self.r_drop and batch.target_mask.any():
+            loss, cross_entropy, tokens = self._loss_of_two(batch)
+        else:
+            loss, tokens = self._loss(batch, self.label_smoothing)
+            cross_entropy = loss
+        self._add("train", cross_entropy, tokens)
+        return (loss + self.model.penalty()) * (tokens / UNIT)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Scale the gradients to those of the mean over all tokens of the step, clip them, and judge the step."""
+        trainer = self.trainer
+        gradients = [p.grad for p in self.parameters() if p.grad is not None]
+        tokens, summed = self._reduced("train")
+        raw = float(total_norm(gradients, self.device))
+        # DDP gave the mean over the processes, Lightning that over accumulated batches
+        factor = UNIT * trainer.world_size * trainer.accumulate_grad_batches / max(tokens, 1.0)
+        norm, loss = raw * factor, summed / max(tokens, 1.0)
+        step = trainer.global_step + 1
+        self._row = {"train/loss": loss, "train/gradient_norm": norm}
+        self._row["train/learning_rate"] = optimizer.param_groups[0]["lr"]
+        if trainer.world_size > 1:
+            self._row["train/idle_share"] = self.idle_share
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        if not tokens:
+            optimizer.zero_grad(set_to_none=True)  # nothing but fillers
+        elif math.isfinite(loss) and math.isfinite(norm):
+            by_value = gradient_clip_algorithm == "value"
+            scale_(gradients, factor * (1.0 if by_value else clip_factor(norm, gradient_clip_val)))
+            if by_value and gradient_clip_val:
+                torch.nn.utils.clip_grad_value_(self.parameters(), gradient_clip_val)
+            self.guard.good(step, loss, self._ids())
+        elif scaler is None or not math.isfinite(loss) or scaler.get_scale() <= 1:
+            largest = largest_gradients(self.named_parameters(), factor)
+            self.guard.bad(step, loss, norm, self._ids(everywhere=True), largest)
+            optimizer.zero_grad(set_to_none=True)  # the optimizer leaves alone what has no gradient
+        # else: the scale of fp16 was too large; the scaler skips the step and lowers it
+        self._row["train/skipped_steps"] = float(self.guard.skipped)
+        if self._due(step):
+            self.log_dict(self._row)
+        self.batches = []
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
+        step = self.trainer.global_step
+        if self._due(step):  # a call costs a fifth of a millisecond
+            self.log("step", float(step))
+        elif self.trainer.should_stop and self._row:  # Lightning logs the last step, wherever training stops
+            self.log_dict({**self._row, "step": float(step)})
+
+    def _due(self, step: int) -> bool:
+        return step % self.trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
+
+    def on_validation_epoch_start(self) -> None:
+        self._sums.pop("valid", None)
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        self.batch = batch
+        loss, tokens = self._loss(batch, 0.0)
+        self._add("valid", loss, tokens)
+
+    def on_validation_epoch_end(self) -> None:
+        tokens, summed = self._reduced("valid")
+        if tokens:
+            self.log("val/loss", summed / tokens, sync_dist=False)  # the same for all processes already
+        # The x-axis of every logger: optimizer steps done. Lightning's own is one less in training.
+        self.log("step", float(self.trainer.global_step))
+
+    def configure_optimizers(self) -> Any:
+        fused = self.trainer.precision != "16-mixed"  # whose scaler has to come between gradients and optimizer
+        optimizer = self.optimizer_config.build(self.named_parameters(), fused=fused)
+        scheduler = self.schedule_config.build(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["scaleformer"] = self.package
+        checkpoint["guard"] = self.guard.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.guard.load_state_dict(checkpoint["guard"])
+        if self.trainer.state.fn != TrainerFn.FITTING:
+            return
+        averaging = any(isinstance(callback, EMAWeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        if "current_model_state" in checkpoint and not averaging:  # the weights that were trained, not their average
+            checkpoint["state_dict"] = checkpoint["current_model_state"]
+        found = [len(group["params"]) for group in checkpoint["optimizer_states"][0]["param_groups"]]
+        wanted = [len(part) for part in split_decaying(self.named_parameters())]
+        if found != wanted:
+            raise ValueError(
+                f"resume: the run's optimizer holds {found} parameters (that decay, that do not), this version has "
+                f"{wanted}: finish the run with the version of scaleformer that began it"
+            )
+
+    def describe_memory(self, batch_tokens: int, error: BaseException) -> str:
+        """What to say when memory ran out: the batch it ran out on, and what to lower."""
+        reason = " ".join(str(error).split())[:200]
+        if self.batch is None:
+            return f"out of memory before the first batch ({reason}): take a smaller model"
+        source, target = self.batch.source.shape, self.batch.target_input.shape
+        return (
+            f"out of memory after step {self.trainer.global_step:,} on a batch of {source[0]} x ({source[1]} source + "
+            f"{target[1]} target) tokens, documents {name_documents(self.batch.ids)}: lower data.batch_tokens="
+            f"{batch_tokens} (and data.max_tokens where one document alone is too long), or set "
+            f"model.gradient_checkpointing=true; go on by resume= ({reason})"
+        )
+
+    def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int]:
+        """Mean cross-entropy in nats a real target token, and the number of these; 0 for a batch without any."""
+        states = self.model(batch)[batch.target_mask]  # (tokens, D)
+        targets = batch.target_output[batch.target_mask]  # (tokens,)
+        if not len(targets):  # a filler: it takes part, so that no process waits for this one
+            return (states.sum() + self.model.output_weight.sum()) * 0.0, 0
+        return linear_cross_entropy(states, self.model.output_weight, targets, label_smoothing), len(targets)
+
+    def _loss_of_two(self, batch: Batch) -> tuple[Tensor, Tensor, int]:
+        """What is trained of two passes, its cross-entropy alone, and the tokens of one pass."""
+        twice = batch.twice()
+        states = self.model(twice)[twice.target_mask].unflatten(0, (2, -1))  # (2, tokens, D)
+        targets = batch.target_output[batch.target_mask]  # (tokens,)
+        weight = self.model.output_weight
+        loss, cross_entropy = linear_r_drop(states, weight, targets, self.r_drop, self.label_smoothing)
+        return loss, cross_entropy, len(targets)
+
+    def _add(self, name: str, loss: Tensor, tokens: int) -> None:
+        exact = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64)
+        sums = torch.stack((torch.full_like(exact, tokens), exact * tokens))  # (2,)
+        self._sums[name] = self._sums[name] + sums if name in self._sums else sums
+
+    def _reduced(self, name: str) -> tuple[float, float]:
+        """Target tokens and summed loss of all processes, in one exchange with what they wish and how much they do."""
+        world, rank = self.trainer.world_size, self.trainer.global_rank
+        sums = self._sums.pop(name, torch.zeros(2, device=self.device))
+        rest = sums.new_zeros(WISHES + 1 + world)  # how many processes set each `stop`, and `save`; positions of each
+        rest[self.stop] = 1
+        rest[WISHES] = self.save
+        rest[WISHES + 1 + rank] = sum(batch.source.numel() + batch.target_input.numel() for batch in self.batches)
+        everything = torch.cat((sums, rest))  # (2 + W + 1 + world,)
+        if world > 1:
+            torch.distributed.all_reduce(everything)
+        tokens, summed, *counts = everything.tolist()
+        self.stopping = max(number for number, count in enumerate(counts[:WISHES]) if count)
+        self.saving = int(counts[WISHES] > 0)
+        self.save = 0
+        work = counts[WISHES + 1 :]
+        self.idle_share = 1 - sum(work) / world / max(work) if max(work) else 0.0
+        return tokens, summed
+
+    def _ids(self, everywhere: bool = False) -> list[str]:
+        """Names of the examples of this step; everywhere: of all processes, which all have to ask."""
+        ids = [name for batch in self.batches for name in batch.ids]
+        if not everywhere or self.trainer.world_size == 1:
+            return ids
+        gathered: list[Any] = [None] * self.trainer.world_size
+        torch.distributed.all_gather_object(gathered, ids)
+        return [name for part in gathered for name in part]

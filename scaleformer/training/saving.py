@@ -1,0 +1,116 @@
+"""When checkpoints are written: best.ckpt after validations, last.ckpt in between, at signals and at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
+
+from scaleformer.training.interruption import interrupted
+from scaleformer.training.module import TranslationModule
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """best.ckpt, by the metric that it monitors. It knows its score again in a folder that was moved."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lightning's own forgets the score where the folder has another name, and the next validation is best."""
+        assert self.dirpath is not None
+        folder = Path(self.dirpath)
+        best = Path(state_dict.get("best_model_path") or "best.ckpt").name
+        if (folder / best).is_file():
+            state_dict = {**state_dict, **_moved(state_dict, folder), "dirpath": self.dirpath}
+        elif state_dict.get("dirpath") != self.dirpath:
+            return  # going on in another folder than that of the run: there is no best yet
+        super().load_state_dict(state_dict)
+
+
+def _moved(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The paths in the state of a ModelCheckpoint, in `folder`."""
+    names = ("best_model_path", "kth_best_model_path", "last_model_path")
+    moved: dict[str, Any] = {n: str(folder / Path(state[n]).name) if state.get(n) else "" for n in names}
+    scores = state.get("best_k_models") or {}
+    return {**moved, "best_k_models": {str(folder / Path(path).name): score for path, score in scores.items()}}
+
+
+class LastCheckpoint(Checkpoint):
+    """last.ckpt every so many steps and minutes, and where a signal ends the training: then it raises `Interrupted`.
+
+    Where a validation follows the step, the checkpoint is written after it: a run that goes on from before it would not
+    catch up on it. Where an epoch ends with the step, it is written as the next one begins: Lightning would take the
+    first batches of that for more of the old one, and accumulate fewer of them. Training stops between steps alone,
+    never with gradients half accumulated.
+
+    minutes  None: by steps alone. The clock of the first process counts.
+    """
+
+    def __init__(self, path: Path, every_n_train_steps: int, minutes: float | None = None) -> None:
+        self.path = path
+        self.every = every_n_train_steps
+        self.minutes = minutes
+        self.step = self.saved_step = 0
+        self.saved = 0.0
+        self.pending = False
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.step = self.saved_step = trainer.global_step
+        self.saved = time.monotonic()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(pl_module, TranslationModule)
+        if self.pending and not pl_module.batches:
+            progress = trainer.fit_loop.epoch_loop.batch_progress
+            for count in (progress.total, progress.current):
+                count.ready -= 1  # the batch that begins is none yet for a run that goes on
+            self._save(trainer)
+            for count in (progress.total, progress.current):
+                count.ready += 1
+        if pl_module.stopping and self.saved_step == trainer.global_step and not pl_module.batches:
+            raise interrupted(pl_module.stopping, self.saved_step, self.path.parent.parent)
+        if self.minutes is not None and trainer.is_global_zero and time.monotonic() - self.saved >= 60 * self.minutes:
+            pl_module.save = 1
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        assert isinstance(pl_module, TranslationModule)
+        if trainer.global_step == self.step:  # while gradients accumulate
+            # A Timer, which comes before this and asks again, ends training after any batch: gradients would be lost
+            # that the checkpoint counts as trained on.
+            trainer.should_stop = False
+            return
+        self.step = trainer.global_step
+        if self.pending or self.step % self.every == 0 or pl_module.saving or pl_module.stopping:
+            self.pending = True
+            loop = trainer.fit_loop
+            assert loop._data_fetcher is not None
+            validates = loop.epoch_loop._should_check_val_fx(loop._data_fetcher) and any(trainer.num_val_batches)
+            if not validates and not loop.epoch_loop.batch_progress.is_last_batch:
+                self._save(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        assert isinstance(pl_module, TranslationModule)
+        if pl_module.batches:  # best.ckpt of now lacks their gradients, and a run should not have to go on from it
+            self.pending = True
+        elif self.pending or pl_module.stopping:
+            self._save(trainer)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        trainer.save_checkpoint(self.path)
+        self.saved_step, self.saved, self.pending = trainer.global_step, time.monotonic(), False
+
+
+class FinalCheckpoint(Callback):
+    """last.ckpt as training stands when it ends, wherever that is between two regular checkpoints."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        trainer.save_checkpoint(self.path)

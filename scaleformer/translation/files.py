@@ -1,0 +1,154 @@
+"""Documents to be translated and their translations, as files or pipes: JSON Lines, or text with a segment a line."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TextIO
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import Document, decode_lines, first_text, parse_document, read_lines
+from scaleformer.evaluation.scores import join_segments
+from scaleformer.system.files import atomic_writer
+from scaleformer.translation.translator import Translation
+
+FORMATS = ("jsonl", "text")
+_ENDINGS = (".jsonl", ".json", ".ndjson")
+_RECORD = re.compile(r'\ufeff?\s*\{\s*"[^"]*"\s*:')  # how an object of JSON begins
+
+
+@dataclass(frozen=True)
+class DocumentFile:
+    """What was read. gaps: of a text file the blank lines before each document, and after the last one."""
+
+    format: str
+    documents: list[Document]
+    gaps: tuple[int, ...] = ()
+
+
+def choose_format(format: str, *names: str) -> str:
+    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz], .json
+    or .ndjson), or else as what the input, the first of the names, begins with: text where that is a named pipe. Raises
+    ValueError for another format."""
+    if format in FORMATS:
+        return format
+    if format != "auto":
+        raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
+    name = next((name for name in names if name != "-"), "")
+    if name.lower().removesuffix(".gz").endswith(_ENDINGS):
+        return "jsonl"
+    begin = ""
+    if names[0] == "-":
+        begin = first_text(sys.stdin.buffer)
+    elif Path(names[0]).is_file():
+        begin = next((line for _, line in read_lines(names[0]) if line.strip()), "")
+    return "jsonl" if _RECORD.match(begin) else "text"
+
+
+def choose_output_format(output_format: str, name: str, format: str) -> str:
+    """ "jsonl" or "text": as asked for, or for "auto" as the name of the output says, else `format`, that of the input.
+    Raises ValueError for another one, and for text of JSON Lines, whose names and references it would lose."""
+    if output_format not in ("auto", *FORMATS):
+        raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
+    if output_format == "text" and format == "jsonl":
+        raise ValueError("output_format=text: the input is JSON Lines, which stays JSON Lines: leave it out")
+    if output_format == "auto":
+        return "jsonl" if name.lower().removesuffix(".gz").endswith(_ENDINGS) else format
+    return output_format
+
+
+def read_documents(name: str, format: str) -> DocumentFile:
+    """Read a file, or stdin for "-", compressed (gzip) or not. Raises DataError with file and line, and where there is
+    no line.
+
+    A text of blank lines alone has no documents, only gaps.
+    """
+    where = "stdin" if name == "-" else name
+    lines = decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name)
+    if format == "text":
+        found = _read_text(lines, where)
+    else:
+        found = DocumentFile(
+            format, [parse_document(line, f"{where}:{number}", require_target=False) for number, line in lines]
+        )
+    if not found.documents and not any(found.gaps):
+        raise DataError(f"{where}: no documents")
+    return found
+
+
+def _read_text(lines: Iterable[tuple[int, str]], where: str) -> DocumentFile:
+    documents: list[Document] = []
+    gaps = [0]
+    segments: list[str] = []
+    first = 1
+    for number, line in lines:
+        if line.strip():
+            if not segments:
+                first = number
+            segments.append(line)
+            continue
+        if segments:
+            documents.append(Document(f"{where}:{first}", tuple(segments)))
+            gaps.append(0)
+            segments = []
+        gaps[-1] += 1
+    if segments:
+        documents.append(Document(f"{where}:{first}", tuple(segments)))
+        gaps.append(0)
+    return DocumentFile("text", documents, tuple(gaps))
+
+
+@contextmanager
+def translation_writer(name: str) -> Iterator[TextIO]:
+    """The output, opened before the work begins: stdout for "-", else a file that is replaced when all is written;
+    UTF-8 both."""
+    if name == "-":
+        if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale says: as files are
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        sys.stdout.flush()
+    else:
+        with atomic_writer(name) as file:
+            yield file
+
+
+def write_translations(
+    file: TextIO,
+    source: DocumentFile,
+    translations: Sequence[Translation],
+    format: str | None = None,
+    *,
+    lists: bool = False,
+) -> None:
+    """Write translations in the shape of what was read, or as JSON Lines.
+
+    text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
+    target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
+    hypotheses in n_best, where there is but one, too.
+    """
+    if (format or source.format) == "text":
+        for gap, translation in zip(source.gaps, translations, strict=False):
+            file.write("\n" * gap)
+            file.writelines(join_segments([segment]) + "\n" for segment in translation.segments)
+        file.write("\n" * source.gaps[-1])
+        return
+    for document, translation in zip(source.documents, translations, strict=True):
+        best = translation.hypotheses[0]
+        record: dict[str, object] = {"id": document.id, "source": document.source}
+        if document.target:
+            record["target"] = document.target
+        record |= {
+            "hypothesis": best.segments,
+            "finished": best.finished,
+            "log_probability": best.log_probability,
+            "score": best.score,
+        }
+        if lists:
+            record["n_best"] = [asdict(hypothesis) for hypothesis in translation.hypotheses]
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,0 +1,242 @@
+"""Search for translations: greedy, beam, sampling.
+
+The search knows a model by four methods only (`DecodableModel`): encode once, then one position a step for all rows,
+each row with a state of its own. It never feeds a row the tokens that it has written before.
+
+Letters: B documents, K rows a document (beams or samples), row = b * K + k, A documents still in the batch, V words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.state import EOS, Active, History, Rows
+
+
+class DecodableModel(Protocol):
+    """What decoding asks of a model; states are opaque. See `scaleformer.model.transformer`."""
+
+    @property
+    def most_target_tokens(self) -> float: ...
+
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Any: ...
+
+    def init_state(self, memory: Any, beams: int) -> Any: ...
+
+    def step(self, tokens: Tensor, segments: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+
+    def reorder(self, state: Any, rows: Tensor, documents: Tensor | None) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation. `tokens` is without `<s>` and `</s>`; log_probability that of all tokens and `</s>` under the
+    model (natural logarithm, fp32); finished is False where a length limit cut the document, or one of its segments."""
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+    finished: bool
+
+
+@torch.inference_mode()
+def decode(
+    model: DecodableModel,
+    source: Tensor,
+    source_mask: Tensor,
+    source_segments: Tensor,
+    config: DecodingConfig,
+    *,
+    generator: torch.Generator | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
+
+    source (B, S) long, source_mask (B, S) bool, True = real token, source_segments (B, S) long, the number of `<sep>`
+    before each token. The model must be in evaluation mode. `generator` (on the device of the source) continues a
+    sequence of samples; without it sampling starts from config.seed. `progress` is called now and then with the number
+    of tokens written since its last call, one row a document. A beam search that has no more hypotheses returns fewer
+    than n_best. A limit of the model (learned positions) is one of the search. Raises ValueError if the shapes differ
+    or the model gives NaN.
+    """
+    if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
+        shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
+        raise ValueError(f"source, source_mask and source_segments have shapes {shapes}; wanted one (B, S) with B >= 1")
+    rows = Rows(
+        source,
+        source_mask,
+        source_segments,
+        config.rows,
+        config.limit,
+        config.match_segments,
+        config.no_repeat_ngram_size,
+    )
+    if (most := model.most_target_tokens) < math.inf:
+        rows.limits = rows.limits.clamp(max=int(most))
+    state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
+    active = Active(rows.limits, config.rows, progress)
+    if config.strategy == "beam":
+        return _beam(model, state, rows, active, config)
+    if config.strategy == "sample" and generator is None:
+        generator = torch.Generator(source.device).manual_seed(config.seed)
+    return _rollout(model, state, rows, active, config, generator)
+
+
+def _checked(logits: Tensor, step: int) -> Tensor:
+    # Once is enough for weights that are not finite, and a look at every step would wait for the device.
+    if step == 0 and bool(logits.isnan().any()):
+        raise ValueError("the model gives NaN logits: its weights are not finite; take an earlier checkpoint")
+    return logits.float()
+
+
+def _rollout(
+    model: DecodableModel,
+    state: Any,
+    rows: Rows,
+    active: Active,
+    config: DecodingConfig,
+    generator: torch.Generator | None,
+) -> list[list[Hypothesis]]:
+    """Greedy search or sampling: every row goes its own way."""
+    B, K = len(rows.limits), config.rows
+    history = History(B)
+    limits = rows.limits.repeat_interleave(K)  # (A*K,)
+    total = torch.zeros(B * K, dtype=torch.double, device=limits.device)
+    length = torch.zeros_like(limits)  # tokens with </s>
+    ended = torch.zeros_like(limits, dtype=torch.bool)  # </s> was written
+    result = torch.zeros(4, B, K, dtype=torch.double)  # log-probability, length, ended, a segment was cut
+
+    for step in range(active.steps):
+        logits, state = model.step(rows.token, rows.segments, state)
+        logits = _checked(logits, step)
+        allowed = rows.allow(logits)  # (A*K, V)
+        token = allowed.argmax(1) if config.strategy == "greedy" else sample(allowed, config, generator)
+        log_probability = logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
+        # A row that is done goes on beside the others, unread: nothing that is kept of it may move any more.
+        running = ~ended & (length < limits)
+        total = total + torch.where(running, log_probability, 0.0)
+        length = length + running
+        ended = ended | (running & (token == EOS))
+        cut = rows.cut
+        rows.advance(token)
+        rows.cut = torch.where(running, rows.cut, cut)
+        history.append(token.view(-1, K))
+        active.done = (ended | (length >= limits)).view(-1, K).all(1)
+        if (keep := active.keep(step)) is None:
+            continue
+        history.flush(active.places)
+        values = torch.stack([total, length.double(), ended.double(), rows.cut.double()])
+        result[:, active.places.cpu()] = values.view(4, -1, K).cpu()
+        if len(keep) == 0:
+            break
+        kept = active.all_rows(keep)
+        state = model.reorder(state, kept, keep)
+        rows.select(kept, keep)
+        active.drop(keep)
+        limits, total, length, ended = limits[kept], total[kept], length[kept], ended[kept]
+    history.close()
+
+    def hypothesis(b: int, k: int) -> Hypothesis:
+        log_probability, n, end, was_cut = result[:, b, k].tolist()
+        tokens = history.read(b, k, int(n - end))
+        return Hypothesis(
+            tokens, log_probability, log_probability / n**config.length_penalty, bool(end and not was_cut)
+        )
+
+    return [sorted((hypothesis(b, k) for k in range(K)), key=lambda h: -h.score) for b in range(B)]
+
+
+def sample(logits: Tensor, config: DecodingConfig, generator: torch.Generator | None) -> Tensor:
+    """One token (N,) for each row of logits (N, V), after temperature, top_k and top_p, in this order."""
+    logits = logits / config.temperature
+    if 0 < config.top_k < logits.shape[1]:
+        logits = logits.masked_fill(logits < logits.topk(config.top_k).values[:, -1:], -math.inf)
+    if config.top_p < 1:
+        ordered, order = logits.softmax(1).sort(1, descending=True)
+        outside = ordered.cumsum(1) - ordered >= config.top_p  # the mass before the token already suffices
+        logits = logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -math.inf)
+    return torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+
+
+def _beam(
+    model: DecodableModel, state: Any, rows: Rows, active: Active, config: DecodingConfig
+) -> list[list[Hypothesis]]:
+    """Beam search. Each step ranks 2K continuations of the K live hypotheses: those of the first K that end are kept as
+    finished, the first K that do not end live on.
+
+    A document is done when no live hypothesis can come before the n-th best finished one any more: log-probabilities
+    only fall, so log-probability / limit ** alpha bounds whatever score it may reach. With alpha > 0 this bound is
+    weak; so it is also done when K are finished and the best live one, scored at its present length, comes behind."""
+    B, K, alpha, device = len(rows.limits), config.rows, config.length_penalty, rows.limits.device
+    history, limits = History(B), rows.limits.tolist()
+    total = torch.full((B, K), -math.inf, dtype=torch.double, device=device)
+    total[:, 0] = 0.0  # the K rows start alike: only one of them counts
+    # Of a finished hypothesis: score, log-probability, tokens before </s>, the row it was, a segment was cut.
+    finished = torch.zeros(5, B, K, dtype=torch.double, device=device)
+    finished[0] = -math.inf
+    unfinished = total  # log-probabilities of the live rows when their document was done
+    result = torch.zeros(6, B, K, dtype=torch.double)
+
+    for step in range(active.steps):
+        A = len(active.done)
+        logits, state = model.step(rows.token, rows.segments, state)
+        logits = _checked(logits, step)
+        best, tokens = rows.allow(logits).topk(min(2 * K, logits.shape[1]))  # (A*K, W)
+        candidates = total.view(A * K, 1) + (best - logits.logsumexp(1, keepdim=True))
+        ranked, place = candidates.view(A, -1).topk(2 * K)  # (A, 2K)
+        parent = place // best.shape[1]
+        token = tokens.view(A, -1).gather(1, place)
+        end = token == EOS
+
+        running = ~active.done[:, None]
+        ends = end[:, :K] & (ranked[:, :K] > -math.inf) & running
+        score = (ranked[:, :K] / (step + 1) ** alpha).masked_fill(~ends, -math.inf)
+        cut = rows.cut.view(A, K).gather(1, parent[:, :K])
+        new = [score, ranked[:, :K], torch.full_like(score, step), parent[:, :K].double(), cut.double()]
+        finished = torch.cat([finished, torch.stack(new)], 2)  # (5, A, 2K)
+        finished = finished.gather(2, finished[0].topk(K).indices.expand(5, A, K))
+
+        live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends once at most: K or more of 2K live on
+        total, parent, token = (values.gather(1, live) for values in (ranked, parent, token))  # (A, K)
+        history.append(token, parent)
+        unfinished = torch.where(running, total, unfinished)
+        full = finished[0, :, -1] > -math.inf
+        reach = torch.where(full, step + 1, rows.limits).double() ** alpha  # (A,)
+        beaten = total[:, 0] / reach <= finished[0, :, config.n_best - 1]
+        active.done = active.done | beaten | (step + 1 >= rows.limits)
+
+        continued = (torch.arange(A, device=device)[:, None] * K + parent).flatten()  # (A*K,) old rows
+        if (keep := active.keep(step)) is not None:
+            history.flush(active.places)
+            result[:, active.places.cpu()] = torch.cat([finished, unfinished[None]]).cpu()
+            if len(keep) == 0:
+                break
+            active.drop(keep)
+            continued, token = continued.view(A, K)[keep].flatten(), token[keep]
+            total, finished, unfinished = total[keep], finished[:, keep], unfinished[keep]
+        state = model.reorder(state, continued, keep)
+        rows.select(continued, keep)
+        rows.advance(token.flatten())
+    history.close()
+
+    def hypotheses(b: int, limit: int) -> list[Hypothesis]:
+        *ends, rest = result[:, b].tolist()
+        found = [
+            Hypothesis(history.read(b, int(row), int(n)), log_probability, score, not was_cut)
+            for score, log_probability, n, row, was_cut in zip(*ends, strict=True)
+            if score > -math.inf
+        ]
+        for row, log_probability in enumerate(rest):
+            if len(found) < config.n_best and log_probability > -math.inf:
+                score = log_probability / limit**alpha
+                found.append(Hypothesis(history.read(b, row, limit), log_probability, score, False))
+        return found[: config.n_best]
+
+    return [hypotheses(b, limit) for b, limit in enumerate(limits)]

@@ -1,0 +1,46 @@
+"""Models and documents of the benchmarks, and the bytes of a state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scaleformer.benchmarks.models import Sizes, available_memory, make_batch, make_model, state_bytes
+from scaleformer.translation.state import BOS, EOS, SEP
+
+
+def test_documents_are_batches_as_training_has_them() -> None:
+    batch = make_batch(2, 11, 4, 50, torch.Generator().manual_seed(1))
+    assert batch.source.shape == batch.target_input.shape == (2, 11)
+    for side in (batch.source, batch.target_output):
+        assert (side == SEP).nonzero()[:, 1].tolist() == 2 * [3, 7, 9]
+        assert (side == EOS).nonzero()[:, 1].tolist() == 2 * [10]
+    assert batch.target_input[:, 0].tolist() == [BOS, BOS]
+    assert batch.target_input[:, 1:].equal(batch.target_output[:, :-1])
+    assert batch.source_segments[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3]
+    assert batch.target_segments[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 3]
+    assert batch.source_mask.all()
+    assert batch.target_mask.all()
+
+
+def test_models_have_the_sizes() -> None:
+    model = make_model("softmax", Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30))
+    assert model.output_weight.shape == (30, 8)
+    assert len(model.encoder_layers) == len(model.decoder_layers) == 1
+
+
+def test_bytes_of_a_state_count_each_piece_of_memory_once() -> None:
+    @dataclass
+    class Held:
+        keys: Tensor
+        rest: dict[str, list[Tensor | None]]
+
+    whole = torch.zeros(10)
+    state = [Held(whole[:3], {"a": [whole, None], "b": [torch.zeros(2, dtype=torch.float64)]}), (1, "text")]
+    assert state_bytes(state) == 10 * 4 + 2 * 8
+
+
+def test_some_memory_is_free() -> None:
+    assert available_memory() > 0

@@ -1,0 +1,96 @@
+"""gettext files: what becomes a segment, what is left out and counted, what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.po import read_po, read_po_tree
+
+SAMPLES = Path(__file__).parents[3] / "data" / "samples" / "po"
+HEADER = 'msgid ""\nmsgstr ""\n"Language: es\\n"\n\n'
+
+
+def read(tmp_path: Path, text: str) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    path = tmp_path / "a.po"
+    path.write_text(text, encoding="utf-8")
+    dropped: Counter[str] = Counter()
+    return list(read_po(path, dropped)), dict(dropped)
+
+
+def test_tree() -> None:
+    dropped: Counter[str] = Counter()
+    documents = list(read_po_tree(SAMPLES, dropped))
+    assert [d.id for d in documents] == ["garden", "kitchen/bread", "tea"]
+    assert dropped == {"fuzzy": 1, "untranslated": 1, "plural forms": 1, "obsolete": 1}
+    assert documents[2].source == ("Boil fresh water.", 'Pour it over the "leaves".')
+    assert documents[2].target == ("Hierva agua fresca.", "Viértala sobre las «hojas».")
+
+
+def test_one_file_and_files_without_translations(tmp_path: Path) -> None:
+    assert [d.id for d in read_po_tree(SAMPLES / "tea.po", Counter())] == ["tea"]
+    (tmp_path / "a.po").write_text(HEADER + 'msgid "x"\nmsgstr ""\n')
+    dropped: Counter[str] = Counter()
+    assert list(read_po_tree(tmp_path, dropped)) == []
+    assert dropped == {"untranslated": 1, "files without a translated message": 1}
+
+
+def test_escapes_and_white_space(tmp_path: Path) -> None:
+    text = 'msgid "a\\tb\\n"\n"  c\\\\n \\"q\\" \\x41\\102"\nmsgstr "é\\ny"\n'
+    assert read(tmp_path, text) == ([('a b c\\n "q" AB', "é y")], {})
+
+
+def test_numbered_escapes_are_bytes_of_the_encoding(tmp_path: Path) -> None:
+    assert read(tmp_path, 'msgid "caf\\303\\251"\nmsgstr "\\xe6\\x97\\xa5"\n') == ([("café", "日")], {})
+
+
+def test_entries_without_blank_lines_between(tmp_path: Path) -> None:
+    text = 'msgid "a"\nmsgstr "x"\n# note\n#. extracted\n#: file:3\nmsgid "b"\nmsgstr "y"\n'
+    text += 'msgctxt "c"\nmsgid "b"\nmsgstr "z"'
+    assert read(tmp_path, text) == ([("a", "x"), ("b", "y"), ("b", "z")], {})
+
+
+def test_fuzzy_with_other_flags_and_previous_texts(tmp_path: Path) -> None:
+    text = '#, c-format, fuzzy\n#| msgid "old"\nmsgid "a"\nmsgstr "x"\n\n#, c-format\nmsgid "b"\nmsgstr "y"\n'
+    assert read(tmp_path, HEADER + text) == ([("b", "y")], {"fuzzy": 1})
+
+
+def test_obsolete(tmp_path: Path) -> None:
+    text = '#~ msgid "a"\n#~ "b"\n#~ msgstr "x"\n\n#, fuzzy\n#~| msgid "q"\n#~ msgid "c"\n#~ msgstr "y"\n'
+    assert read(tmp_path, HEADER + text) == ([], {"obsolete": 2})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param('msgid "a"\nmsgstr "x\n', r"a\.po:2: .*wanted a text in double quotes", id="no end"),
+        pytest.param('msgid "a"\nmsgid "b"\nmsgstr "x"\n', r"a\.po:2: a second msgid in one message", id="two msgids"),
+        pytest.param('msgstr "x"\n', r"a\.po:1: msgstr without a msgid before it", id="no msgid"),
+        pytest.param('msgid "a"\n', r"a\.po:1: the file ends inside a message: msgstr is missing", id="no msgstr"),
+        pytest.param('"a"\n', r"a\.po:1: '\"a\"' belongs to no message", id="stray text"),
+        pytest.param('msgid "a"\nmsgstr "x"\n\nhello\n', r"a\.po:4: 'hello' belongs to no message", id="stray word"),
+        pytest.param('msgid "a\\qb"\nmsgstr "x"\n', r"a\.po:1: unknown escape \\q", id="escape"),
+        pytest.param('msgid "a\\777"\nmsgstr "x"\n', r"a\.po:1: unknown escape \\777", id="no byte"),
+        pytest.param('msgid "a"\nmsgstr "\\303"\n', r"a\.po:2: the escapes .* are not UTF-8", id="half a character"),
+        pytest.param('msgid "a"b"\nmsgstr "x"\n', r"a\.po:1: a double quote inside", id="inner quote"),
+        pytest.param(
+            'msgid "a"\nmsgid_plural "b"\nmsgstr "x"\n', r"a\.po:3: .*wanted msgstr\[0\]", id="plural without number"
+        ),
+        pytest.param(
+            'msgid "a"\nmsgstr[0] "x"\n', r"a\.po:2: msgstr\[0\] without a msgid_plural", id="number without plural"
+        ),
+    ],
+)
+def test_faults(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, text)
+
+
+def test_no_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no \.po files below this folder"):
+        list(read_po_tree(tmp_path, Counter()))
+    with pytest.raises(DataError, match="no such file or folder"):
+        list(read_po_tree(tmp_path / "none", Counter()))

@@ -1,0 +1,306 @@
+"""Splits: found, loaded, streamed, kept by content."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.config import DataConfig, HubConfig
+from scaleformer.data.corpora import DocumentStream, join_documents, load_split
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import Document, read_jsonl
+from scaleformer.data.sources import SPLITS, SplitSource, split_sources
+from scaleformer.data.synthetic.corpus import SyntheticConfig
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+
+def jsonl(path: Path, documents: list[Document]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(document.to_json() + "\n" for document in documents), encoding="utf-8")
+    return path
+
+
+def some(count: int, prefix: str = "d") -> list[Document]:
+    return [Document(f"{prefix}{i}", (f"a{i}", "b"), (f"x{i}", "y")) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("format", "folder", "options"),
+    [
+        pytest.param("jsonl", "jsonl", {}, id="jsonl"),
+        pytest.param("text", "text", {"source_suffix": "en", "target_suffix": "es"}, id="text"),
+        pytest.param(
+            "text", "text_ids", {"source_suffix": "en", "target_suffix": "es", "boundaries": "ids"}, id="text with ids"
+        ),
+    ],
+)
+def test_folders(tmp_path: Path, format: str, folder: str, options: dict[str, str]) -> None:
+    sources = split_sources(DataConfig(format=format, path=str(SAMPLES / folder), **options))  # type: ignore[arg-type]
+    assert list(sources) == list(SPLITS)
+    for split, source in sources.items():
+        wanted = [(d.source, d.target) for d in read_jsonl(SAMPLES / "jsonl" / f"{split}.jsonl")]
+        corpus = load_split(source, tmp_path)
+        assert [(d.source, d.target) for d in corpus] == wanted
+        assert [(d.source, d.target) for d in DocumentStream(source)] == wanted
+        assert (corpus[0], corpus[-1], corpus[:2]) == (next(iter(corpus)), list(corpus)[-1], list(corpus)[:2])
+        with pytest.raises(IndexError):
+            corpus[len(corpus)]
+
+
+def test_one_file_is_divided(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", some(40))
+    sources = split_sources(DataConfig(format="jsonl", path=str(path), holdout=(0.1, 0.2)))
+    parts = {split: [d.id for d in load_split(sources[split], tmp_path)] for split in SPLITS}
+    assert [len(parts[split]) for split in SPLITS] == [28, 4, 8]
+    assert sorted(id for ids in parts.values() for id in ids) == sorted(d.id for d in some(40))
+    assert [d.id for d in load_split(sources["all"], tmp_path)] == [d.id for d in some(40)]
+
+
+@pytest.mark.parametrize("name", ["*.arrow", "dataset_info.json"])
+@pytest.mark.parametrize("content", [None, b"", b"\xff{"], ids=["gone", "empty", "wrong"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, name: str, content: bytes | None) -> None:
+    source = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "all.jsonl", some(5)))))["all"]
+    whole = list(load_split(source, tmp_path / "cache"))
+    (path,) = (tmp_path / "cache" / "corpora").rglob(name)
+    path.unlink() if content is None else path.write_bytes(content)
+    assert list(load_split(source, tmp_path / "cache")) == whole
+
+
+def test_one_file_too_small_to_divide(tmp_path: Path) -> None:
+    sources = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "a.jsonl", some(2)))))
+    with pytest.raises(DataError, match=r"a\.jsonl: 2 documents are too few .* \(data\.holdout\)"):
+        load_split(sources["train"], tmp_path)
+
+
+def test_fault_inside_datasets_is_unwrapped(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "train.jsonl", some(3))
+    with path.open("a") as file:
+        file.write("{\n")
+    source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
+    for read in (lambda: load_split(source, tmp_path / "cache"), lambda: list(DocumentStream(source))):
+        with pytest.raises(DataError, match=rf"^{path}:4: malformed JSON"):
+            read()
+    jsonl(path, some(4))
+    assert len(load_split(source, tmp_path / "cache")) == 4
+
+
+def test_content_decides_what_is_kept(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "train.jsonl", some(3))
+    source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
+    before = source.fingerprint()
+    assert [d.id for d in load_split(source, tmp_path / "cache")] == ["d0", "d1", "d2"]
+    jsonl(path, some(3, "e"))
+    assert [d.id for d in load_split(source, tmp_path / "cache")] == ["e0", "e1", "e2"]
+    assert source.fingerprint() != before
+    jsonl(path, some(3))
+    assert source.fingerprint() == before
+    moved = replace(source, files=(str(jsonl(tmp_path / "elsewhere.jsonl", some(3))),))
+    assert moved.fingerprint() == before
+
+
+def test_fingerprint_of_synthetic_is_of_its_documents() -> None:
+    config = SyntheticConfig(train=3)
+    one, again, other = (
+        SplitSource("train", "synthetic", synthetic=c).fingerprint()
+        for c in (config, replace(config), replace(config, seed=2))
+    )
+    assert one == again != other
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "message"),
+    [
+        pytest.param([], {"path": "none"}, "none: no such file or folder", id="no path"),
+        pytest.param([], {}, "none of train.jsonl, valid.jsonl, test.jsonl .*the folder holds nothing", id="no splits"),
+        pytest.param(["dev.jsonl"], {}, "the folder holds dev.jsonl", id="other names"),
+        pytest.param(["train.jsonl", "train.jsonl.gz"], {}, "both train.jsonl and train.jsonl.gz", id="ambiguous"),
+        pytest.param(["train.source"], {"format": "text"}, "train.target is missing beside", id="one side"),
+        pytest.param(["train.target"], {"format": "text"}, "train.source is missing beside", id="other side"),
+        pytest.param(
+            ["train.source", "train.target"], {"format": "text", "boundaries": "ids"}, "train.ids is missing", id="ids"
+        ),
+        pytest.param(["a.en"], {"format": "text"}, "no train.source with train.target", id="no pair"),
+    ],
+)
+def test_what_is_missing_is_named(tmp_path: Path, files: list[str], options: dict[str, str], message: str) -> None:
+    for name in files:
+        (tmp_path / name).write_text("")
+    path = str(tmp_path / options.pop("path", "."))
+    with pytest.raises(DataError, match=message):
+        split_sources(DataConfig(**{"format": "jsonl", "path": path, **options}))  # type: ignore[arg-type]
+
+
+def test_text_needs_a_folder_and_every_format_a_path(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", some(1))
+    with pytest.raises(DataError, match=r"wants a folder with train\.source"):
+        split_sources(DataConfig(format="text", path=str(path)))
+    with pytest.raises(DataError, match=r"data\.format=jsonl needs data\.path"):
+        split_sources(DataConfig(format="jsonl"))
+
+
+def test_empty_corpus(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "train.jsonl", [])
+    source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
+    for read in (lambda: load_split(source, tmp_path / "cache"), lambda: list(DocumentStream(source))):
+        with pytest.raises(DataError, match=rf"^{path}: no documents in the train split"):
+            read()
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    source = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "train.jsonl", some(3)).parent)))
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(DataError, match=r"cannot write the cache .*data\.cache_dir"):
+        load_split(source["train"], tmp_path / "cache")
+
+
+def test_join_documents() -> None:
+    joined = join_documents(some(5), 3, seed=4)
+    assert [len(d.source) for d in joined] == [3, 3, 3]
+    pairs = [pair for d in joined for pair in zip(d.source, d.target, strict=True)]
+    everything = [pair for d in some(5) for pair in zip(d.source, d.target, strict=True)]
+    for pair in set(pairs):
+        assert pairs.count(pair) <= everything.count(pair)
+    assert joined == join_documents(some(5), 3, seed=4)
+    assert joined != join_documents(some(5), 3, seed=5)
+
+
+def hub(tmp_path: Path, rows: list[dict[str, object]], **options: str) -> SplitSource:
+    path = tmp_path / "rows.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    config = HubConfig(name="json", data_files={"train": str(path)}, valid="", test="", **options)
+    sources = split_sources(DataConfig(format="hub", hub=config))
+    assert list(sources) == ["train"]
+    return sources["train"]
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_builder_with_documents(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"doc": 1, "translation": {"en": "a", "es": "x"}},
+        {"doc": 1, "translation": {"en": "b", "es": "y"}},
+        {"doc": 2, "translation": {"en": "c", "es": "z"}},
+    ]
+    source = hub(tmp_path, rows, source="translation.en", target="translation.es", document="doc")
+    assert list(source.read()) == [Document("1", ("a", "b"), ("x", "y")), Document("2", ("c",), ("z",))]
+    assert len(load_split(source, tmp_path / "cache")) == 2
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_builder_with_lists(tmp_path: Path) -> None:
+    source = hub(tmp_path, [{"source": ["a", "b"], "target": ["x", "y"]}, {"source": ["c"], "target": ["z"]}])
+    assert [(d.id, d.source) for d in source.read()] == [("train/1", ("a", "b")), ("train/2", ("c",))]
+
+
+@pytest.mark.usefixtures("hub_cache")
+@pytest.mark.parametrize(
+    ("row", "options", "message"),
+    [
+        pytest.param({"en": "a"}, {}, r"json\[train\]:1: no column 'source'; there are en", id="no column"),
+        pytest.param({"source": 3, "target": "x"}, {}, "column 'source' holds int, wanted text", id="type"),
+        pytest.param(
+            {"source": ["a"], "target": ["x", "y"]}, {}, "1 source segments and 2 target segments", id="lengths"
+        ),
+        pytest.param({"source": [], "target": []}, {}, r"json\[train\]:1: document 'train/1' is empty", id="empty"),
+        pytest.param(
+            {"source": [], "target": [], "doc": "d"}, {"document": "doc"}, r":1: document 'd' is empty", id="empty part"
+        ),
+    ],
+)
+def test_hub_faults(tmp_path: Path, row: dict[str, object], options: dict[str, str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        list(hub(tmp_path, [row], **options).read())
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_hub_rows_of_a_document_that_do_not_stand_together(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"doc": doc, "source": "a", "target": "x"} for doc in (1, 1, 2, 1)]
+    with pytest.raises(DataError, match=r"json\[train\]:4: document '1' began earlier: its rows must stand together"):
+        list(hub(tmp_path, rows, document="doc").read())
+
+
+def test_hub_needs_a_name_and_a_data_set(tmp_path: Path) -> None:
+    for config, message in (
+        (HubConfig(), "needs data.hub.name"),
+        (HubConfig(name="json", data_files={"train": str(tmp_path / "none")}), "json: cannot load the split 'train'"),
+    ):
+        source = split_sources(DataConfig(format="hub", hub=config))["train"]
+        with pytest.raises(DataError, match=message) as caught:
+            load_split(source, tmp_path / "cache")
+        assert "\n" not in str(caught.value)
+
+
+SHARDS = ["train-00000.jsonl", "train-00001.jsonl.gz", "train-00002.jsonl"]
+
+
+def shards(folder: Path, names: list[str] = SHARDS) -> SplitSource:
+    for number, name in enumerate(names):
+        path = jsonl(folder / name.removesuffix(".gz"), some(4, f"{number}/"))
+        if name.endswith(".gz"):
+            path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+            path.unlink()
+    return split_sources(DataConfig(format="jsonl", path=str(folder)))["train"]
+
+
+@pytest.mark.parametrize("names", [SHARDS, [f"train/{i}.jsonl" for i in range(3)]], ids=["beside", "folder"])
+def test_shards_are_one_split_in_order(tmp_path: Path, names: list[str]) -> None:
+    source = shards(tmp_path, names)
+    wanted = [document for number in range(3) for document in some(4, f"{number}/")]
+    assert list(source.read()) == wanted
+    assert list(load_split(source, tmp_path / "cache")) == wanted
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_processes_share_the_documents(tmp_path: Path, world: int) -> None:
+    source = shards(tmp_path)
+    parts = [[d.id for d in DocumentStream(source, rank, world)] for rank in range(world)]
+    assert sorted(id for part in parts for id in part) == [d.id for d in source.read()]
+    if world == 3:  # a shard each: nobody reads what is another's
+        assert [{id[0] for id in part} for part in parts] == [{"0"}, {"1"}, {"2"}]
+
+
+def test_shards_that_clash(tmp_path: Path) -> None:
+    shards(tmp_path)
+    jsonl(tmp_path / "train.jsonl", some(1))
+    with pytest.raises(DataError, match=r"both train\.jsonl and train-\*\.jsonl are there: keep one"):
+        split_sources(DataConfig(format="jsonl", path=str(tmp_path)))
+    (tmp_path / "train.jsonl").unlink()
+    jsonl(tmp_path / "train-00001.jsonl", some(1))
+    with pytest.raises(DataError, match=r"both .*train-00001\.jsonl and its \.gz are there"):
+        split_sources(DataConfig(format="jsonl", path=str(tmp_path)))
+
+
+def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="File name too long"):
+        split_sources(DataConfig(format="jsonl", path=str(tmp_path / ("x" * 300))))
+
+
+@pytest.mark.usefixtures("hub_cache")
+@pytest.mark.parametrize("document", ["", "doc"], ids=["a row each", "rows of a name"])
+@pytest.mark.parametrize("streaming", [False, True], ids=["fetched", "streamed"])
+def test_hub_rows_of_processes(tmp_path: Path, document: str, streaming: bool) -> None:
+    rows: list[dict[str, object]] = [{"doc": i // 3, "source": f"a{i}", "target": f"x{i}"} for i in range(17)]
+    source = replace(hub(tmp_path, rows, document=document), streaming=streaming)
+    whole = sorted(d.source for d in source.read())
+    parts = [list(DocumentStream(source, rank, 3)) for rank in range(3)]
+    assert sorted(d.source for part in parts for d in part) == whole
+    assert min(map(len, parts)) > 0
+    assert len({d.id for part in parts for d in part}) == len(whole)
+
+
+@pytest.mark.usefixtures("hub_cache")
+def test_streamed_hub_data_are_named_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.data.sources.hub_documents", None)  # to read would fail
+    one = replace(hub(tmp_path, [{"source": "a", "target": "x"}]), streaming=True)
+    other = replace(hub(tmp_path / "sub", [{"source": "b", "target": "x"}]), streaming=True)
+    assert one.fingerprint() == one.fingerprint() != other.fingerprint()

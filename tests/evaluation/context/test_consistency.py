@@ -1,0 +1,92 @@
+"""Names and terms counted by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.evaluation.context.consistency import read_terms, score_consistency
+from scaleformer.evaluation.translations import SavedTranslation
+from tests.scripts.commands import run_script
+
+SOURCE = ("open the driver of Foo", "it fails", "a driver for Foo", "this ends", "the end of it")
+TARGET = ("öffne den Treiber von Foo", "es scheitert", "ein Treiber für Foo", "dies endet", "das Ende davon")
+
+
+def document(*hypothesis: str) -> SavedTranslation:
+    return SavedTranslation("d", SOURCE, TARGET, hypothesis)
+
+
+def kinds(*hypothesis: str, terms=None) -> dict:
+    return {score.kind: score for score in score_consistency([document(*hypothesis)], terms)}
+
+
+def test_the_reference_is_consistent_with_itself():
+    found = kinds(*TARGET)
+    assert set(found) == {"name", "term"}
+    assert (found["name"].words, found["name"].mentions) == (1, 2)  # Foo
+    assert found["term"].words == 1  # driver; the, of, it are too short or not consistent in the reference
+    assert [(s.as_reference, s.consistent) for s in found.values()] == [(1, 1), (1, 1)]
+
+
+def test_another_word_can_be_consistent_without_being_the_references():
+    found = kinds("öffne das Programm von Foo", "es scheitert", "ein Programm für Bar", "dies endet", "das Ende")
+    assert (found["term"].as_reference, found["term"].consistent) == (0, 1)  # Programm, both times
+    assert (found["name"].as_reference, found["name"].consistent) == (0.5, 0.5)  # Foo once
+
+
+def test_changing_words_are_not_consistent():
+    found = kinds("öffne den Treiber", "", "ein Programm", "", "")
+    assert (found["term"].as_reference, found["term"].consistent) == (0.5, 0.5)
+    assert kinds("", "", "", "", "")["term"].consistent == 0
+
+
+def test_a_word_that_stands_everywhere_does_not_agree_with_the_mentions():
+    found = kinds(*["Treiber"] * 5)
+    assert found["term"].as_reference == 1
+    assert found["term"].consistent == pytest.approx(2 / 5)
+
+
+def test_listed_terms():
+    terms = {"Driver": ["Treiber", "Gerätetreiber"], "fails": ["scheitert"]}
+    found = kinds("der Gerätetreiber", "", "ein Treiber", "", "", terms=terms)["listed"]
+    assert (found.words, found.mentions) == (1, 2)  # "fails" is said once
+    assert (found.as_reference, found.consistent) == (0.5, 0.5)
+    assert kinds("Treibern", "", "", "", "", terms=terms)["listed"].consistent == 0  # whole words
+
+
+def test_documents_that_cannot_be_read_by_segment_are_left_out():
+    assert score_consistency([SavedTranslation("d", SOURCE, TARGET[:2], TARGET)]) == ()
+
+
+def test_a_list_is_read(tmp_path: Path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("driver\tTreiber | Gerätetreiber\n\nend user\tAnwender\n", encoding="utf-8")
+    assert read_terms(str(path)) == {"driver": ["Treiber", "Gerätetreiber"], "end user": ["Anwender"]}
+    path.write_text("driver Treiber\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"terms\.tsv:1: wanted a source term, a tab"):
+        read_terms(str(path))
+    path.write_text("\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no terms"):
+        read_terms(str(path))
+
+
+def test_the_command(tmp_path: Path, monkeypatch, capsys):
+    path = tmp_path / "bleu-test.jsonl"
+    record = {"id": "d", "source": SOURCE, "target": TARGET, "hypothesis": TARGET}
+    path.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    made = {"seed": 3, "checkpoint": {"path": "best.ckpt", "sha256": "abc"}}
+    path.with_suffix(".json").write_text(json.dumps(made), encoding="utf-8")
+    code, out, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
+    assert code == 0, err
+    assert "100.0%" in out
+    result = json.loads((tmp_path / "consistency-test.json").read_text(encoding="utf-8"))
+    assert {key: result[key] for key in made} == made
+    assert [score["kind"] for score in result["scores"]] == ["name", "term"]
+    path.write_text(json.dumps({**record, "source": ["a"], "target": ["b"]}) + "\n", encoding="utf-8")
+    code, _, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
+    assert code == 1
+    assert "no word is repeated" in err

@@ -1,0 +1,103 @@
+"""Translations by views against a search that reads everything anew for every token."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from scaleformer.evaluation.length.decoding import PrefixedModel, translate_views
+from scaleformer.evaluation.length.views import Window, views
+from scaleformer.translation.search import DecodingConfig, decode
+from tests.helpers import BOS, EOS, PAD, SEP, make_batch, make_model
+
+CPU = torch.device("cpu")
+
+
+def make_sources(*segments: int) -> list[list[list[int]]]:
+    generator = random.Random(3)
+    return [[[*(generator.randrange(5, 20) for _ in range(3)), SEP] for _ in range(count)] for count in segments]
+
+
+@torch.inference_mode()
+def slow_greedy(model, source: list[int], prefix: list[int], limit: int, most: int) -> tuple[list[int], bool]:
+    """What follows the prefix, by a full forward pass for every token, at most `limit` in all and `most` in a segment;
+    whether everything ended by itself."""
+    written, whole = list(prefix), True
+    sources = torch.tensor([[*source, EOS]])
+    separators = (sources == SEP).long()
+    memory = model.encode(sources, torch.ones_like(sources).bool(), separators.cumsum(1) - separators)
+    while len(written) < limit:
+        state, count = model.init_state(memory, 1), 0
+        for given in [BOS, *written]:
+            count += given == SEP
+            logits, state = model.step(torch.tensor([given]), torch.tensor([count]), state)
+        logits[:, [PAD, BOS]] = -torch.inf
+        token = int(logits.argmax())
+        if len(written) - max((i + 1 for i, t in enumerate(written) if t == SEP), default=0) >= most:
+            whole &= token == SEP
+            token = SEP
+        if token == EOS:
+            return written[len(prefix) :], whole
+        written.append(token)
+    return written[len(prefix) :], False
+
+
+@pytest.mark.parametrize("attention", ["scaleformer", "segment_gated", "softmax"])
+@pytest.mark.parametrize("mode", ["pass", "segments", "window"])
+def test_greedy_by_views(attention, mode):
+    model = make_model(attention={"name": attention})
+    sources = make_sources(4, 1, 6)
+    seen = [views(mode, [len(s) for s in source], Window("segments", 4, 2)) for source in sources]
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0.7, max_length_offset=4, batch_tokens=24)
+    shares: list[float] = []
+    found = translate_views(model, sources, seen, config, CPU, lambda share, tokens: shares.append(share))
+    for source, of_one, translation in zip(sources, seen, found, strict=True):
+        written: dict[int, list[int]] = {}
+        finished = True
+        for view in of_one:
+            read = [t for s in source[view.start : view.stop] for t in s]
+            prefix = [t for at in written if view.start <= at < view.new for t in written[at]]
+            most = int(0.7 * max(len(s) - 1 for s in source[view.start : view.stop])) + 4
+            new, ended = slow_greedy(model, read, prefix, int(0.7 * (len(read) + 1)) + 4, most)
+            if view.stop < len(source) and new[-1:] != [SEP]:
+                new.append(SEP)
+            written[view.new] = new
+            finished &= ended
+        assert translation.parts == tuple(map(tuple, written.values()))
+        assert translation.finished == finished
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
+@pytest.mark.parametrize("ngram", [0, 1], ids=["", "no token twice"])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_forced_beginnings(strategy, ngram):
+    """Every hypothesis begins as told; without anything to force, all is as without the wrapper."""
+    model = make_model()
+    batch = make_batch([([3, 2], [1]), ([4], [1]), ([2, 2], [1])])
+    config = DecodingConfig(
+        strategy=strategy,
+        beam_size=3,
+        n_best=1 if strategy == "greedy" else 3,
+        max_length_ratio=1.5,
+        no_repeat_ngram_size=ngram,
+    )
+    given = batch.source, batch.source_mask, batch.source_segments
+    prefixes = torch.tensor([[7, 7, 7, SEP], [9, PAD, PAD, PAD], [PAD, PAD, PAD, PAD]])
+    found = decode(PrefixedModel(model, prefixes, torch.tensor([4, 1, 0])), *given, config)
+    for hypotheses, wanted in zip(found, [(7, 7, 7, SEP), (9,), ()], strict=True):
+        assert len(hypotheses) == config.n_best
+        assert all(h.tokens[: len(wanted)] == wanted for h in hypotheses)
+    free = decode(PrefixedModel(model, prefixes, torch.zeros(3, dtype=torch.long)), *given, config)
+    assert free == decode(model, *given, config)
+
+
+def test_text_without_words_stays_empty():
+    model = make_model()
+    sources = [[[SEP], [SEP]], [[5, 6, SEP], [SEP], [7, SEP]]]
+    config = DecodingConfig(strategy="greedy", max_length_ratio=1.0)
+    found = translate_views(model, sources, [views("pass", [1, 1]), views("segments", [3, 1, 2])], config, CPU)
+    assert found[0].parts == ((SEP, SEP),)
+    assert found[1].parts[1] == (SEP,)

@@ -1,0 +1,60 @@
+"""Alignment of segments against a search over all monotone alignments."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from scaleformer.evaluation.alignment import align_segments
+
+
+def test_equal_counts_stay_as_they_are():
+    assert align_segments(["x", ""], ["a", "x"]) == ["x", ""]
+
+
+@pytest.mark.parametrize(
+    ("hypothesis", "reference", "expected"),
+    [
+        (["a b c", "d e"], ["a b", "c", "d e"], ["a b c", "", "d e"]),
+        (["a", "b", "c d"], ["a b", "c d"], ["a b", "c d"]),
+        (["c d"], ["a b", "c d", "e"], ["", "c d", ""]),
+        ([], ["a", "b"], ["", ""]),
+        (["a", "b"], ["a b c"], ["a b"]),
+    ],
+    ids=["two as one", "one as two", "rest missing", "nothing", "all to one"],
+)
+def test_by_hand(hypothesis, reference, expected):
+    assert align_segments(hypothesis, reference) == expected
+
+
+def dice(first: str, second: str) -> float:
+    shared = Counter(first.split()) & Counter(second.split())
+    return 2 * shared.total() / (len(first.split()) + len(second.split()))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_best_of_all_monotone_alignments(seed):
+    generator = random.Random(seed)
+
+    def text(segments: int) -> list[str]:
+        return [" ".join(generator.choices("abcdefg", k=generator.randint(1, 4))) for _ in range(segments)]
+
+    hypothesis, reference = text(generator.choice([3, 4, 6])), text(5)
+    # distinct words tell which hypothesis segment went where
+    aligned = align_segments([f"{i}: {s}" for i, s in enumerate(hypothesis)], reference)
+    assert [w for s in aligned for w in s.split() if w.endswith(":")] == [f"{i}:" for i in range(len(hypothesis))]
+    place = [next(p for p, s in enumerate(aligned) if f"{i}:" in s.split()) for i in range(len(hypothesis))]
+
+    def total(places) -> float:
+        return sum(dice(f"{i}: {hypothesis[i]}", reference[p]) for i, p in enumerate(places))
+
+    best = max(total(p) for p in itertools.combinations_with_replacement(range(5), len(hypothesis)))
+    assert total(place) == pytest.approx(best)
+
+
+def test_no_reference_is_named():
+    with pytest.raises(ValueError, match="no segments"):
+        align_segments(["a"], [])

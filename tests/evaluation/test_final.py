@@ -1,0 +1,109 @@
+"""Tables, samples and the files that an evaluation leaves."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from scaleformer.data.readers.documents import Document
+from scaleformer.evaluation.final import evaluate_translations, print_report
+from scaleformer.evaluation.samples import Sample, format_samples
+from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
+from tests.runs import DOCUMENTS, make_run
+
+
+def test_the_table_has_every_score_and_signature():
+    documents = [
+        TranslatedDocument("a/1", ["one two three four"], ["one two three five"]),
+        TranslatedDocument("b/1", ["one", "two"], ["one"], finished=False),
+    ]
+    report = evaluate_documents(documents)
+    out = io.StringIO()
+    print_report(report, Console(file=out, width=100), "title")
+    text = out.getvalue()
+    for score in report.scores:
+        assert f"{score.score:.2f}" in text
+        assert f"{score.metric}: {score.signature}" in text
+    assert "d-BLEU of a" in text
+    assert "d-BLEU of b" in text
+    assert "another number than the reference in 1 of 2 documents (50.0%)" in text
+    assert "cut at the length limit: 1 of 2 documents: b/1" in text
+
+
+def test_brackets_in_ids_are_shown_as_they_are():
+    documents = [TranslatedDocument(id, ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
+    out = io.StringIO()
+    print_report(evaluate_documents(documents), Console(file=out, width=100), "[/]: 3 documents")
+    assert out.getvalue().startswith("[/]: 3 documents")
+    for name in ("[red]a", "[", ":x:"):
+        assert f"d-BLEU of {name} " in out.getvalue()
+
+
+def test_samples_stand_side_by_side():
+    text = format_samples(
+        [
+            Sample("x", ["s1", "s2", "s3"], ["r1", "r2", "r3"], ["h1", "h2", "h3"]),
+            Sample("y", ["s1", "s2"], ["one word", "other text"], ["other text"], finished=False),
+        ],
+        max_segments=2,
+    )
+    assert text == (
+        "=== x (3 segments, 3 in the hypothesis)\n"
+        "source      s1\nreference   r1\nhypothesis  h1\n\n"
+        "source      s2\nreference   r2\nhypothesis  h2\n\n"
+        "(1 more segments)\n\n"
+        "=== y (2 segments, 1 in the hypothesis, cut at the length limit)\n"
+        "source      s1\nreference   one word\nhypothesis\n\n"
+        "source      s2\nreference   other text\nhypothesis  other text\n"
+    )
+
+
+@pytest.mark.parametrize("mode", ["document", "segment"])
+def test_an_evaluation_leaves_what_its_numbers_came_from(mode, tmp_path, capsys):
+    run = make_run(tmp_path / "run")
+    translator = Translator.load(run, "cpu")
+    documents = [Document(d["id"], tuple(d["source"]), tuple(d["target"])) for d in DOCUMENTS]
+    decoding = DecodingConfig(strategy="greedy", max_length_ratio=0.2, max_length_offset=3)
+    folder = results_folder(translator.path)
+    assert folder == run / "results"
+    evaluation = evaluate_translations(translator, documents, decoding, folder, mode=mode, samples=2)
+    result = json.loads((folder / "bleu-test.json").read_text(encoding="utf-8"))
+    assert result["checkpoint"]["sha256"] == translator.sha256
+    assert result["decoding"]["strategy"] == "greedy"
+    assert result["mode"] == mode
+    assert set(result["signatures"]) == {"d-BLEU", "s-BLEU", "chrF++", "TER"}
+    assert result["scores"][0]["score"] == evaluation.report.score("d-BLEU").score
+    assert set(result["parts"]) == {"north", "south"}
+    assert len((folder / "bleu-test.hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 3
+    assert (folder / "bleu-test.references.txt").read_text() == (
+        "die katze sieht sie rennt\nein hund\nein haus ein baum eine katze\n"
+    )
+    records = [json.loads(line) for line in (folder / "bleu-test.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [r["id"] for r in records] == [d.id for d in documents]
+    assert [tuple(r["hypothesis"]) for r in records] == [t.segments for t in evaluation.translations]
+    samples = (run / "samples.txt").read_text(encoding="utf-8")
+    assert samples.count("===") == 2
+    shown = capsys.readouterr().out
+    assert "d-BLEU" in shown
+    assert "=== north/one" in shown
+
+
+def test_nothing_is_translated_without_a_place_for_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("scaleformer.evaluation.final.evaluate", None)
+    (tmp_path / "file").write_text("kept")
+    translator = Translator.load(make_run(tmp_path / "run"), "cpu")
+    with pytest.raises(FileExistsError, match="file"):
+        evaluate_translations(translator, [], DecodingConfig(), tmp_path / "file")
+
+
+def test_results_folders(tmp_path):
+    (tmp_path / "exported").mkdir()
+    assert results_folder(tmp_path / "exported") == tmp_path / "exported" / "results"
+    assert results_folder(tmp_path / "run" / "checkpoints" / "last.ckpt") == tmp_path / "run" / "results"
+    assert results_folder(tmp_path / "copied.ckpt") == tmp_path / "results"

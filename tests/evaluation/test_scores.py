@@ -1,0 +1,135 @@
+"""Scores against sacrebleu's own command, and by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaleformer.evaluation.scores import (
+    PRESETS,
+    Preset,
+    TranslatedDocument,
+    corpus_bleu,
+    evaluate_documents,
+    join_segments,
+    preset,
+)
+
+DOCUMENTS = [
+    TranslatedDocument(
+        "news/1",
+        ["The cat sat on the mat.", "It was warm, and it was happy.", "Then it slept."],
+        ["The cat sat on a mat.", "It was warm and it was happy.", "Then he slept."],
+    ),
+    TranslatedDocument(
+        "talks/1",
+        ["We saw the red house by the lake.", "Nobody lived there (any more)."],
+        ["We saw a red house near the lake. Nobody lived there (any more)."],
+        finished=False,
+    ),
+    TranslatedDocument("news/2", ["Yes!"], ["YES!"]),
+]
+
+
+def sacrebleu_command(tmp_path: Path, hypotheses: list[str], references: list[str], *arguments: str) -> dict:
+    for name, lines in (("hyp", hypotheses), ("ref", references)):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "ref"), "-i", str(tmp_path / "hyp"), "-w", "15"]
+    done = subprocess.run([*command, "-f", "json", *arguments], capture_output=True, text=True, check=True)
+    scores = json.loads(done.stdout)
+    return {score["name"]: score for score in (scores if isinstance(scores, list) else [scores])}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_equal_to_the_command_of_sacrebleu(name, tmp_path):
+    chosen = preset(name)
+    report = evaluate_documents(DOCUMENTS, chosen)
+    flags = ["-tok", chosen.tokenize, *(["-lc", "--chrf-lowercase"] if chosen.lowercase else [])]
+    lines = [join_segments(d.hypothesis) for d in DOCUMENTS], [join_segments(d.reference) for d in DOCUMENTS]
+    of_documents = sacrebleu_command(tmp_path, *lines, "-m", "bleu", *flags)
+    references = [segment for d in DOCUMENTS for segment in d.reference]
+    hypotheses = [*DOCUMENTS[0].hypothesis, *DOCUMENTS[1].hypothesis, "", "YES!"]
+    metrics = ("-m", "bleu", "chrf", "ter", "--chrf-word-order", "2")
+    of_segments = sacrebleu_command(tmp_path, hypotheses, references, *metrics, *flags)
+    for ours, theirs in (
+        ("d-BLEU", of_documents["BLEU"]),
+        ("s-BLEU", of_segments["BLEU"]),
+        ("chrF++", of_segments["chrF2++"]),
+        ("TER", of_segments["TER"]),
+    ):
+        score = report.score(ours)
+        assert score.score == pytest.approx(theirs["score"], rel=0, abs=1e-12)
+        assert score.signature == theirs["signature"]
+
+
+def test_bleu_by_hand():
+    # 1- to 4-gram precisions 4/5, 3/4, 2/3, 1/2; their product is 0.2
+    assert corpus_bleu(["a b c d e"], ["a b c d f"]) == pytest.approx(100 * 0.2**0.25)
+    # all n-grams right, one word short: exp(1 - 5/4)
+    assert corpus_bleu(["a b c d"], ["a b c d e"]) == pytest.approx(100 * math.exp(-0.25))
+    details = evaluate_documents([TranslatedDocument("x", ["a b c d e"], ["a b c d"])]).score("d-BLEU").details
+    assert details["brevity_penalty"] == pytest.approx(math.exp(-0.25))
+    assert details["length_ratio"] == pytest.approx(0.8)
+    assert (details["hypothesis_length"], details["reference_length"]) == (4, 5)
+
+
+def test_document_bleu_counts_across_segment_ends():
+    joined = TranslatedDocument("x", ["a b", "c d e"], ["a b c", "d e"])
+    report = evaluate_documents([joined])
+    assert report.score("d-BLEU").score == pytest.approx(100)
+    assert report.score("s-BLEU").score < 60
+
+
+def test_presets():
+    assert corpus_bleu(["A B C D"], ["a b c d"]) == 0
+    assert corpus_bleu(["A B C D"], ["a b c d"], lowercase=True) == pytest.approx(100)
+    assert corpus_bleu(["a b c d."], ["a b c d ."]) == pytest.approx(100)  # 13a parts the full stop
+    assert corpus_bleu(["a b c d."], ["a b c d ."], tokenize="none") < 100
+    assert preset("multi30k") == Preset(tokenize="none")
+    with pytest.raises(ValueError, match="metrics=best: no such preset; choose one of default, lowercase, multi30k"):
+        preset("best")
+
+
+def test_facts_of_the_report():
+    report = evaluate_documents(DOCUMENTS, ter=False)
+    assert report.count_mismatches == 1
+    assert report.mismatch_rate == pytest.approx(1 / 3)
+    assert report.unfinished == ("talks/1",)
+    assert (report.documents, report.reference_segments, report.hypothesis_segments) == (3, 6, 5)
+    assert set(report.parts) == {"news", "talks"}
+    assert report.part_documents == {"news": 2, "talks": 1}
+    news = [d for d in DOCUMENTS if d.id.startswith("news")]
+    assert report.parts["news"].score == evaluate_documents(news, ter=False).score("d-BLEU").score
+    assert [score.metric for score in report.scores] == ["d-BLEU", "s-BLEU", "chrF++"]
+    written = json.loads(json.dumps(report.to_dict()))
+    assert written["mismatch_rate"] == report.mismatch_rate
+    assert "joined by one space" in written["joining"]
+
+
+def test_one_part_is_not_broken_down():
+    assert evaluate_documents([d for d in DOCUMENTS if d.id.startswith("news")], ter=False).parts == {}
+
+
+@pytest.mark.parametrize("hypothesis", [[], [""], ["", ""], ["\n"]], ids=repr)
+def test_an_empty_hypothesis_scores_nothing(hypothesis):
+    report = evaluate_documents([TranslatedDocument("x", ["a b c d e"], hypothesis)])
+    assert [score.score for score in report.scores] == [0, 0, 0, 100]
+    assert report.score("d-BLEU").details["length_ratio"] == 0
+
+
+def test_nothing_to_score_is_named():
+    with pytest.raises(ValueError, match="there are no documents"):
+        evaluate_documents([])
+    with pytest.raises(ValueError, match="document 'x' has no reference"):
+        evaluate_documents([TranslatedDocument("x", [], ["a"])])
+    with pytest.raises(ValueError, match="1 hypotheses, 2 references"):
+        corpus_bleu(["a"], ["a", "b"])
+
+
+def test_lines_hold_one_document_each():
+    assert join_segments(["a\nb", "", "c\r\n", "d\u2028e"]) == "a b c d e"

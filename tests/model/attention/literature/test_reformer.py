@@ -1,0 +1,77 @@
+"""Attention within buckets, against loops over what each position may see."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention import build_attention
+from scaleformer.model.attention.literature.reformer import ReformerAttention
+from tests.model.attention.equation import assert_follows
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize(
+    ("chunk", "buckets", "rounds"), [(1, 2, 1), (2, 4, 1), (1, 4, 3), (3, 2, 2), (2, 64, 2), (30, 2, 2)]
+)
+def test_a_token_sees_the_nearest_of_its_buckets(site: str, chunk: int, buckets: int, rounds: int) -> None:
+    torch.manual_seed(1)
+    attention = ReformerAttention(site, 16, 2, chunk, buckets, rounds)
+
+    def selected(rows: Tensor, head: int, causal: bool) -> list[set[int]]:
+        """What each position of rows (L, d) sees, itself left out."""
+        chosen: list[set[int]] = [set() for _ in rows]
+        for rotation in attention.rotations[head]:
+            named = [int(torch.cat([row @ rotation, -(row @ rotation)]).argmax()) for row in rows]
+            for i, name in enumerate(named):
+                before = [j for j in range(i) if named[j] == name][-chunk:]
+                after = [j for j in range(i + 1, len(rows)) if named[j] == name][:chunk]
+                chosen[i] |= {*before, *([] if causal else after)}
+        return chosen
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        heads = []
+        for head, (q, v) in enumerate(zip(query, value, strict=True)):
+            k, rows = q / q.norm(dim=-1, keepdim=True), []
+            for i, others in enumerate(selected(q, head, causal)):
+                seen = sorted(others) or [i]
+                rows.append((q[i] @ k[seen].T / math.sqrt(8)).softmax(-1) @ v[seen])
+            heads.append(torch.stack(rows))
+        return torch.stack(heads)
+
+    assert_follows(attention, slow, lengths=(7, 1, 23))
+
+
+def test_what_a_token_sees_does_not_depend_on_later_ones() -> None:
+    torch.manual_seed(1)
+    attention = ReformerAttention("decoder", 16, 2, chunk=2, buckets=4, rounds=2).double()
+    x = torch.randn(1, 40, 16, dtype=torch.double)
+    ones = torch.ones(1, 40)
+    whole = attention(x, x, ones.bool(), ones.long(), ones.long())
+    for length in (1, 5, 17, 39):
+        start = x[:, :length]
+        mask, numbers = ones[:, :length].bool(), ones[:, :length].long()
+        assert torch.allclose(attention(start, start, mask, numbers, numbers), whole[:, :length], atol=1e-12)
+
+
+def test_steps_follow_over_many_buckets() -> None:
+    torch.manual_seed(1)
+    attention = ReformerAttention("decoder", 16, 2, chunk=3, buckets=4, rounds=2).double()
+    x, ones = torch.randn(2, 100, 16, dtype=torch.double), torch.ones(2, 100)
+    expected = attention(x, x, ones.bool(), ones.long(), ones.long())
+    state = attention.init_state(x, ones.bool(), ones.long(), 2)
+    for position in range(100):
+        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
+        torch.testing.assert_close(out, expected[:, position])
+    assert state.recent.shape == (2, 2, 2, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("chunk", 0), ("buckets", 3), ("buckets", 0), ("rounds", 0)], ids=lambda x: str(x)
+)
+def test_what_does_not_fit_is_named(option: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):
+        build_attention({"name": "reformer", option: value}, "decoder", 16, 2)

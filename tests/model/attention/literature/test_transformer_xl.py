@@ -1,0 +1,84 @@
+"""The recurrence against one piece after the other, with the states of the piece before detached."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention import build_attention, sinusoids
+from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
+
+
+def piece_by_piece(attention: TransformerXLAttention, x: Tensor) -> Tensor:
+    """[Dai 2019] section 3.3 by loops: x (L, D) -> (L, D)."""
+    heads, d, outputs = attention.heads, attention.head_width, []
+    for start in range(0, len(x), attention.piece):
+        first = max(0, start - attention.memory)
+        own = x[start : start + attention.piece]
+        rate, old = attention.rate, x[:first].detach()
+        means = [old[i : i + rate].mean(0) for i in range(0, first, rate)] if attention.compressed else []
+        means = means[-attention.compressed :]
+        states = torch.cat([*(m[None] for m in means), x[first:start].detach(), own])  # (T, D)
+        query, key, value = (
+            f.view(-1, heads, d) for f in (attention.query(own), attention.key(states), attention.value(states))
+        )
+        for i in range(len(own)):
+            scores = []
+            seen = len(states) - len(own) + i + 1
+            for j in range(seen):
+                distance = torch.tensor([seen - 1 - j])
+                r = attention.position(sinusoids(distance, heads * d).double()).view(heads, d)
+                content = ((query[i] + attention.content_bias) * key[j]).sum(-1)
+                position = ((query[i] + attention.position_bias) * r).sum(-1)
+                scores.append((content + position) / math.sqrt(d))
+            weights = torch.stack(scores).softmax(0)  # (T, H)
+            outputs.append((weights[..., None] * value[: len(scores)]).sum(0).flatten())
+    return attention.output(torch.stack(outputs))
+
+
+PIECES = [(4, 4), (3, 5), (5, 0), (4, 1), (20, 2), (1, 1)]
+COMPRESSED = [(2, 2, 3, 2), (2, 4, 1, 2), (4, 2, 5, 2), (3, 0, 2, 3), (3, 3, 4, 1), (4, 4, 9, 2)]
+
+
+@pytest.mark.parametrize(("piece", "memory", "compressed", "rate"), [(*p, 0, 4) for p in PIECES] + COMPRESSED)
+def test_all_pieces_at_once_are_one_after_the_other(piece: int, memory: int, compressed: int, rate: int) -> None:
+    torch.manual_seed(1)
+    attention = TransformerXLAttention("decoder", 8, 2, piece, memory, compressed, rate).double()
+    for bias in (attention.content_bias, attention.position_bias):
+        torch.nn.init.normal_(bias)
+    x = torch.randn(2, 11, 8, dtype=torch.double, requires_grad=True)
+    mask = torch.ones(2, 11, dtype=torch.bool)
+    out = attention(x, x, mask, mask.long(), mask.long())
+    expected = torch.stack([piece_by_piece(attention, row) for row in x])
+    torch.testing.assert_close(out, expected)
+    leaves = [x, *attention.parameters()]
+    found = torch.autograd.grad(out.sin().sum(), leaves)
+    for one, other in zip(found, torch.autograd.grad(expected.sin().sum(), leaves), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("piece", "memory", "compressed", "rate"), [(3, 2, 0, 4), *COMPRESSED])
+def test_steps_follow_and_their_state_does_not_grow(piece: int, memory: int, compressed: int, rate: int) -> None:
+    torch.manual_seed(1)
+    attention = TransformerXLAttention("decoder", 8, 2, piece, memory, compressed, rate).double()
+    x, ones = torch.randn(2, 23, 8, dtype=torch.double), torch.ones(2, 23)
+    expected = attention(x, x, ones.bool(), ones.long(), ones.long())
+    state = attention.init_state(x, ones.bool(), ones.long(), 2)
+    for position in range(23):
+        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
+        torch.testing.assert_close(out, expected[:, position])
+    assert state.key.shape == (2, 2, piece + memory + compressed, 4)
+
+
+@pytest.mark.parametrize(("option", "value"), [("piece", 0), ("memory", -1), ("compressed", -1), ("rate", 0)])
+def test_what_does_not_fit_is_named(option: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):
+        build_attention({"name": "transformer_xl", option: value}, "decoder", 16, 2)
+
+
+def test_groups_must_fill_the_pieces() -> None:
+    with pytest.raises(ValueError, match="rate is 3: it must divide piece, 6, and memory, 4"):
+        TransformerXLAttention("decoder", 16, 2, piece=6, memory=4, compressed=2, rate=3)

@@ -1,0 +1,114 @@
+"""Mechanisms that see a window, against loops over what each position may see."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.model.attention import build_attention
+from scaleformer.model.attention.literature.bigbird import BigBirdAttention, draw
+from scaleformer.model.attention.literature.longformer import LongformerAttention
+from scaleformer.model.attention.literature.sparse import SparseAttention
+from scaleformer.ops.softmax.windowed import windowed_attention
+from tests.model.attention.equation import assert_follows, weighted_rows
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize(("window", "few"), [(1, 0), (2, 1), (3, 2), (5, 0), (30, 4)])
+def test_longformer_sees_its_window_and_the_global_tokens(site: str, window: int, few: int) -> None:
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        seen = torch.zeros(query.shape[1], key.shape[1])
+        for i in range(query.shape[1]):
+            for j in range(key.shape[1]):
+                seen[i, j] = abs(j - i) <= window or j < few or i < few
+        scores = (query @ key.transpose(1, 2) / math.sqrt(8)).exp() * seen
+        return weighted_rows(scores, value, causal)
+
+    assert_follows(LongformerAttention(site, 16, 2, window, few), slow)
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("stride", [1, 3, 5, 30])
+@pytest.mark.parametrize("pattern", ["strided", "fixed"])
+def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str) -> None:
+    attention = SparseAttention(site, 24, 3, pattern, stride, summaries=min(2, stride))
+
+    def sees(head: int, i: int, j: int) -> bool:
+        if pattern == "fixed":
+            return i // stride == j // stride or j % stride >= stride - min(2, stride)
+        return abs(j - i) <= stride if head < 2 else (j - i) % stride == 0
+
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        pairs = [[[sees(h, i, j) for j in range(key.shape[1])] for i in range(query.shape[1])] for h in range(3)]
+        scores = (query @ key.transpose(1, 2) / math.sqrt(8)).exp() * torch.tensor(pairs)
+        return weighted_rows(scores, value, causal)
+
+    assert_follows(attention, slow)
+
+
+@pytest.mark.parametrize(("block", "count"), [(1, 2), (2, 0), (2, 3), (3, 1), (20, 2)])
+def test_bigbird_sees_neighbouring_first_and_drawn_blocks(block: int, count: int) -> None:
+    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+        length = key.shape[1]
+        drawn = draw(torch.tensor([-(-length // block)]), -(-length // block), count)[0][0] if count else None
+        seen = torch.zeros(length, length)
+        for i in range(length):
+            for j in range(length):
+                a, b = i // block, j // block
+                seen[i, j] = abs(a - b) <= 1 or a == 0 or b == 0 or (drawn is not None and b in drawn[a].tolist())
+        return weighted_rows((query @ key.transpose(1, 2) / math.sqrt(8)).exp() * seen, value, causal)
+
+    assert_follows(BigBirdAttention("encoder", 16, 2, block, count), slow, lengths=(7, 1, 15))
+
+
+def test_drawn_blocks_are_spread_and_belong_to_the_text() -> None:
+    chosen, new = draw(torch.tensor([40, 7]), 40, 2)
+    assert chosen[0].max() < 40
+    assert chosen[1].max() < 7
+    assert len(set(chosen[0].flatten().tolist())) > 20
+    assert new[0].float().mean() > 0.7
+    shorter, _ = draw(torch.tensor([7]), 7, 2)
+    assert torch.equal(shorter[0], chosen[1, :7])
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "bidirectional"])
+def test_pads_anywhere_and_rows_without_keys(causal: bool) -> None:
+    torch.manual_seed(1)
+    q, k, v = (torch.randn(2, 1, 7, 4, dtype=torch.double, requires_grad=True) for _ in range(3))
+    mask = torch.tensor([[1, 0, 1, 1, 0, 1, 1], [0, 0, 0, 0, 0, 0, 0]]).bool()
+    out = windowed_attention(q, k, v, 2, 1, causal=causal, key_mask=mask)
+    distance = torch.arange(7) - torch.arange(7)[:, None]
+    seen = (distance.abs() <= 2) | (torch.arange(7) == 0) | (not causal) * (torch.arange(7)[:, None] == 0)
+    scores = (q[0] @ k[0].transpose(1, 2) / 2).exp() * (seen & mask[0])
+    torch.testing.assert_close(out[0], weighted_rows(scores, v[0], causal))
+    assert torch.equal(out[1], torch.zeros_like(out[1]))
+    assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))
+
+
+def test_the_decoding_state_does_not_grow() -> None:
+    attention = LongformerAttention("decoder", 16, 2, window=3, global_tokens=1)
+    state = attention.empty_state(2, torch.zeros(1))
+    for position in range(20):
+        x = torch.randn(2, 2, 8)
+        _, state = attention.attend_step(x, x, x, position, torch.zeros(2).long(), state)
+    assert state.key.shape == (2, 2, 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"name": "longformer", "window": 0}, "window is 0"),
+        ({"name": "longformer", "global_tokens": -1}, "global_tokens is -1"),
+        ({"name": "bigbird", "block": 0}, "block is 0"),
+        ({"name": "bigbird", "random_blocks": -1}, "random_blocks is -1"),
+        ({"name": "sparse", "pattern": "random"}, "choose one of strided, fixed"),
+        ({"name": "sparse", "stride": 4, "summaries": 5}, "from 1 to the stride, 4"),
+    ],
+    ids=["window", "global_tokens", "block", "random_blocks", "pattern", "summaries"],
+)
+def test_what_does_not_fit_is_named(choice: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_attention(choice, "encoder", 16, 2)

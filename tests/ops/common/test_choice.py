@@ -1,0 +1,100 @@
+"""What `algorithm="auto"` takes, and that the operators take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.ops import Choice, choose_algorithm, relative_kernel_attention, segment_gated_attention
+from scaleformer.ops.common import choice as module
+from scaleformer.ops.common.choice import MECHANISMS, wants_gradients
+from scaleformer.ops.hybrid.attention import segment_hybrid_attention
+from scaleformer.ops.recall.attention import segment_recall_attention
+
+each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
+each_case = pytest.mark.parametrize(
+    "case",
+    [{"causal": True}, {"causal": False}, {"relative": False}],
+    ids=["causal", "bidirectional", "without-positions"],
+)
+
+
+@pytest.fixture(params=[0, 3, 4, 5], ids=["any", "zen-3", "zen-4", "zen-5"])
+def on_each_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "zen", lambda: request.param)
+
+
+@pytest.mark.usefixtures("on_each_cpu")
+@each_mechanism
+@each_case
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[str, bool], backward: bool) -> None:
+    def choose(queries: int, keys: int) -> Choice:
+        return choose_algorithm(mechanism, queries, keys, 64, rows=8, backward=backward, **case)
+
+    taken = [choose(n, n).algorithm for n in range(1, 2049)]
+    border = taken.index("linear")
+    assert 64 <= border <= 1000
+    assert taken == ["quadratic"] * border + ["linear"] * (2048 - border)
+    assert choose(border // 4, 4 * border).algorithm == "quadratic"  # by the product of the lengths
+    assert choose(border, 4 * border).algorithm == "linear"
+
+
+@pytest.mark.usefixtures("on_each_cpu")
+@each_mechanism
+@each_case
+def test_all_scores_serve_less_long_with_more_rows_and_narrower_heads(mechanism: str, case: dict[str, bool]) -> None:
+    def border(width: int = 64, rows: int = 8, backward: bool = True) -> int:
+        options = {"width": width, "rows": rows, "backward": backward, **case}
+        return sum(choose_algorithm(mechanism, n, n, **options).algorithm == "quadratic" for n in range(1, 2048))  # type: ignore[arg-type]
+
+    if mechanism == "scaleformer":  # of the others some serve longer with gradients
+        assert border(backward=False) > border()
+    assert border(rows=512) <= border(rows=64) <= border()
+    assert border(width=16) < border()
+
+
+def test_a_choice_in_words() -> None:
+    text = str(choose_algorithm("segment_gated", 100, 100, 64, rows=8, causal=True))
+    assert text.startswith("quadratic: a mean length of 100 is within the ")
+    assert text.endswith("(segment_gated, causal, forward and backward, 8 rows of width 64)")
+    assert "is beyond the" in choose_algorithm("scaleformer", 4096, 4096, 64).reason
+
+
+def test_an_unknown_mechanism() -> None:
+    with pytest.raises(ValueError, match="mechanism is 'softmax': choose one of scaleformer, segment_gated"):
+        choose_algorithm("softmax", 10, 10, 64)
+
+
+def test_gradients_are_foreseen() -> None:
+    x = torch.zeros(1, requires_grad=True)
+    assert wants_gradients(None, x)
+    assert not wants_gradients(None, x.detach())
+    with torch.no_grad():
+        assert not wants_gradients(x)
+
+
+@each_mechanism
+@pytest.mark.parametrize("gradients", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("length", [20, 700])
+def test_the_operators_take_it(mechanism: str, length: int, gradients: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(1, 2, length, 8, generator=generator).requires_grad_(gradients) for _ in range(3))
+    rel, log_gate = torch.randn(7, 8, generator=generator), torch.randn(2, 5, generator=generator)
+    segments = (torch.arange(length) // 9).unsqueeze(0)
+    gated = (q, k, v, rel, log_gate, segments, segments)
+    salience, recency = torch.randn(1, 2, length, generator=generator), torch.ones(2)
+    calls: dict[str, Callable[..., Tensor]] = {
+        "scaleformer": partial(relative_kernel_attention, q, k, v, rel),
+        "segment_gated": partial(segment_gated_attention, *gated),
+        "segment_hybrid": partial(segment_hybrid_attention, *gated),
+        "segment_recall": partial(segment_recall_attention, *gated[:5], salience, recency, *gated[5:]),
+    }
+    choice = choose_algorithm(mechanism, length, length, 8, rows=2, backward=gradients)
+    assert choice.algorithm == ("quadratic" if length == 20 else "linear")
+    call = calls[mechanism]
+    torch.testing.assert_close(call(), call(algorithm=choice.algorithm), rtol=0, atol=0)

@@ -1,0 +1,330 @@
+"""`segment_gated_attention` against the double loop, and what must hold whatever the numbers are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.ops import get_feature_map, relative_kernel_attention, segment_gated_attention
+from scaleformer.ops.gated import state_attention as segment_state_attention
+from scaleformer.ops.gated import window_plan as segment_window_plan
+from scaleformer.ops.gated.linear import Path, cheaper_path, linear_segment_attention
+from scaleformer.ops.kernel.naive import segment_gated_loop
+from tests.ops.inputs import gradients
+from tests.ops.kernel.test_attention import LargestTensor
+from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
+
+FAR_TOKENS = 3
+RELATIVE: dict[str, dict[str, Any]] = {
+    "no-rel": {},
+    "shared-R3": {"horizon": 3},
+    "per-head-R3": {"horizon": 3, "per_head": True},
+}
+each_relative = pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
+each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
+
+
+def call(x: SegmentInputs, **options: Any) -> Tensor:
+    options = {"far_tokens": FAR_TOKENS, "key_mask": x.tokens.key_mask, **options}
+    return segment_gated_attention(*x.arguments, **options)  # type: ignore[arg-type]
+
+
+def assert_same(x: SegmentInputs, out: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-11)
+    for got, want in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-11)
+
+
+@each_algorithm
+@each_direction
+@each_relative
+@pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
+@pytest.mark.parametrize("lengths", [(11, 11), (4, 12), (12, 4)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
+def test_equals_the_double_loop(
+    algorithm: str, causal: bool, relative: dict[str, Any], masked: bool, lengths: tuple[int, int]
+) -> None:
+    x = make_segment_inputs(*lengths, causal=causal, masked=masked, **relative)
+    loop = segment_gated_loop(
+        *x.arguments,
+        causal=causal,
+        key_mask=x.tokens.key_mask,
+        far_tokens=FAR_TOKENS,  # type: ignore[arg-type]
+    )
+    assert_same(x, call(x, causal=causal, algorithm=algorithm), loop)
+
+
+@each_direction
+@each_relative
+@pytest.mark.parametrize("kind", SEGMENTS)
+@pytest.mark.parametrize("reach", [1, 4])
+@pytest.mark.parametrize("lengths", [(1, 1), (150, 150), (40, 170), (170, 40)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
+def test_linear_equals_quadratic(
+    causal: bool, relative: dict[str, Any], kind: str, reach: int, lengths: tuple[int, int]
+) -> None:
+    """Segments from one token to all of them; more of them in the queries than in the keys, or fewer."""
+    x = make_segment_inputs(*lengths, kind, reach=reach, causal=causal, masked=lengths[0] > 1, **relative)
+    linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
+    assert_same(x, linear, quadratic)
+
+
+@each_direction
+@each_relative
+@pytest.mark.parametrize("kind", SEGMENTS)
+@pytest.mark.parametrize(
+    "path", [("windows", 1), ("windows", 8), ("windows", 32), ("states", 5), ("states", 32)], ids=str
+)
+def test_each_linear_path(causal: bool, relative: dict[str, Any], kind: str, path: tuple[str, int]) -> None:
+    x = make_segment_inputs(90, 90, kind, reach=3, causal=causal, masked=True, **relative)
+    x = replace(x, query_segments=x.key_segments)
+    tokens, phi = x.tokens, get_feature_map("elu1")
+    frel = None if tokens.rel is None else phi(tokens.rel).view(-1, *tokens.rel.shape[-2:])
+    segments = (x.query_segments, x.key_segments)
+    out = linear_segment_attention(
+        tokens.q, tokens.k, tokens.v, frel, x.log_gate, *segments, causal, tokens.key_mask, FAR_TOKENS, phi,
+        torch.float64, Path(*path),
+    )  # fmt: skip
+    assert_same(x, out, call(x, causal=causal, algorithm="quadratic"))
+
+
+@each_direction
+@each_relative
+@pytest.mark.parametrize("kind", SEGMENTS)
+@pytest.mark.parametrize("path", [("windows", 4), ("states", 4)], ids=lambda path: path[0])
+def test_several_blocks(
+    monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, Any], kind: str, path: tuple[str, int]
+) -> None:
+    """Blocks of a few chunks or pieces: what goes from one to the next, segments that end in another."""
+    monkeypatch.setitem(segment_window_plan.SCORE_NUMBERS, "cpu", 1)
+    monkeypatch.setitem(segment_state_attention.BLOCK_NUMBERS, "cpu", 2 * 4 * 2 * 4)
+    test_each_linear_path(causal, relative, kind, path)
+
+
+@pytest.mark.parametrize("path", [Path("windows", 8), Path("states", 8)], ids=lambda p: p.name)
+def test_queries_that_leave_segments_out(path: Path) -> None:
+    """Few queries, far apart in segments, to many short segments."""
+    x = make_segment_inputs(11, 250, "one-token", reach=2, masked=True)
+    x = replace(x, query_segments=torch.arange(11).mul(23).expand(2, -1))
+    tokens = x.tokens
+    out = linear_segment_attention(
+        tokens.q, tokens.k, tokens.v, None, x.log_gate, x.query_segments, x.key_segments, False, tokens.key_mask,
+        FAR_TOKENS, get_feature_map("elu1"), torch.float64, path,
+    )  # fmt: skip
+    assert_same(x, out, call(x, algorithm="quadratic"))
+
+
+def test_the_choice_of_path() -> None:
+    def path(length: int, horizon: int = 16, causal: bool = False, shift: int = 0) -> str:
+        segments = (torch.arange(2048) // length)[None]
+        return cheaper_path(segments, segments + shift, 4, horizon, causal, width=64).name
+
+    assert path(8) == path(8, causal=True) == path(8, horizon=0) == "windows"
+    assert path(100) == path(100, causal=True) == path(100, horizon=0) == path(2048) == "states"
+    assert path(100, shift=1) == "windows"  # relative positions between two sequences
+    assert path(100, horizon=0, shift=1) == "states"
+
+
+@each_direction
+@each_relative
+def test_segments_of_all_lengths_in_one_batch(causal: bool, relative: dict[str, Any]) -> None:
+    x = make_segment_inputs(150, 150, causal=causal, batch=4, reach=4, masked=True, **relative)
+    rows = torch.cat([make_segments(kind, 1, 150) for kind in ("one-token", "single", "short", "long")])
+    x = SegmentInputs(x.tokens, x.log_gate, rows, rows)
+    linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
+    assert_same(x, linear, quadratic)
+
+
+@each_direction
+@each_relative
+def test_a_long_segment_among_short_ones(causal: bool, relative: dict[str, Any]) -> None:
+    borders = torch.ones(2, 200, dtype=torch.long)
+    borders[0, 60:190] = 0
+    borders[1, :] = torch.arange(200) % 40 < 5
+    rows = borders.cumsum(1)
+    x = make_segment_inputs(200, 200, causal=causal, reach=4, **relative)
+    x = SegmentInputs(x.tokens, x.log_gate, rows, rows)
+    linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
+    assert_same(x, linear, quadratic)
+
+
+@each_direction
+@each_algorithm
+def test_one_segment_is_relative_kernel_attention(causal: bool, algorithm: str) -> None:
+    x = make_segment_inputs(70, 70, "single", horizon=3, causal=causal)
+    out = call(x, causal=causal, algorithm=algorithm)
+    tokens = x.tokens
+    torch.testing.assert_close(out, relative_kernel_attention(tokens.q, tokens.k, tokens.v, tokens.rel, causal=causal))
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "memory"])
+@pytest.mark.parametrize("length", [5, 300])
+@each_direction
+def test_chosen_algorithms(causal: bool, length: int, algorithm: str) -> None:
+    x = make_segment_inputs(length, length, horizon=3, causal=causal, batch=1)
+    assert_same(x, call(x, causal=causal, algorithm=algorithm), call(x, causal=causal, algorithm="quadratic"))
+
+
+@each_algorithm
+def test_queries_past_the_last_segment_see_the_far_field(algorithm: str) -> None:
+    """All of the source is far: the mean over it, whatever the gate."""
+    x = make_segment_inputs(3, 30, reach=2)
+    x = SegmentInputs(x.tokens, x.log_gate, x.query_segments + 100, x.key_segments)
+    tokens = x.tokens
+    torch.testing.assert_close(call(x, algorithm=algorithm), relative_kernel_attention(tokens.q, tokens.k, tokens.v))
+
+
+@each_algorithm
+def test_the_far_part_weighs_no_more_in_a_longer_document(algorithm: str) -> None:
+    """One near key of value 1, the rest far and of value 0: the far ones weigh 20 tokens, be they 40 or 4000."""
+    for far in (40, 4000):
+        ones = torch.ones(1, 1, far + 1, 2)
+        value = torch.zeros(1, 1, far + 1, 1)
+        value[:, :, -1] = 1.0
+        segments = torch.full((1, far + 1), 9)
+        segments[:, :-1] = 0
+        out = segment_gated_attention(
+            ones[:, :, :1], ones, value, None, torch.zeros(1, 3), segments[:, -1:], segments, algorithm=algorithm
+        )
+        torch.testing.assert_close(out.flatten(), torch.tensor([1 / 21]))
+
+
+@each_algorithm
+def test_no_query_sees_later_keys(algorithm: str) -> None:
+    x = make_segment_inputs(21, 21, horizon=3, causal=True)
+    before = call(x, causal=True, algorithm=algorithm)
+    q, k, v = (t.detach() for t in (x.tokens.q, x.tokens.k, x.tokens.v))
+    for position in range(20):
+        later_k, later_v, segments = k.clone(), v.clone(), x.key_segments.clone()
+        later_k[:, :, position + 1 :] += 10.0
+        later_v[:, :, position + 1 :] -= 10.0
+        segments[:, position + 1 :] += 1
+        after = segment_gated_attention(
+            q, later_k, later_v, x.tokens.rel, x.log_gate, segments, segments,
+            causal=True, far_tokens=FAR_TOKENS, algorithm=algorithm,
+        )  # fmt: skip
+        torch.testing.assert_close(after[:, :, : position + 1], before[:, :, : position + 1], rtol=0, atol=1e-12)
+
+
+@each_algorithm
+@each_direction
+@pytest.mark.parametrize("content", [1e30, float("inf"), float("nan")])
+def test_pads_hold_anything(content: float, causal: bool, algorithm: str) -> None:
+    """In k, v and the segment numbers."""
+    x = make_segment_inputs(19, 19, horizon=3, causal=causal, masked=True)
+    out = call(x, causal=causal, algorithm=algorithm)
+    expected = gradients(out, x.leaves)
+    assert x.tokens.key_mask is not None
+    pads = ~x.tokens.key_mask
+    k = x.tokens.k.detach().masked_fill(pads[:, None, :, None], content).requires_grad_()
+    v = x.tokens.v.detach().masked_fill(pads[:, None, :, None], content).requires_grad_()
+    garbage = torch.randint(-5, 99, pads.shape, generator=torch.Generator().manual_seed(0))
+    segments = torch.where(pads, garbage, x.key_segments)
+    changed = segment_gated_attention(
+        x.tokens.q, k, v, x.tokens.rel, x.log_gate, x.query_segments, segments,
+        causal=causal, key_mask=~pads, far_tokens=FAR_TOKENS, algorithm=algorithm,
+    )  # fmt: skip
+    torch.testing.assert_close(changed, out, rtol=1e-12, atol=1e-12)
+    leaves = [x.tokens.q, k, v, *x.leaves[3:]]
+    for got, want in zip(gradients(changed, leaves), expected, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+
+
+@each_algorithm
+@each_direction
+def test_alone_as_in_a_batch(causal: bool, algorithm: str) -> None:
+    """A row cut to its real tokens gives what it gives among longer ones, whatever numbers its pads have."""
+    x = make_segment_inputs(40, 40, horizon=3, causal=causal)
+    rows = x.query_segments.clone()
+    rows[1, 25:] = 0
+    key_mask = torch.arange(40) < torch.tensor([40, 25])[:, None]
+    q, k, v = x.tokens.q, x.tokens.k, x.tokens.v
+    options: dict[str, Any] = {"causal": causal, "far_tokens": FAR_TOKENS, "algorithm": algorithm}
+    together = segment_gated_attention(q, k, v, x.tokens.rel, x.log_gate, rows, rows, key_mask=key_mask, **options)
+    q, k, v, rows = q[1:, :, :25], k[1:, :, :25], v[1:, :, :25], rows[1:, :25]
+    alone = segment_gated_attention(q, k, v, x.tokens.rel, x.log_gate, rows, rows, **options)
+    torch.testing.assert_close(together[1:, :, :25], alone)
+
+
+@each_algorithm
+@each_direction
+def test_no_key_gives_zeros(causal: bool, algorithm: str) -> None:
+    x = make_segment_inputs(9, 9, horizon=2, causal=causal)
+    key_mask = torch.ones(2, 9, dtype=torch.bool)
+    key_mask[0] = False
+    key_mask[1, :4] = False
+    out = call(x, causal=causal, algorithm=algorithm, key_mask=key_mask)
+    assert (out[0] == 0).all()
+    assert (out[1, :, :4] == 0).all() == causal
+    for gradient in gradients(out, x.leaves):
+        assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0)])
+def test_empty_sequences(queries: int, keys: int) -> None:
+    x = make_segment_inputs(queries, keys)
+    assert (call(x) == torch.zeros(2, 2, queries, 3)).all()
+
+
+@each_algorithm
+@each_direction
+def test_under_autocast(causal: bool, algorithm: str) -> None:
+    x = make_segment_inputs(200, 200, horizon=4, d=16, e=16, causal=causal)
+    low = [t.detach().bfloat16().requires_grad_() for t in x.leaves]
+    exact = [t.detach().double().requires_grad_() for t in low]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = segment_gated_attention(*low, x.query_segments, x.key_segments, causal=causal, algorithm=algorithm)
+    expected = segment_gated_attention(*exact, x.query_segments, x.key_segments, causal=causal, algorithm="quadratic")
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-9)
+    for got, want in zip(gradients(out, low), gradients(expected, exact), strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=2**-5, atol=2**-6 * want.abs().max().item())
+
+
+@each_direction
+@pytest.mark.parametrize("kind", ["one-token", "short", "long", "single"])
+def test_no_large_tensor(causal: bool, kind: str) -> None:
+    """Twice the length, at most twice the largest tensor: no (L, L), nor segments by segments."""
+    largest = []
+    for length in (8192, 16384):
+        x = make_segment_inputs(length, length, kind, horizon=4, causal=causal, batch=1, heads=1, reach=4)
+        with LargestTensor() as record:
+            gradients(call(x, causal=causal, algorithm="linear"), x.leaves)
+        largest.append(record.numel)
+    assert largest[1] <= 2.2 * largest[0]
+    assert largest[1] < 16384 * 16384 / 16
+
+
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "gate-heads": ({"log_gate": torch.zeros(3, 5)}, r"log_gate has shape \(3, 5\): it must be \(2, 2G\+1\)"),
+    "gate-even": ({"log_gate": torch.zeros(2, 4)}, r"log_gate has shape \(2, 4\)"),
+    "gate-empty": ({"log_gate": torch.zeros(2, 1)}, r"log_gate has shape \(2, 1\)"),
+    "query-shape": (
+        {"query_segments": torch.zeros(2, 5, dtype=torch.long)},
+        r"query_segments has shape \(2, 5\): it must be \(2, 6\)",
+    ),
+    "key-dtype": ({"key_segments": torch.zeros(2, 5)}, r"key_segments has dtype torch.float32.*integer"),
+    "far-tokens": ({"far_tokens": 0}, r"far_tokens is 0: it must be at least 1"),
+    "algorithm": ({"algorithm": "fast"}, r"algorithm is 'fast'"),
+    "feature-map": ({"feature_map": "gelu"}, r"feature_map is 'gelu'"),
+    "rel": ({"rel": torch.zeros(4, 4)}, r"rel has shape \(4, 4\)"),
+    "k": ({"k": torch.zeros(2, 2, 5, 3)}, r"k has shape \(2, 2, 5, 3\)"),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), ERRORS.values(), ids=ERRORS.keys())
+def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
+    arguments = {
+        "q": torch.zeros(2, 2, 6, 4),
+        "k": torch.zeros(2, 2, 5, 4),
+        "v": torch.zeros(2, 2, 5, 3),
+        "rel": None,
+        "log_gate": torch.zeros(2, 5),
+        "query_segments": torch.zeros(2, 6, dtype=torch.long),
+        "key_segments": torch.zeros(2, 5, dtype=torch.long),
+    }
+    with pytest.raises(ValueError, match=message):
+        segment_gated_attention(**{**arguments, **change})

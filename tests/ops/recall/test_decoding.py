@@ -1,0 +1,202 @@
+"""Decoding token by token with recall gives what the whole sequence gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.benchmarks.models import tensors
+from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
+from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
+from tests.ops.recall.test_attention import Case, call, make
+from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segments
+
+RELATIVE: dict[str, dict[str, Any]] = {"no-rel": {}, "shared-R1": {"horizon": 1}, "per-head-R9": {"horizon": 9}}
+each_kind = pytest.mark.parametrize("kind", SEGMENTS)
+each_alike = pytest.mark.parametrize("alike", [False, True], ids=["", "alike"])
+each_range = pytest.mark.parametrize(("near", "kept"), [(0, 1), (0, 8), (1, 5), (2, 64)])
+
+
+def empty_state(case: Case, kept: int) -> RecallCausalState:
+    x = case.x
+    batch, heads, _, d = x.tokens.q.shape
+    e = x.tokens.v.shape[3]
+    return recall_causal_init(batch, heads, d, e, x.log_gate, case.recency, kept, dtype=torch.float64)
+
+
+@torch.no_grad()
+def decode(case: Case, state: RecallCausalState, first: int, last: int) -> tuple[Tensor, RecallCausalState]:
+    outputs, x = [], case.x
+    q, k, v = x.tokens.q, x.tokens.k, x.tokens.v
+    for i in range(first, last):
+        token = q[:, :, i], k[:, :, i], v[:, :, i]
+        out, state = recall_causal_step(*token, x.tokens.rel, case.salience[:, :, i], x.key_segments[:, i], state)
+        outputs.append(out)
+    return torch.stack(outputs, dim=2), state
+
+
+@torch.no_grad()
+def whole(case: Case, **options: Any) -> Tensor:
+    return call(case, **{"algorithm": "quadratic", **options})
+
+
+@pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
+@each_kind
+@each_range
+@each_alike
+def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, near: int, kept: int, alike: bool) -> None:
+    case = make(50, 50, kind, causal=True, near=near, alike=alike, **relative)
+    out, _ = decode(case, empty_state(case, kept), 0, 50)
+    torch.testing.assert_close(out, whole(case, kept=kept, causal=True))
+
+
+def test_reorder() -> None:
+    """Rows that go on from other rows: what these have read moves along."""
+    case = make(24, 24, causal=True, batch=3, horizon=4)
+    index = torch.tensor([2, 0, 0, 1])
+    _, state = decode(case, empty_state(case, 4), 0, 11)
+    state = state.reorder(index)
+    new = make(24, 24, causal=True, batch=4, seed=5, horizon=4)
+
+    def continued(old: Tensor, later: Tensor, dim: int) -> Tensor:
+        return torch.cat([old[index].narrow(dim, 0, 11), later.narrow(dim, 11, 13)], dim=dim)
+
+    x, y = case.x, new.x
+    parts = {name: continued(getattr(x.tokens, name), getattr(y.tokens, name), 2) for name in ("q", "k", "v")}
+    segments = continued(x.key_segments, y.key_segments + x.key_segments.max(), 1)
+    mixed = SegmentInputs(replace(x.tokens, **parts), x.log_gate, segments, segments)
+    both = Case(mixed, continued(case.salience.detach(), new.salience.detach(), 2), case.recency)
+    out, _ = decode(both, state, 11, 24)
+    torch.testing.assert_close(out, whole(both, kept=4, causal=True)[:, :, 11:])
+
+
+def test_the_state_does_not_grow_with_the_document() -> None:
+    """Segments of six tokens: two of them and no more are kept whole."""
+    case = make(200, 200, causal=True, horizon=3)
+    segments = (torch.arange(200) // 6).expand(2, -1)
+    case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
+    state, lengths = empty_state(case, 8), []
+    shapes = [t.shape for t in tensors(state)]
+    for i in range(200):
+        _, state = decode(case, state, i, i + 1)
+        lengths.append(int(state.recent.length.max()))
+    assert max(lengths) == 12
+    assert [t.shape for t in tensors(state)] == shapes
+
+
+@each_kind
+@each_range
+@each_alike
+@pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
+def test_cross_steps_equal_the_whole(kind: str, near: int, kept: int, alike: bool, masked: bool) -> None:
+    """Every hypothesis in a segment of its own, those past the last one of the source among them."""
+    case = make(9, 40, kind, near=near, alike=alike, masked=masked)
+    x, tokens = case.x, case.x.tokens
+    asking = torch.cat([x.query_segments, x.key_segments.amax(1, keepdim=True) + 7], dim=1)[:, 1:]
+    case = replace(case, x=replace(x, query_segments=asking))
+    state = recall_cross_state(
+        tokens.k, tokens.v, x.log_gate, case.salience, case.recency, x.key_segments, tokens.key_mask, kept
+    )
+    expected = whole(case, kept=kept)
+    torch.testing.assert_close(recall_cross_step(tokens.q, asking, state), expected)
+    chosen = torch.tensor([1, 0, 1])
+    again = recall_cross_step(tokens.q[chosen], asking[chosen], state.select(chosen))
+    torch.testing.assert_close(again, expected[chosen])
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["cross", "causal"])
+@pytest.mark.parametrize("column", [0, 1, 2], ids=["before", "own", "after"])
+def test_a_gate_may_be_shut(causal: bool, column: int) -> None:
+    """Steps that may look nowhere at all give zeros, as the whole does."""
+    case = make(20, 20, near=0, causal=causal)
+    gate = case.x.log_gate.detach().clone()
+    gate[0, column] = -math.inf
+    x = replace(case.x, log_gate=gate)
+    case = replace(case, x=x)
+    if causal:
+        out, _ = decode(case, empty_state(case, 8), 0, 20)
+    else:
+        arguments = x.tokens.k, x.tokens.v, gate, case.salience, case.recency, x.key_segments
+        out = recall_cross_step(x.tokens.q, x.query_segments, recall_cross_state(*arguments, kept=16))
+    torch.testing.assert_close(out, whole(case, kept=8 if causal else 16, causal=causal))
+    if causal and column == 1:
+        assert (out[:, 0, 0] == 0).all()  # the first tokens have nothing but their own segment
+
+
+@pytest.mark.parametrize(("batch", "beams"), [(0, 3), (2, 0)])
+def test_no_hypotheses(batch: int, beams: int) -> None:
+    case = make(3, 9)
+    x = case.x
+    state = recall_cross_state(x.tokens.k, x.tokens.v, x.log_gate, case.salience, case.recency, x.key_segments)
+    some = torch.arange(batch)
+    out = recall_cross_step(x.tokens.q[:batch, :, :beams], x.query_segments[:batch, :beams], state.select(some))
+    assert out.shape == (batch, 2, beams, 3)
+
+
+def test_pads_of_the_source_hold_anything() -> None:
+    case = make(5, 30, "short")
+    key_mask = torch.arange(30) < torch.tensor([30, 17])[:, None]
+    tokens, nan = case.x.tokens, float("nan")
+    k, v = (t.detach().masked_fill(~key_mask[:, None, :, None], nan) for t in (tokens.k, tokens.v))
+    salience = case.salience.detach().masked_fill(~key_mask[:, None], nan)
+    segments = torch.where(key_mask, case.x.key_segments, make_segments("with-gaps", 2, 30) - 50)
+    state = recall_cross_state(k, v, case.x.log_gate, salience, case.recency, segments, key_mask, 6)
+    out = recall_cross_step(tokens.q, case.x.query_segments, state)
+    torch.testing.assert_close(out, whole(case, kept=6, key_mask=key_mask))
+
+
+def test_a_source_without_tokens_gives_zeros() -> None:
+    case = make(3, 0)
+    x = case.x
+    arguments = x.tokens.k, x.tokens.v, x.log_gate, case.salience, case.recency, x.key_segments
+    out = recall_cross_step(x.tokens.q, x.query_segments, recall_cross_state(*arguments))
+    assert torch.equal(out, torch.zeros(2, 2, 3, 3, dtype=out.dtype))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"salience": torch.zeros(1, 2, 5)}, r"salience has shape \(1, 2, 5\): it must be \(2, 2, 5\)"),
+        ({"key_mask": torch.ones(2, 4, dtype=torch.bool)}, "key_mask has shape"),
+        ({"key_segments": torch.zeros(2, 4, dtype=torch.long)}, "key_segments has shape"),
+        ({"recency": -torch.ones(2)}, "it must be at least 0"),
+    ],
+)
+def test_wrong_arguments_of_a_source(change: dict[str, Tensor], message: str) -> None:
+    arguments = {
+        "k": torch.zeros(2, 2, 5, 4),
+        "v": torch.zeros(2, 2, 5, 3),
+        "log_gate": torch.zeros(2, 5),
+        "salience": torch.zeros(2, 2, 5),
+        "recency": torch.zeros(2),
+        "key_segments": torch.zeros(2, 5, dtype=torch.long),
+    }
+    with pytest.raises(ValueError, match=message):
+        recall_cross_state(**{**arguments, **change})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": torch.zeros(3, 2, 4)}, r"q has shape \(3, 2, 4\): it must be \(2, H, d\), as many rows as the state"),
+        ({"k": torch.zeros(2, 1, 1)}, r"k has shape \(2, 1, 1\): it must be that of q, \(2, 2, 4\)"),
+        ({"v": torch.zeros(2, 3, 5)}, r"v has shape \(2, 3, 5\): with q \(2, 2, 4\) it must be \(2, 2, e\)"),
+        ({"rel": torch.zeros(4, 4)}, r"rel has shape \(4, 4\)"),
+        ({"salience": torch.zeros(2, 1)}, r"salience has shape \(2, 1\): it must be \(2, 2\)"),
+        ({"segments": torch.zeros(3, dtype=torch.long)}, r"segments has shape \(3, 1\)"),
+        ({"segments": torch.zeros((), dtype=torch.long)}, r"segments has shape \(\): it must be \(2,\)"),
+    ],
+    ids=["q", "k", "v", "rel", "salience", "segments", "no-row"],
+)
+def test_wrong_arguments_of_a_step(change: dict[str, Tensor], message: str) -> None:
+    state = recall_causal_init(2, 2, 4, 5, torch.zeros(2, 5), torch.zeros(2), 3)
+    token = {"q": torch.zeros(2, 2, 4), "k": torch.zeros(2, 2, 4), "v": torch.zeros(2, 2, 5), "rel": torch.zeros(3, 4)}
+    rest = {"salience": torch.zeros(2, 2), "segments": torch.zeros(2, dtype=torch.long)}
+    recall_causal_step(**token, **rest, state=state)
+    with pytest.raises(ValueError, match=message):
+        recall_causal_step(**{**token, **rest, **change}, state=state)

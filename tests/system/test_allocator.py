@@ -1,0 +1,160 @@
+"""The C library keeps what is freed, in large pages, and gives it back when it is told to."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scaleformer.system import allocator
+
+MIB = 1 << 20
+HELD = """
+import torch
+from scaleformer.system.allocator import give_back_memory, keep_freed_memory
+from scaleformer.system.measure import memory_status
+
+told = {begin}
+torch.ones(1)  # whatever the library takes for itself
+held = [memory_status("VmRSS")]
+for mebibytes in (40, 30):
+    tensors = [torch.ones(mebibytes, 1 << 18) for _ in range(5)]
+    large = torch.ones(100, 1 << 18)
+    del tensors, large
+    held.append(memory_status("VmRSS"))
+give_back_memory()
+print(int(told), *held, memory_status("VmRSS"))
+"""
+GLIBC = platform.libc_ver()[0] == "glibc"
+
+
+def held_memory(begin: str) -> tuple[bool, list[float]]:
+    """Whether the library was told, and MiB on top of those at the start: after 5 blocks of 40 and one of 100 were
+    freed, after 5 of 30 and one of 100, and after all was given back."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    run = subprocess.run(
+        [sys.executable, "-c", HELD.format(begin=begin)],
+        capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    told, start, *others = map(int, run.stdout.split())
+    return bool(told), [(held - start) / MIB for held in others]
+
+
+def test_freed_memory_is_kept_until_it_is_given_back() -> None:
+    told, (once, again, given_back) = held_memory("keep_freed_memory()")
+    assert told == GLIBC
+    if told:
+        assert 190 < once < 250
+        assert once - 10 < again < once + 10
+        assert given_back < 50
+
+
+def test_by_itself_the_library_gives_such_blocks_back() -> None:
+    """Were it otherwise, there would be nothing to do."""
+    assert all(held < 50 for held in held_memory("False")[1])
+
+
+def test_the_settings_of_the_environment_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_: object) -> None:
+        raise AssertionError("the library was asked")
+
+    monkeypatch.setattr(allocator.ctypes, "CDLL", none)
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000")
+    assert not allocator.keep_freed_memory()
+
+
+@pytest.mark.parametrize("error", [OSError, AttributeError, TypeError])
+def test_nothing_where_the_library_has_no_such_function(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def none(_: object) -> None:
+        raise error
+
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(allocator.ctypes, "CDLL", none)
+    assert not allocator.keep_freed_memory()
+    allocator.give_back_memory()
+
+
+HUGE = """
+import os
+import sys
+{begin}
+import torch
+
+x = torch.ones(8 << 20)
+asked, size = 0, 0
+if os.path.exists("/proc/self/smaps"):
+    with open("/proc/self/smaps") as file:
+        for name, *rest in map(str.split, file):
+            size = int(rest[0]) if name == "Size:" else size
+            asked += size if name == "VmFlags:" and "hg" in rest else 0
+print(os.environ.get("THP_MEM_ALLOC_ENABLE"), asked)
+"""
+
+
+def asked_for(begin: str, given: str | None) -> tuple[str, float]:
+    """What the environment tells torch, and MiB that a process with a tensor of 32 has asked large pages for."""
+    environment = {k: v for k, v in os.environ.items() if k != "THP_MEM_ALLOC_ENABLE"}
+    environment |= {"THP_MEM_ALLOC_ENABLE": given} if given else {}
+    run = subprocess.run(
+        [sys.executable, "-c", HUGE.format(begin=begin)],
+        capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    told, kibibytes = run.stdout.split()
+    return told, int(kibibytes) / 1024
+
+
+@pytest.mark.parametrize("begin", ["import scaleformer", "import train", "sys.path.append('scripts'); import score"])
+def test_large_tensors_ask_for_large_pages(begin: str) -> None:
+    """The flag of the mapping tells, whether there is a free page of that size or not; other libraries ask too."""
+    (told, asked), (given, without) = asked_for(begin, None), asked_for(begin, "0")
+    there = Path("/sys/kernel/mm/transparent_hugepage").is_dir()
+    assert (told, given) == ("1" if there else "None", "0")
+    assert (asked - without >= 30) == there
+
+
+def test_pages_are_left_alone_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch would warn."""
+    monkeypatch.delenv("THP_MEM_ALLOC_ENABLE", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "is_dir", lambda _: False)
+        allocator.use_huge_pages()
+    assert "THP_MEM_ALLOC_ENABLE" not in os.environ
+
+
+PRODUCTS = """
+import os
+import torch
+from scaleformer.system.allocator import bound_kernel_caches, give_back_memory
+from scaleformer.system.measure import memory_status
+
+bound_kernel_caches()
+torch.set_num_threads(1)
+held = []
+for start in (1000, 1400):
+    for rows in range(start, start + 400):
+        torch.ones(rows, 128, dtype=torch.bfloat16) @ torch.ones(128, 512, dtype=torch.bfloat16)
+    give_back_memory()
+    held.append(memory_status("VmRSS"))
+print(os.environ["LRU_CACHE_CAPACITY"], held[1] - held[0])
+"""
+
+
+@pytest.mark.parametrize("given", [None, "7"], ids=["bounded", "as the environment says"])
+def test_kernels_of_ever_new_shapes_do_not_pile_up(given: str | None) -> None:
+    """By themselves 400 shapes take some 200 MiB more than the 400 before, on CPUs where oneDNN makes bf16 products."""
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_CACHE_CAPACITY")}
+    environment |= {"LRU_CACHE_CAPACITY": given} if given else {}
+    run = subprocess.run(
+        [sys.executable, "-c", PRODUCTS],
+        capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    capacity, more = run.stdout.split()
+    assert capacity == (given or "256")
+    assert int(more) < 50 * MIB

@@ -1,0 +1,58 @@
+"""What is made of what CPUs say of themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from scaleformer.system import processor as module
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "capability", "expected"),
+    [
+        ("AuthenticAMD", 27, "AVX512", 5),
+        ("AuthenticAMD", 26, "AVX512", 5),
+        ("AuthenticAMD", 26, "AVX2", 3),
+        ("AuthenticAMD", 25, "AVX512", 4),
+        ("AuthenticAMD", 25, "AVX2", 3),
+        ("AuthenticAMD", 23, "DEFAULT", 0),
+        ("GenuineIntel", 6, "AVX2", 0),
+        ("GenuineIntel", 26, "AVX512", 0),
+        ("", 0, "", 0),
+    ],
+)
+def test_which_generation_a_cpu_is_of(
+    monkeypatch: pytest.MonkeyPatch, vendor: str, family: int, capability: str, expected: int
+) -> None:
+    monkeypatch.setattr(module, "_vendor_and_family", lambda: (vendor, family))
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    assert module.zen.__wrapped__() == expected
+
+
+LINUX = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "processor", "expected"),
+    [
+        (LINUX, "", ("AuthenticAMD", 26)),
+        ("processor\t: 0\nBogoMIPS\t: 243.75\n", "aarch64", ("", 0)),
+        (None, "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD", ("AuthenticAMD", 25)),
+        (None, "Intel64 Family 6 Model 85 Stepping 7, GenuineIntel", ("GenuineIntel", 6)),
+        (None, "arm", ("", 0)),
+    ],
+)
+def test_what_the_cpu_says_of_itself(
+    monkeypatch: pytest.MonkeyPatch, cpuinfo: str | None, processor: str, expected: tuple[str, int]
+) -> None:
+    def read(*_: object, **__: object) -> str:
+        if cpuinfo is None:
+            raise FileNotFoundError
+        return cpuinfo
+
+    monkeypatch.setattr(Path, "read_text", read)
+    monkeypatch.setattr(module.platform, "processor", lambda: processor)
+    assert module._vendor_and_family() == expected

@@ -1,0 +1,43 @@
+"""Result files are whole or not there, and say how their numbers came about."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+
+from scaleformer.system.provenance import device_in_words, provenance, write_result
+
+
+def test_provenance_says_what_is_needed(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["scripts/evaluate_bleu.py", "checkpoint=a run"])
+    facts = provenance("cpu", 3, "runs/a/best.ckpt", "abc", {"d-BLEU": "nrefs:1"})
+    assert facts["command"] == "python scripts/evaluate_bleu.py 'checkpoint=a run'"
+    assert torch.__version__.startswith(facts["versions"]["torch"])  # some builds add +cpu or +cu130 to it
+    assert {"python", "sacrebleu", "scaleformer"} <= set(facts["versions"])
+    assert facts["device"]["type"] == "cpu"
+    assert facts["device"]["threads"] == torch.get_num_threads()
+    assert facts["seed"] == 3
+    assert facts["checkpoint"] == {"path": "runs/a/best.ckpt", "sha256": "abc"}
+    assert facts["signatures"] == {"d-BLEU": "nrefs:1"}
+
+
+def test_a_result_comes_back(tmp_path):
+    path = write_result(tmp_path / "results" / "x.json", {"score": 0.1, "text": "año", "of": (1, 2)})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"score": 0.1, "text": "año", "of": [1, 2]}
+    assert [p.name for p in path.parent.iterdir()] == ["x.json"]
+
+
+def test_what_json_cannot_hold_leaves_the_old_file(tmp_path):
+    path = write_result(tmp_path / "x.json", {"score": 1})
+    for payload in ({"score": float("nan")}, {"score": object()}):
+        with pytest.raises(ValueError, match=r"x\.json: the result cannot be written as JSON"):
+            write_result(path, payload)
+    assert json.loads(path.read_text()) == {"score": 1}
+
+
+def test_a_device_in_words():
+    assert device_in_words({"type": "cpu", "name": "AMD EPYC", "threads": 2}) == "AMD EPYC, threads 2"
+    assert device_in_words({"type": "cuda", "name": "H200"}) == "H200"

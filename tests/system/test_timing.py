@@ -1,0 +1,189 @@
+"""The benchmark of attention: what it measures, prints and writes. What the times are is no matter here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from scaleformer.benchmarks import attention
+from scaleformer.benchmarks.attention import KERNEL, SOFTMAX, Options, beside_softmax
+from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+from tests.scripts.commands import load
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load("benchmark_attention")
+
+
+def test_functions_take_turns() -> None:
+    calls: list[str] = []
+    functions = {name: (lambda name=name: calls.append(name)) for name in "ab"}
+    times = alternate(functions, torch.device("cpu"), repeats=3, seconds=0.0)
+    assert calls == ["a", "b"] * 4  # one to warm up
+    assert times.keys() == {"a", "b"}
+    assert all(seconds >= 0 for seconds in times.values())
+
+
+def test_short_calls_take_turns_with_softmax_alone() -> None:
+    calls: list[str] = []
+    names = [SOFTMAX, KERNEL, "other"]
+    functions = {name: (lambda name=name: calls.append(name)) for name in names}
+    options = Options(repeats=1, seconds=0.0, pair_limit=64)
+    assert list(beside_softmax(functions, 64, options)) == names
+    assert calls == 2 * [SOFTMAX, KERNEL] + 2 * [SOFTMAX, "other"]
+    calls.clear()
+    assert list(beside_softmax(functions, 65, options)) == names
+    assert calls == 2 * names
+    assert beside_softmax({KERNEL: functions[KERNEL]}, 64, options)[KERNEL][1] is None
+
+
+def test_peak_memory_counts_what_lives_at_one_time() -> None:
+    def function() -> torch.Tensor:
+        first = torch.zeros(1000) + torch.zeros(1000)  # three vectors at one time
+        return first.sum()
+
+    assert 3 * 4000 <= peak_memory(function, torch.device("cpu")) < 4 * 4000
+
+
+def test_saved_bytes_counts_each_piece_of_memory_once() -> None:
+    x = torch.zeros(100, requires_grad=True)
+    y = torch.zeros(100)
+    assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
+    assert saved_bytes(lambda: (x * x).exp()) == 800  # x, and the exponential
+    assert saved_bytes(lambda: y * y) == 0
+
+
+TINY = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "threads=1"]
+
+
+def run(script: ModuleType, folder: Path, *arguments: str) -> dict[str, Any]:
+    script.main([*TINY, *arguments, f"output={folder}", f"page={folder / 'page.md'}"])
+    (written,) = folder.glob("*.json")
+    result: dict[str, Any] = json.loads(written.read_text())
+    assert {"command", "versions", "device", "seed", "settings", "rows"} <= result.keys()
+    assert written.with_suffix(".png").stat().st_size > 10_000
+    return result
+
+
+def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(
+        script, tmp_path, *["lengths=[8,40]", "segments=[3]", "hybrid_segments=[3]", "paper_limit=8", "cross_limit=8"]
+    )
+    assert result["settings"]["lengths"] == [8, 40]
+    systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
+    ours = ["segment-gated, 3 tokens each", "segment-hybrid, 3 tokens each", "segment-recall, 3 tokens each"]
+    assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", *ours]
+    cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
+    assert cross == [SOFTMAX, "scaleformer", "all scores", *ours]
+    assert len(result["rows"]) == 2 * (2 * (7 + 6) + 6)
+    for row in result["rows"]:
+        assert row["memory"] > 0
+        assert row["system"] != SOFTMAX or row["ratio"] == 1
+        assert (row["saved"] is None) == (row["passes"] == "forward")
+    # q, k, v and the output are kept, 4 numbers a token and head each
+    assert all(row["saved"] >= 4 * 4 * 4 for row in result["rows"] if row["saved"])
+    out = capsys.readouterr().out
+    assert "bidirectional, forward+backward" in out
+    assert "time / time of scaleformer" in out
+    page = (tmp_path / "page.md").read_text()
+    assert "![Attention alone](page-attention.png)" in page
+    assert "![Attention alone](page-attention-memory.png)" in page
+
+
+def test_long_documents(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "SLOPE_FROM", 16)
+    result = run(
+        script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "hybrid_segments=[]", "softmax_limit=16"]
+    )
+    systems = {row["system"] for row in result["rows"] if row["length"] == 64}
+    assert systems == {"scaleformer", "segment-gated, 4 tokens each"}
+    assert set(result["slopes"]) == {
+        f"{case}, {passes}, {system}"
+        for case in ("causal", "bidirectional")
+        for passes in attention.PASSES
+        for system in systems
+    }
+    assert "KiB kept for backward" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "measured"),
+    [
+        ("scaleformer", set()),
+        ("segment-gated", {"segment-gated, 3 tokens each"}),
+        ("segment-recall", {"segment-recall, 3 tokens each"}),
+    ],
+)
+def test_chosen_mechanisms_alone(script: ModuleType, tmp_path: Path, chosen: str, measured: set[str]) -> None:
+    sizes = ["part=long", "lengths=[16]", "segments=[3]", "hybrid_segments=[3]", "memory=false"]
+    result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
+    assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
+
+
+def test_slopes() -> None:
+    rows = [attention.Row("causal", "forward", n, "ours", n * 1e-3, None, 1.0, n * n, None) for n in (4096, 8192, 2048)]
+    short = attention.Row("causal", "forward", 64, "ours", 100.0, None, 1.0, 1, None)
+    assert attention.slopes([short, *rows]) == {"causal, forward, ours": pytest.approx(1.0)}
+    assert attention.slopes(rows, "memory") == {"causal, forward, ours": pytest.approx(2.0)}
+    assert attention.slopes(rows[:2]) == {}
+
+
+def test_terms_alone(script: ModuleType, tmp_path: Path) -> None:
+    result = run(script, tmp_path, "part=terms", "lengths=[8,12]", "memory=false")
+    systems = ["scaleformer", "all scores", "the paper's algorithms"]
+    assert [row["system"] for row in result["rows"] if row["length"] == 12] == 3 * 2 * systems
+    assert all(row["ratio"] is None and row["memory"] is None for row in result["rows"])
+
+
+@pytest.mark.parametrize("case", ["relative term", "kernel term", "kernel term, causal"])
+def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
+    options = attention.Options(heads=2, width=4, horizon=2, segments=[])
+    systems, (_, _, v, *_) = attention.make_systems(options, 9, case)
+    ours, of_all, paper = (system() for system in systems.values())
+    torch.testing.assert_close(paper, of_all)
+    with torch.no_grad():
+        v.copy_(torch.ones_like(v))  # then each sum is its own denominator
+    torch.testing.assert_close(ours, of_all / systems["all scores"]())
+
+
+def test_choices(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
+    rows = result["rows"]
+    assert len(rows) == 4 * 3 * 2 * 2
+    assert {name for row in rows for name in row["seconds"] if row["mechanism"] == "segment-gated"} == {
+        "all scores",
+        "windows",
+        "states",
+    }
+    for row in rows:
+        assert row["reason"]
+        if row["choice"] in row["seconds"]:
+            best = min(row["seconds"].values())
+            assert row["excess"] == pytest.approx(row["seconds"][row["choice"]] / best - 1)
+    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-hybrid", "segment-recall"}
+    assert "causal, forward: auto" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("colour=red", "colour"),
+        ("lengths=[]", "lengths is []: give at least one"),
+        ("part=whole", "part is 'whole': choose one of compare, terms, long, auto"),
+        ("cases=[sideways]", "cases is ['sideways']: choose of causal; bidirectional; cross"),
+        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose of scaleformer, segment-gated"),
+        ("cases=[]", "cases is []: choose of causal"),
+        ("repeats=many", "repeats"),
+        ("dtype=wide", "dtype is 'wide': give the name of a torch type"),
+    ],
+)
+def test_wrong_options(script: ModuleType, argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        script.main([argument])
+    assert message in capsys.readouterr().err

@@ -1,0 +1,388 @@
+"""The callbacks take effect: averaging, random states, translations, early stopping, checkpoints."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pytorch_lightning.callbacks import Callback, Timer
+
+from scaleformer.batch import Batch
+from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.training import saving
+from scaleformer.training.callbacks import RandomState, ValidationBleu, WeightAverage, build_callbacks
+from scaleformer.training.interruption import SignalWatch
+from scaleformer.training.settings import (
+    CallbacksConfig,
+    CheckpointConfig,
+    EarlyStoppingConfig,
+    EmaConfig,
+    ValidationBleuConfig,
+)
+from scaleformer.translation.search import DecodingConfig
+from tests.helpers import make_batch
+from tests.trainings import Batches, make_module, make_trainer
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+
+
+class Words:
+    """Stands for the data: every token a word, and the examples those of `Batches` unless names are given."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names or ("0", "1")
+
+    def validation_ids(self) -> list[str]:
+        return list(self.names)
+
+    @property
+    def target_tokenizer(self) -> Any:
+        return SimpleNamespace(decode_segments=lambda tokens: [" ".join(f"w{t}" for t in tokens)])
+
+
+class Weights(Callback):
+    """The weights after each step."""
+
+    def __init__(self) -> None:
+        self.after: list[torch.Tensor] = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+        self.after.append(flat(pl_module.state_dict()))
+
+
+def flat(state: dict[str, torch.Tensor]) -> torch.Tensor:
+    return torch.cat([state[name].flatten() for name in sorted(state)]).clone()
+
+
+def saved(path: Path, key: str = "state_dict") -> Any:
+    return torch.load(path, weights_only=True)[key]
+
+
+def fit(
+    folder: Path, config: CallbacksConfig, validate: bool = True, resume: Path | None = None, **options: Any
+) -> Weights:
+    weights = Weights()
+    callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch())]  # type: ignore[arg-type]
+    trainer = make_trainer(folder, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], **options)
+    trainer.fit(make_module(), Batches(4), Batches(1) if validate else None, ckpt_path=resume, weights_only=True)
+    return weights
+
+
+def config(bleu: int = 0, **parts: Any) -> CallbacksConfig:
+    decoding = DecodingConfig(strategy="greedy", max_length_offset=4)
+    return CallbacksConfig(validation_bleu=ValidationBleuConfig(bleu, "none", decoding), **parts)
+
+
+@pytest.mark.parametrize("start", [0, 2])
+def test_checkpoints_hold_the_average_and_go_on_from_the_weights(tmp_path: Path, start: int) -> None:
+    weights = fit(tmp_path, config(ema=EmaConfig(0.2, start)), val_check_interval=4)
+    first = max(start, 1)  # the number of steps after which the average is the weights
+    average = weights.after[first - 1]
+    for decay, after in zip((2 / 11, 0.2, 0.2), weights.after[first:], strict=False):  # (1 + 2) / (10 + 2) is more
+        average = decay * average + (1 - decay) * after
+    for name in ("best", "last"):
+        path = tmp_path / "checkpoints" / f"{name}.ckpt"
+        torch.testing.assert_close(flat(saved(path)), average, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(flat(saved(path, "current_model_state")), weights.after[-1], rtol=0, atol=0)
+
+
+def test_what_has_no_average_is_saved_as_it_is(tmp_path: Path) -> None:
+    """The average goes with the random features that its weights were last trained with, not with the first ones."""
+    drawn = {"name": "performer", "features": 4, "redraw_every": 1}
+    module = make_module(attention=drawn)
+    callbacks = build_callbacks(config(ema=EmaConfig(0.2)), tmp_path, Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    trainer = make_trainer(tmp_path, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()])
+    trainer.fit(module, Batches(4), Batches(1))
+    state, present = (
+        saved(tmp_path / "checkpoints" / "last.ckpt", key) for key in ("state_dict", "current_model_state")
+    )
+    names = [name for name in state if name.endswith("_extra_state")]
+    assert names
+    assert all(state[name].tolist() == present[name].tolist() for name in names)
+    assert all(state[name][1] > 0 for name in names)
+
+
+def test_without_the_average_a_run_goes_on_from_the_weights(tmp_path: Path) -> None:
+    fit(tmp_path, config(ema=EmaConfig(0.9)), max_steps=3)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    present = saved(last, "current_model_state")
+    assert not torch.equal(flat(present), flat(saved(last)))
+    module = make_module()
+    (tmp_path / "on").mkdir()
+    callbacks = build_callbacks(config(), tmp_path / "on", Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    trainer = make_trainer(tmp_path, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], max_steps=3)
+    trainer.fit(module, Batches(4), Batches(1), ckpt_path=last, weights_only=True)
+    assert torch.equal(flat(module.state_dict()), flat(present))
+
+
+def test_an_optimizer_of_other_groups_is_named(tmp_path: Path) -> None:
+    fit(tmp_path, config(), max_steps=3)
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    content = torch.load(last, weights_only=True)
+    decaying, others = content["optimizer_states"][0]["param_groups"]
+    decaying["params"], others["params"] = decaying["params"][:-1], [decaying["params"][-1], *others["params"]]
+    torch.save(content, last)
+    with pytest.raises(ValueError, match="finish the run with the version of scaleformer that began it"):
+        fit(tmp_path, config(), resume=last, max_steps=4)
+
+
+def test_until_the_average_starts_the_weights_themselves_are_validated(tmp_path: Path) -> None:
+    weights = fit(tmp_path, config(ema=EmaConfig(0.6, 3)), val_check_interval=2, max_steps=2)
+    torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "best.ckpt")), weights.after[-1], rtol=0, atol=0)
+
+
+def test_training_stops_when_validations_stop_improving(tmp_path: Path) -> None:
+    parts = {"early_stopping": EarlyStoppingConfig(2), "checkpoint": CheckpointConfig(1, "val/bleu", "max")}
+    weights = fit(tmp_path, config(bleu=1, **parts), val_check_interval=1, max_steps=50)
+    assert len(weights.after) == 3  # BLEU is 0 from the first on
+    assert saved(tmp_path / "checkpoints" / "best.ckpt", "global_step") == 1
+    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3
+
+
+def test_a_run_that_was_stopped_early_stays_so(tmp_path: Path) -> None:
+    def go_on(patience: int, **resume: Any) -> Weights:
+        parts = {"early_stopping": EarlyStoppingConfig(patience), "checkpoint": CheckpointConfig(1, "val/bleu", "max")}
+        return fit(tmp_path, config(bleu=1, **parts), resume=resume.get("path"), val_check_interval=1, max_steps=50)
+
+    last = tmp_path / "checkpoints" / "last.ckpt"
+    assert len(go_on(2).after) == 3
+    assert len(go_on(2, path=last).after) == 0
+    assert saved(last, "global_step") == 3
+    assert len(go_on(4, path=last).after) == 2  # BLEU is still 0
+    assert saved(last, "global_step") == 5
+
+
+def test_without_validation_there_is_no_best_checkpoint(tmp_path: Path) -> None:
+    weights = fit(tmp_path, config(checkpoint=CheckpointConfig(3)), validate=False)
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"last.ckpt", "previous.ckpt"}
+    assert saved(tmp_path / "checkpoints" / "previous.ckpt", "global_step") == 3
+    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 4  # not 3: as training ended
+    torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "last.ckpt")), weights.after[-1], rtol=0, atol=0)
+
+
+def test_without_validation_a_checkpoint_does_not_wait_for_one(tmp_path: Path) -> None:
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 2)
+    options = {"enable_checkpointing": True, "plugins": [SafeCheckpointIO()], "max_steps": 3, "val_check_interval": 2}
+    trainer = make_trainer(tmp_path, [last], **options)
+    trainer.fit(make_module(), Batches(4), [])
+    assert saved(tmp_path / "last.ckpt", "global_step") == 2
+
+
+def test_checkpoints_by_the_clock(tmp_path: Path, monkeypatch) -> None:
+    now = [0.0]
+
+    class Clock(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+            now[0] += 40
+            if trainer.global_step == 4:
+                raise KeyError("killed")
+
+    monkeypatch.setattr(saving.time, "monotonic", lambda: now[0])
+    last = saving.LastCheckpoint(tmp_path / "checkpoints" / "last.ckpt", 100, 1.0)
+    trainer = make_trainer(tmp_path, [Clock(), last], enable_checkpointing=True, plugins=[SafeCheckpointIO()])
+    with pytest.raises(KeyError, match="killed"):
+        trainer.fit(make_module(), Batches(4))
+    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3  # a minute after the start, at a step
+
+
+def test_a_checkpoint_that_meets_a_validation_is_written_after_it(tmp_path: Path) -> None:
+    class Killed(Callback):
+        def on_validation_batch_start(self, trainer, *_: Any) -> None:
+            if trainer.global_step == 4:
+                raise KeyError("killed")
+
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 2)
+    trainer = make_trainer(
+        tmp_path, [Killed(), last], enable_checkpointing=True, plugins=[SafeCheckpointIO()], val_check_interval=2
+    )
+    with pytest.raises(KeyError, match="killed"):
+        trainer.fit(make_module(), Batches(4), Batches(1))
+    assert saved(tmp_path / "last.ckpt", "global_step") == 2
+
+
+def test_a_validation_amid_a_step_has_a_checkpoint_after_the_step(tmp_path: Path) -> None:
+    """best.ckpt is of half a step then, which no run goes on from exactly."""
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 100)
+    options = {"enable_checkpointing": True, "plugins": [SafeCheckpointIO()], "accumulate_grad_batches": 3}
+    trainer = make_trainer(tmp_path, [last], **options, val_check_interval=4, max_steps=3)
+    trainer.fit(make_module(), Batches(9), Batches(1))
+    assert saved(tmp_path / "last.ckpt", "global_step") == 2  # batch 4 is the first of the second step
+
+
+class Perfect:
+    """Stands for `decode`: knows the translations of some batches, and notes which sources it was given together."""
+
+    def __init__(self, batches: Iterable[Batch]) -> None:
+        self.decoded: list[list[str]] = []
+        self.known = {
+            tuple(row.tolist()): (tuple(segments.tolist()), name, target[real].tolist())
+            for batch in batches
+            for row, segments, name, target, real in zip(
+                *unpadded(batch.source, batch.source_segments, batch.source_mask),
+                batch.ids,
+                batch.target_output,
+                batch.target_mask,
+                strict=True,
+            )
+        }
+
+    def __call__(self, model, source, mask, segments, decoding) -> list[list[Any]]:
+        self.decoded.append([])
+        rows = []
+        for row, own in zip(*unpadded(source, segments, mask), strict=True):
+            known, name, target = self.known[tuple(row.tolist())]
+            assert tuple(own.tolist()) == known
+            self.decoded[-1].append(name)
+            rows.append([SimpleNamespace(tokens=target)])
+        return rows
+
+
+def unpadded(source: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor) -> tuple[list[torch.Tensor], ...]:
+    return tuple([row[real] for row, real in zip(rows, mask, strict=True)] for rows in (source, segments))
+
+
+def sorted_batches(rows: int, count: int) -> list[Batch]:
+    """Batches of examples with names of their own, from short to long."""
+    batches = []
+    for i in range(count):
+        numbers = range(i * rows, (i + 1) * rows)
+        batch = make_batch([([2 + n // 4, 2], [3]) for n in numbers], list(numbers))
+        batches.append(replace(batch, ids=tuple(f"d{n}" for n in numbers)))
+    return batches
+
+
+def translated(examples: int, batches: list[Batch], monkeypatch, rank: int = 0, world: int = 1) -> list[list[str]]:
+    """The names of what one process of `world` translates, call by call."""
+    perfect = Perfect(batches)
+    monkeypatch.setattr("scaleformer.training.callbacks.decode", perfect)
+    names = [name for batch in batches for name in batch.ids]
+    bleu = ValidationBleu(Words(*names), examples, DecodingConfig(), "none")  # type: ignore[arg-type]
+    trainer: Any = SimpleNamespace(sanity_checking=False, world_size=1)
+    module, logged = make_module(), []
+    monkeypatch.setattr(module, "log_dict", lambda scores, **_: logged.append(scores))
+    for batch in batches[rank::world]:
+        bleu.on_validation_batch_end(trainer, module, None, batch, 0)
+    bleu.on_validation_epoch_end(trainer, module)
+    assert [scores["val/bleu"] for scores in logged] == pytest.approx([100])
+    assert bleu.waiting == bleu.hypotheses == bleu.references == []
+    return perfect.decoded
+
+
+def test_validation_bleu_is_of_examples_of_all_lengths(monkeypatch) -> None:
+    batches = sorted_batches(5, 16)
+    calls = translated(12, batches, monkeypatch)
+    names = list(chain(*calls))
+    assert len(names) == len(set(names)) == 12
+    assert {4 * int(name[1:]) // 80 for name in names} == {0, 1, 2, 3}  # in every quarter
+    assert translated(12, batches, monkeypatch) == calls  # the same in every validation
+    assert all(len(call) <= 5 for call in calls)
+    assert len(calls) <= 4  # not one by one
+    two = [translated(12, batches, monkeypatch, rank=rank, world=2) for rank in range(2)]
+    assert sorted(chain(*two[0], *two[1])) == sorted(names)
+
+
+@pytest.mark.parametrize("examples", [20, 21])
+def test_validation_bleu_of_all_examples_is_of_the_batches_as_they_are(monkeypatch, examples: int) -> None:
+    batches = sorted_batches(5, 4)
+    assert translated(examples, batches, monkeypatch) == [list(batch.ids) for batch in batches]
+
+
+def test_validation_bleu_takes_no_more_where_names_come_twice(monkeypatch) -> None:
+    batches = [replace(batch, ids=batch.ids[::2] * 2) for batch in sorted_batches(4, 5)]
+    assert len(list(chain(*translated(6, batches, monkeypatch)))) == 6
+
+
+def test_validation_bleu_of_perfect_and_of_limited_translations(tmp_path: Path, monkeypatch) -> None:
+    for examples, expected in ((1, [1]), (10, [2])):
+        perfect = Perfect(Batches(1))
+        monkeypatch.setattr("scaleformer.training.callbacks.decode", perfect)
+        bleu = ValidationBleu(Words(), examples, DecodingConfig(), "none")  # type: ignore[arg-type]
+        trainer = make_trainer(tmp_path, [bleu])
+        trainer.validate(make_module(), Batches(1), verbose=False)
+        assert [len(call) for call in perfect.decoded] == expected
+        assert float(trainer.callback_metrics["val/bleu"]) == pytest.approx(100)
+        assert float(trainer.callback_metrics["val/chrf"]) == pytest.approx(100)
+        assert not bleu.hypotheses
+
+
+class OutOfTime(Callback):
+    """Leaves no time after a batch to the trainer's Timer."""
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+        if batch_idx + 1 == self.batches:
+            (timer,) = (callback for callback in trainer.callbacks if isinstance(callback, Timer))
+            timer._offset = 1e6
+
+
+@pytest.mark.parametrize(
+    ("after", "done", "steps"), [(1, 3, 1), (3, 3, 1), (4, 6, 2), (7, 7, 3)], ids=["1", "3", "4", "end of the epoch"]
+)
+def test_training_ends_by_the_clock_where_no_gradient_is_lost(
+    tmp_path: Path, after: int, done: int, steps: int
+) -> None:
+    last = saving.LastCheckpoint(tmp_path / "last.ckpt", 100)
+    final = saving.FinalCheckpoint(tmp_path / "last.ckpt")
+    options = {"max_time": "00:01:00:00", "max_steps": 100, "accumulate_grad_batches": 3}
+    trainer = make_trainer(
+        tmp_path, [OutOfTime(after), final, last], enable_checkpointing=True, plugins=[SafeCheckpointIO()], **options
+    )
+    trainer.fit(make_module(), Batches(7))
+    assert saved(tmp_path / "last.ckpt", "global_step") == steps
+    progress = saved(tmp_path / "last.ckpt", "loops")["fit_loop"]["epoch_loop.batch_progress"]
+    assert progress["total"]["processed"] == done
+
+
+def draws() -> list[float]:
+    return [float(torch.rand(())), float(np.random.rand()), random.random(), random.gauss(0, 1)]  # noqa: NPY002
+
+
+def trainer_at(batch: int, rank: int = 0) -> Any:
+    loop = SimpleNamespace(epoch_loop=SimpleNamespace(total_batch_idx=batch))
+    return SimpleNamespace(fit_loop=loop, global_rank=rank)
+
+
+def test_what_a_batch_draws_depends_on_seed_place_and_process_alone() -> None:
+    drawn = []
+    for seed, batch, rank in ((5, 0, 0), (5, 0, 0), (6, 0, 0), (5, 1, 0), (5, 0, 1)):
+        RandomState(seed).on_train_batch_start(trainer_at(batch, rank), *(None, None, 0))  # type: ignore[arg-type]
+        drawn.append(draws())
+    assert drawn[0] == drawn[1]
+    assert len({tuple(numbers) for numbers in drawn}) == 4
+    assert all(len(set(column)) == 4 for column in zip(*drawn, strict=True))
+
+
+def test_validation_leaves_the_random_numbers_of_training_alone(tmp_path: Path) -> None:
+    class Draws(Callback):
+        def __init__(self) -> None:
+            self.numbers: list[float] = []
+
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+            self.numbers += draws()
+
+        def on_validation_batch_start(self, *_) -> None:
+            draws()
+
+    seen = []
+    for interval in (1, 4):
+        spy = Draws()
+        trainer = make_trainer(tmp_path, [RandomState(1), spy], val_check_interval=interval)
+        trainer.fit(make_module(dropout=0.1), Batches(4), Batches(1))
+        seen.append(spy.numbers)
+    assert len(seen[0]) == 16
+    assert seen[0] == seen[1]
+
+
+def test_the_average_is_not_made_where_it_is_not_asked_for(tmp_path: Path) -> None:
+    callbacks = build_callbacks(config(), tmp_path, Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    assert not any(isinstance(callback, (WeightAverage, ValidationBleu)) for callback in callbacks)

@@ -1,0 +1,73 @@
+"""Schedules worked out by hand, and which parameters decay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
+
+
+def test_inverse_sqrt_rises_then_falls_with_the_root_of_the_step() -> None:
+    schedule = ScheduleConfig("inverse_sqrt", warmup_steps=4)
+    assert [schedule.factor(step) for step in range(4)] == [0.25, 0.5, 0.75, 1.0]
+    assert schedule.factor(15) == pytest.approx(0.5)  # the 16th step: sqrt(4 / 16)
+
+
+def test_cosine_rises_then_falls_to_its_floor() -> None:
+    schedule = ScheduleConfig("cosine", warmup_steps=10, total_steps=110, floor=0.1)
+    assert schedule.factor(4) == pytest.approx(0.5)
+    assert schedule.factor(10) == pytest.approx(1.0)
+    assert schedule.factor(60) == pytest.approx(0.1 + 0.9 * 0.5)
+    assert schedule.factor(110) == schedule.factor(500) == pytest.approx(0.1)
+    assert schedule.factor(35) == pytest.approx(0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi / 4)))
+
+
+def test_constant_stays_where_the_warmup_ends() -> None:
+    schedule = ScheduleConfig("constant", warmup_steps=2)
+    assert [schedule.factor(step) for step in (0, 1, 1000)] == [0.5, 1.0, 1.0]
+
+
+def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
+    module = nn.ModuleDict({"linear": nn.Linear(3, 2), "norm": nn.LayerNorm(2)})
+    module.gate = nn.Parameter(torch.ones(2, 3))
+    optimizer = OptimizerConfig(weight_decay=0.5, learning_rate=1.0).build(module.named_parameters())
+    decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert decay[id(module["linear"].weight)] == 0.5
+    assert decay[id(module["linear"].bias)] == decay[id(module["norm"].weight)] == decay[id(module.gate)] == 0.0
+    scheduler = ScheduleConfig("constant", warmup_steps=4).build(optimizer)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    for parameter in module.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: OptimizerConfig(name="sgd"), "choose one of adam, adamw"),
+        (lambda: OptimizerConfig(learning_rate=0.0), "above 0"),
+        (lambda: OptimizerConfig(weight_decay=-1.0), "optimizer.weight_decay is -1.0: it must be at least 0"),
+        (lambda: OptimizerConfig(weight_decay=math.nan), "optimizer.weight_decay is nan: it must be at least 0"),
+        (lambda: OptimizerConfig(eps=0.0), "optimizer.eps is 0.0: it must be above 0"),
+        (lambda: ScheduleConfig(name="step"), "choose one of inverse_sqrt"),
+        (lambda: ScheduleConfig(name="cosine", total_steps=-1), "set trainer.max_steps"),
+        (lambda: ScheduleConfig(warmup_steps=-5), "schedule.warmup_steps is -5: it must be at least 0"),
+        (lambda: ScheduleConfig(floor=0.5), "schedule=inverse_sqrt has none, schedule=cosine has"),
+        (lambda: ScheduleConfig(floor=-1.0), r"schedule.floor is -1.0: it must be in \[0, 1\]"),
+        (lambda: ScheduleConfig(floor=7.0), r"schedule.floor is 7.0: it must be in \[0, 1\]"),
+        (lambda: ScheduleConfig(floor=math.nan), r"schedule.floor is nan: it must be in \[0, 1\]"),
+    ],
+    ids=[
+        *("optimizer", "rate", "decay", "decay no number", "eps", "schedule", "cosine without end", "warmup"),
+        *("floor of another", "below 0", "above the peak", "no number"),
+    ],
+)
+def test_wrong_settings_are_named(build, message: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match=message):
+        build()

@@ -1,0 +1,232 @@
+"""The program: what it refuses, in one line, before it begins or writes anything."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import train
+from scaleformer.training.resume import OVERRIDES
+from tests.runs import DOCUMENTS, write_corpus
+from tests.trainings import FAST, SMALL, Command, configure, only_line, snapshot, weights
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A run of one step, as the command leaves it."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    train.run(configure(run, cache, *FAST, "trainer.max_steps=1"))
+    (run / OVERRIDES).parent.mkdir()
+    (run / OVERRIDES).write_text(yaml.safe_dump([*SMALL, *FAST, f"data.cache_dir={cache}"]), encoding="utf-8")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.width=32", "model.width=32, but the run has model.width=16"),
+        ("optimizer.name=adam", "optimizer.name=adam, but the run has optimizer.name=adamw"),
+        ("decoding.beam_size=0", "beam_size=0"),
+        ("data.path=nowhere", "nowhere: no such file or folder"),
+        ("nothing=1", "nothing: no such setting; there are seed, threads"),
+        ("trainer.precision=half", "trainer: Precision 'half' is invalid"),
+    ],
+    ids=lambda value: value if "=" in value and " " not in value else "",
+)
+def test_a_resume_that_cannot_be_leaves_the_run_alone(
+    finished: Path, command: Command, override: str, message: str
+) -> None:
+    before = snapshot(finished)
+    more = ["data=jsonl"] if override.startswith("data.path") else []
+    assert message in only_line(command(f"resume={finished}", *more, override))
+    assert snapshot(finished) == before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.attention.positions=learned", "model.attention.max_positions=20"], r"train: a source has .* 20 at"),
+        (["model/attention@model.sites.cross=linformer", "model.sites.cross.max_length=30"], r"a source has .* 30 at"),
+        (
+            ["model.attention.positions=learned", "model.attention.max_positions=64", "data.max_tokens=60"],
+            r"final evaluation: a source has .* tokens, .* takes 64 at most: .*max_length, or set test\.enabled=false",
+        ),
+    ],
+    ids=["positions", "keys", "whole documents"],
+)
+def test_texts_beyond_what_the_model_reads_end_in_one_line(
+    tmp_path: Path, cache: Path, command: Command, overrides: list[str], message: str
+) -> None:
+    options = [*SMALL, "model/attention=softmax", "test.enabled=true", f"data.cache_dir={cache}", *overrides]
+    assert re.search(message, only_line(command(*options, f"hydra.run.dir={tmp_path / 'run'}")))
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
+def test_a_new_run_does_not_overwrite_another(finished: Path, command: Command) -> None:
+    before = snapshot(finished)
+    for wrong in ((), ("model.heads=3",)):
+        line = only_line(command(f"hydra.run.dir={finished}", *wrong))
+        refusal = f"{finished} holds a run: go on with it by resume={finished}, or take another hydra.run.dir"
+        assert line == f"error: {refusal}"
+        assert snapshot(finished) == before
+
+
+def test_a_resumed_run_does_not_overwrite_another(
+    finished: Path, command: Command, tmp_path: Path, monkeypatch
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(finished, other)
+    before = snapshot(other)
+    line = only_line(command(f"resume={finished}", f"hydra.run.dir={other}", "trainer.max_steps=2"))
+    assert line == f"error: {other} holds a run: go on with it by resume={other}, or take another hydra.run.dir"
+    assert snapshot(other) == before
+    (tmp_path / "link").symlink_to(other)
+    code, out, err = command(f"resume={tmp_path / 'link'}", f"hydra.run.dir={other}", "trainer.max_steps=2")
+    assert code == 0, err
+    assert "trained to step 2" in out
+    monkeypatch.chdir(tmp_path)
+    config = configure(Path("other"), tmp_path, f"resume={other}/checkpoints/last.ckpt", *FAST, "trainer.max_steps=3")
+    train.run(config)
+    assert weights(other, "global_step") == 3
+
+
+@pytest.mark.parametrize("limit", ["trainer.max_time=00:00:00:00", "+trainer.max_epochs=0"])
+def test_a_training_without_a_step_is_named(command: Command, tmp_path: Path, limit: str) -> None:
+    line = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", limit))
+    assert "no step was trained before the limit was reached" in line
+    assert limit.strip("+") in line
+
+
+def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (run / OVERRIDES).parent.mkdir(parents=True)
+    (run / OVERRIDES).write_bytes((finished / OVERRIDES).read_bytes())
+    (run / "checkpoints").mkdir()
+    content = (finished / "checkpoints" / "last.ckpt").read_bytes()
+    (run / "checkpoints" / "last.ckpt").write_bytes(content[: len(content) // 2])
+    assert "last.ckpt: not a readable checkpoint" in only_line(command(f"resume={run}"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["nothing=1"], "nothing: no such setting; there are seed, threads"),
+        (["trainer.nothing=1"], "trainer.nothing: no such setting; there are accelerator"),
+        (["+trainer.nothing=1"], "trainer: Trainer.__init__() got an unexpected keyword argument 'nothing'"),
+        (["model=huge"], "Could not find 'model/huge' Available options in 'model': base small tiny"),
+        (["seed"], "missing EQUAL"),
+        (["seed=one"], "seed=one: wanted a whole number"),
+        (["trainer.precision=half"], "trainer: Precision 'half' is invalid"),
+        (["trainer.strategy=best"], "trainer: You selected an invalid strategy name: `strategy='best'`"),
+        (["trainer.accelerator=abacus"], "trainer: You selected an invalid accelerator name"),
+        (["trainer.devices=0"], "trainer: `Trainer(devices=0)` value is not a valid input"),
+        (["trainer.strategy=ddp_spawn", "trainer.devices=2"], "trainer.strategy=ddp_spawn copies this process: wanted"),
+        (["trainer.strategy=fsdp_cpu_offload"], "trainer: The strategy `fsdp` requires a GPU accelerator"),
+        (["+trainer.overfit_batches=1"], "trainer.overfit_batches=1: epochs follow one another"),
+        (["+trainer.reload_dataloaders_every_n_epochs=1"], "trainer.reload_dataloaders_every_n_epochs=1: epochs"),
+        (["trainer.precision=64"], "trainer.precision=64: weights stay in fp32, wanted 32-true"),
+        (["trainer.precision=bf16-true"], "trainer.precision=bf16-true: weights stay in fp32, wanted 32-true"),
+        (
+            ["trainer.devices=2", "trainer.strategy=ddp", "trainer.val_check_interval=00:01:00:00"],
+            "the clocks of 2 processes differ, and some would wait for the others: wanted a number of batches",
+        ),
+        (
+            ["trainer.strategy=fsdp", "callbacks.validation_bleu.examples=4"],
+            "could translate in validations: set callbacks.validation_bleu.examples=0",
+        ),
+        (["trainer.strategy=fsdp", "callbacks.ema.decay=0.9"], "not average weights: set callbacks.ema.decay=null"),
+        (["trainer.max_time=soon"], "trainer.max_time=soon: wanted null or DD:HH:MM:SS"),
+        (["resume=nowhere"], "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
+        (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder (data.path)"),
+        (["data.max_tokens=10", "data.overlong=error"], "tokens are more than data.max_tokens=10: raise it"),
+        (["tokenizer.vocab_size=90000"], "tokenizer.vocab_size=90000 is larger than the training text allows: set"),
+        (["test.enabled=true", "test.split=dev"], "no 'dev' split; present: train, valid, test"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_ends_in_one_line(command: Command, tmp_path: Path, overrides: list[str], message: str) -> None:
+    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *overrides))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({}, "HINT: Use `--ntasks-per-node=4` instead"),
+        ({"SLURM_NTASKS_PER_NODE": "4"}, "no 'SLURM_NODEID' in the environment: start it by srun or torchrun"),
+        (
+            {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
+            "number of tasks per node configured in SLURM `--ntasks-per-node=4` does not match. HINT: Set `devices=4`",
+        ),
+        (
+            {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"},
+            "the product (2 * 1) does not match the world size (4)",
+        ),
+    ],
+    ids=["SLURM, tasks", "SLURM, no srun", "SLURM, devices", "torchrun"],
+)
+def test_other_processes_than_were_started_are_named(
+    command: Command, tmp_path: Path, monkeypatch, variables: dict[str, str], message: str
+) -> None:
+    job = {} if "RANK" in variables else {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}
+    for name, value in (job | variables).items():
+        monkeypatch.setenv(name, value)
+    options = ("trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu")
+    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *options))
+
+
+def test_splits_that_the_run_will_want_are_missed_before_it_starts(command: Command, tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20)
+    options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=290", f"hydra.run.dir={tmp_path / 'run'}")
+
+    def failing(*more: str) -> str:
+        return only_line(command(*options, *more))
+
+    assert "no 'test' split; present: train (wanted for the final evaluation: test.split" in failing(
+        "test.enabled=true"
+    )
+    assert "patience needs a valid split" in failing("callbacks.early_stopping.patience=1")
+    (corpus / "test.jsonl").write_text("{", encoding="utf-8")
+    message = failing("test.enabled=true")
+    assert "test.jsonl:1: malformed JSON" in message
+    assert "test.split" not in message  # the split is there
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_splits_of_the_hub_that_the_run_does_not_want_may_be_missing(
+    command: Command, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
+    corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20) / "train.jsonl"
+    run = tmp_path / "run"
+    options = ("data=hub", "data.hub.name=json", f"data.hub.data_files={{train:{corpus}}}", "tokenizer.vocab_size=290")
+
+    def start(*more: str) -> tuple[int, str]:
+        code, _, err = command(*options, f"hydra.run.dir={run}", "trainer.max_steps=1", *more)
+        return code, err.splitlines()[-1]  # before it bars of `datasets`
+
+    code, line = start()
+    assert code == 1
+    assert line.endswith('data.hub.valid="" where there is none)')
+    code, line = start("data.hub.valid=", "test.enabled=true")
+    assert code == 1
+    assert line.endswith("test.enabled=false does without)")
+    assert not (run / "config.yaml").exists()
+    assert start("data.hub.valid=")[0] == 0
+    (start_of_it,) = json.loads((run / "environment.json").read_text(encoding="utf-8"))["starts"]
+    assert list(start_of_it["data"]) == ["train"]
+
+
+def test_no_place_for_the_run(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("kept")
+    assert "file/run: Not a directory" in only_line(command(f"hydra.run.dir={tmp_path / 'file' / 'run'}"))
+    message = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", f"data.cache_dir={tmp_path / 'file' / 'cache'}"))
+    assert "cannot write the cache (Not a directory): set data.cache_dir" in message
+    assert (tmp_path / "file").read_text() == "kept"

@@ -1,0 +1,118 @@
+"""Wrong settings are named before anything is read or written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from scaleformer.training.settings import LoggerConfig, Settings, read_settings
+from tests.test_configs import CHOICES, configured
+from tests.trainings import configure
+
+
+def settings(*overrides: str) -> Settings:
+    config = OmegaConf.to_container(configure(Path("run"), Path("cache"), *overrides), resolve=True)
+    return read_settings(config)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_shipped_choice_is_right(choice: str) -> None:
+    read_settings(configured(choice, *(["data.hub.name=any"] if choice == "data=hub" else [])))
+
+
+def test_two_passes_without_dropout_are_refused() -> None:
+    settings("r_drop=5", "model.dropout=0.1")
+    with pytest.raises(ValueError, match=r"r_drop=5: two passes differ by their dropout, and model.dropout is 0"):
+        settings("r_drop=5", "model.dropout=0")
+
+
+def test_checking_draws_no_random_number() -> None:
+    before = torch.get_rng_state()
+    settings()
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=-1", r"seed=-1: wanted a whole number from 0"),
+        ("threads=0", r"threads=0: wanted a whole number of at least 1"),
+        ("label_smoothing=1", r"label_smoothing=1: wanted a number of at least 0 and below 1"),
+        ("r_drop=-1", r"r_drop=-1: wanted a number of at least 0"),
+        ("r_drop=nan", r"r_drop=nan: wanted a number of at least 0"),
+        ("trainer.max_steps=many", r"trainer.max_steps=many: wanted a whole number"),
+        ("trainer.max_steps=0", r"trainer.max_steps=0: wanted a whole number of at least 1, or -1 with"),
+        ("~label_smoothing", r"label_smoothing is missing: it cannot be deleted, only set"),
+        ("~trainer.max_steps", r"trainer.max_steps is missing: it cannot be deleted, only set"),
+        ("trainer.gradient_clip_val=nan", r"trainer.gradient_clip_val=nan: wanted null or a norm"),
+        ("test=false", r"test=False: it is a group of settings"),
+        ("model.attention=softmax", r"model.attention=softmax: it is a group, .*: model/attention=softmax"),
+        ("model.attention=null", r"model.attention=None: it is a group, .*: model/attention=softmax"),
+        ("+model.sites.cross=alibi", r"model.sites.cross=alibi: it is .*: model/attention@model.sites.cross=softmax"),
+        ("+model.sites=5", r"model.sites=5: it is a group of settings"),
+        ("+model.attention.elsewhere=5", r"model.attention.elsewhere is 5: choose one of"),
+        ("+model.attention.elsewhere=sofmax", r"model.attention.elsewhere is 'sofmax': choose one of"),
+        ("+model.shared_vocabulary=false", r"model.shared_vocabulary: the tokenizers decide it"),
+        ("+model.source_vocabulary=9", r"model.source_vocabulary: the tokenizers decide it"),
+        ("callbacks.ema=null", r"callbacks.ema=None: it is a group of settings: callbacks.ema.decay, callbacks.ema.st"),
+        ("++misspelt=3", r"misspelt: no such setting; there are seed, .*, decoding"),
+        ("trainer.max_time=5", r"trainer.max_time=5: wanted null or DD:HH:MM:SS"),
+        ("trainer.max_steps=-1", r"training would never end: set trainer.max_steps or trainer.max_time"),
+        ("trainer.accumulate_grad_batches=0", r"trainer.accumulate_grad_batches=0: wanted a whole number of at least"),
+        ("trainer.log_every_n_steps=0", r"trainer.log_every_n_steps=0"),
+        ("trainer.val_check_interval=0.5", r"trainer.val_check_interval=0.5: wanted a number of batches"),
+        ("trainer.gradient_clip_val=-1", r"trainer.gradient_clip_val=-1: wanted null or a norm"),
+        ("data.max_tokens=1", r"data.max_tokens=1: wanted at least 3"),
+        ("tokenizer.vocab_size=many", r"tokenizer.vocab_size='many': wanted int"),
+        ("tokenizer.joint=maybe", r"tokenizer.joint='maybe': wanted bool"),
+        ("model.width=wide", r"model.width='wide': wanted int"),
+        ("model.heads=3", r"model.width is 16: it must be a multiple of model.heads, 3"),
+        ("+model.depth=3", r"model.depth: no such setting; there are"),
+        ("model.attention.horizon=0", r"model.attention.horizon is 0"),
+        ("+model.attention.window=3", r"attention 'scaleformer' has no option window"),
+        ("model.attention.name=other", r"choose one of"),
+        ("optimizer.learning_rate=fast", r"optimizer.learning_rate='fast': wanted float"),
+        ("optimizer.beta1=2", r"optimizer: Invalid beta"),
+        ("optimizer.name=sgd", r"optimizer.name is 'sgd': choose one of adam, adamw"),
+        ("schedule.name=step", r"schedule.name is 'step'"),
+        ("schedule.warmup_steps=-5", r"schedule.warmup_steps is -5: it must be at least 0"),
+        ("decoding.beam_size=0", r"beam_size=0 \(wanted a whole number of at least 1\)"),
+        ("logger.name=tensorboard", r"logger.name=tensorboard: choose one of csv, wandb"),
+        ("test.metrics=other", r"metrics=other: no such preset; choose one of default"),
+        ("test.samples=-1", r"test.samples=-1: wanted a whole number of at least 0"),
+        ("+callbacks.swa=true", r"callbacks.swa: no such setting; there are checkpoint"),
+        ("callbacks.checkpoint.every_n_train_steps=0", r"callbacks.checkpoint.every_n_train_steps=0"),
+        ("callbacks.checkpoint.save_every_minutes=0", r"callbacks.checkpoint.save_every_minutes=0: wanted null or a"),
+        ("callbacks.max_bad_steps=-1", r"callbacks.max_bad_steps=-1: wanted a whole number of at least 0"),
+        ("callbacks.checkpoint.monitor=val/ter", r"callbacks.checkpoint.monitor=val/ter: choose one of val/loss"),
+        (
+            "callbacks.checkpoint.monitor=val/bleu",
+            r"val/bleu is best at its maximum: set callbacks.checkpoint.mode=max",
+        ),
+        ("callbacks.early_stopping.patience=0", r"callbacks.early_stopping.patience=0"),
+        ("callbacks.ema.decay=1", r"callbacks.ema.decay=1: wanted null or a number between 0 and 1"),
+        ("callbacks.ema.start_step=-1", r"callbacks.ema.start_step=-1"),
+        ("callbacks.validation_bleu.examples=-1", r"callbacks.validation_bleu.examples=-1"),
+        ("callbacks.validation_bleu.tokenize=other", r"no tokenizer of sacrebleu that works here"),
+        ("callbacks.validation_bleu.decoding.strategy=best", r"strategy='best' \(wanted one of greedy"),
+    ],
+    ids=lambda value: value if "=" in value and " " not in value else "",
+)
+def test_wrong_settings_are_named(override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as error:
+        settings(override)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("metric", ["val/bleu", "val/chrf"])
+def test_no_metric_of_translations_decides_without_them(metric: str) -> None:
+    monitor = (f"callbacks.checkpoint.monitor={metric}", "callbacks.checkpoint.mode=max")
+    with pytest.raises(ValueError, match=r"needs translations: set callbacks\.validation_bleu\.examples"):
+        settings(*monitor, "callbacks.validation_bleu.examples=0")
+
+
+def test_the_csv_logger_needs_no_more() -> None:
+    assert settings().logger == LoggerConfig("csv")

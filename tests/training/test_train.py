@@ -1,0 +1,307 @@
+"""The program: what a run leaves behind, and that it repeats and goes on exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import train
+from scaleformer.system.errors import Interrupted
+from scaleformer.training.resume import OVERRIDES, merge_overrides, quoted
+from scaleformer.translation.translator import Translator
+from tests.trainings import FAST, SMALL, Command, configure, read_metrics, weights
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+TIMES = ("train/tokens_per_second", "train/data_share")
+
+
+def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Path, capsys) -> None:
+    cache = tmp_path / "cache"  # made by the first run, read by the second
+    options = (*FAST, "trainer.max_steps=5", "trainer.val_check_interval=2", "model.dropout=0.2")
+    for name in "ab":
+        train.run(configure(tmp_path / name, cache, *options))
+    runs = [tmp_path / "a", tmp_path / "b"]
+    first, second = (read_metrics(run, *TIMES) for run in runs)
+    assert [row["step"] for row in first] == ["1", "2", "3", "4", "5"]
+    assert all(row["train/loss"] and row["train/padding"] for row in first)
+    assert [bool(row["val/loss"]) for row in first] == [False, True, False, True, False]
+    assert first == second
+    assert all(torch.equal(weights(runs[0])[name], tensor) for name, tensor in weights(runs[1]).items())
+    assert yaml.safe_load((runs[0] / "config.yaml").read_text(encoding="utf-8"))["model"]["dropout"] == 0.2
+    data = json.loads((runs[0] / "results" / "data.json").read_text(encoding="utf-8"))
+    assert data["splits"]["train"]["documents"] == 60
+    assert {"command", "versions", "seed", "device", "fingerprint", "max_tokens"} <= set(data)
+    assert (runs[0] / "plots" / "learning_curves.png").is_file()
+    assert {path.name for path in (runs[0] / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt", "previous.ckpt"}
+    out = capsys.readouterr().out
+    assert "cut documents" in out  # the report of the data
+    assert f"trained to step 5: {runs[0]}" in out
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, cache: Path, monkeypatch, accumulate: int
+) -> None:
+    options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
+    options += (f"trainer.accumulate_grad_batches={accumulate}",)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.run(configure(whole, cache, *options, "trainer.max_steps=9"))
+    step = train.TranslationModule.training_step
+
+    def killed(self, batch, index):
+        if self.global_step == 5:
+            raise KeyError("killed")
+        return step(self, batch, index)
+
+    monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+    with pytest.raises(KeyError, match="killed"):
+        train.run(configure(parts, cache, *options, "trainer.max_steps=9"))
+    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * accumulate
+    assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
+    monkeypatch.setattr(train.TranslationModule, "training_step", step)
+    for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
+        train.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
+    assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
+    for key in ("state_dict", "current_model_state"):
+        expected = weights(whole, key)
+        assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts, key).items())
+
+
+@pytest.mark.parametrize("epochs", [None, 3], ids=["steps", "epochs"])
+def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache: Path, monkeypatch, epochs) -> None:
+    """An epoch of 6 batches is a step of four and one of two; what is saved there must not go on inside it."""
+    options = (*FAST[:2], "model.dropout=0.1", "callbacks.checkpoint.every_n_train_steps=2", "data.synthetic.train=24")
+    options += ("trainer.accumulate_grad_batches=4", "trainer.val_check_interval=100")
+    options += ("trainer.max_steps=6",) if epochs is None else ("trainer.max_steps=-1", "+trainer.max_epochs=3")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.run(configure(whole, cache, *options))
+    step = train.TranslationModule.training_step
+    for last in (3, 5):
+
+        def killed(self, batch, index, last=last):
+            if self.global_step == last:
+                raise KeyError("killed")
+            return step(self, batch, index)
+
+        monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+        resumed = () if last == 3 else (f"resume={parts}",)
+        with pytest.raises(KeyError, match="killed"):
+            train.run(configure(parts, cache, *options, *resumed))
+        assert weights(parts, "global_step") == last - 1
+    monkeypatch.setattr(train.TranslationModule, "training_step", step)
+    train.run(configure(parts, cache, *options, f"resume={parts}"))
+    assert weights(parts, "global_step") == 6
+    assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
+    expected = weights(whole)
+    assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts).items())
+
+
+def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cache: Path) -> None:
+    options = (*FAST, "trainer.val_check_interval=4", "trainer.log_every_n_steps=2")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train.run(configure(whole, cache, *options, "trainer.max_steps=8"))
+    train.run(configure(parts, cache, *options, "trainer.max_steps=4"))
+    train.run(configure(parts, cache, *options, "trainer.max_steps=8", f"resume={parts}"))
+    rows = read_metrics(parts, *TIMES)
+    assert [row["step"] for row in rows if row["train/loss"]] == ["2", "4", "6", "8"]
+    assert rows == read_metrics(whole, *TIMES)
+
+
+def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    said = []
+
+    def killed(module, batch, index):
+        said.append(json.loads((tmp_path / "status.json").read_text(encoding="utf-8")))
+        raise KeyError("killed")
+
+    options = (*FAST, f"resume={tmp_path}", "trainer.max_steps=4")
+    train.run(configure(tmp_path, cache, *FAST, "trainer.max_steps=2"))
+    monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+    with pytest.raises(KeyError, match="killed"):
+        train.run(configure(tmp_path, cache, *options))
+    monkeypatch.setattr(train.pl.Trainer, "fit", lambda *_, **__: killed(None, None, 0))
+    with pytest.raises(KeyError, match="killed"):
+        train.run(configure(tmp_path, cache, *options))
+    assert [(status["state"], status["step"]) for status in said] == [("training", 2)] * 2
+    status = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
+    assert (status["state"], status["step"]) == ("failed", 2)
+
+
+@pytest.mark.parametrize("where", ["training_step", "validation_step"])
+def test_a_signal_that_no_step_follows_is_not_lost(tmp_path: Path, cache: Path, monkeypatch, where: str) -> None:
+    disturbed = getattr(train.TranslationModule, where)
+
+    def told(module, batch, index):
+        if module.global_step == 4 - (where == "training_step") and not module.stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return disturbed(module, batch, index)
+
+    options = (*FAST, "trainer.max_steps=4", "trainer.val_check_interval=4", "test.enabled=true")
+    monkeypatch.setattr(train.TranslationModule, where, told)
+    with pytest.raises(Interrupted, match=f"interrupted by SIGTERM, saved at step 4: go on by resume={tmp_path}"):
+        train.run(configure(tmp_path, cache, *options))
+    assert weights(tmp_path, "global_step") == 4
+    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "interrupted"
+    assert not (tmp_path / "results" / "bleu-test.json").exists()
+    monkeypatch.setattr(train.TranslationModule, where, disturbed)
+    train.run(configure(tmp_path, cache, *options, f"resume={tmp_path}"))
+    assert (tmp_path / "results" / "bleu-test.json").is_file()
+    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
+
+
+def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, command: Command) -> None:
+    run = tmp_path / "it's, one run"
+    code, _, err = command(f"hydra.run.dir={quoted(str(run))}", "trainer.max_steps=1", "seed=3")
+    assert code == 0, err
+    recorded = set(merge_overrides(yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))))
+    for steps in (2, 3):
+        argument = f"resume={quoted(str(run))}"
+        code, out, err = command(argument, f"trainer.max_steps={steps}")
+        assert code == 0, err
+        assert f"trained to step {steps}" in out
+        now = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+        assert set(now) == recorded - {"trainer.max_steps=1"} | {argument, f"trainer.max_steps={steps}"}
+        assert len(now) == len(set(now))
+    assert [row["step"] for row in read_metrics(run)] == ["1", "2", "3"]
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert (config["seed"], config["trainer"]["max_steps"]) == (3, 3)
+
+
+def test_a_run_that_was_moved_keeps_its_best_score_and_goes_on(tmp_path: Path, command: Command) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    code, _, err = command(f"hydra.run.dir={old}", "trainer.max_steps=2")
+    assert code == 0, err
+    shutil.move(old, new)
+
+    def best() -> tuple[float, str, bytes]:
+        states = weights(new, "callbacks")
+        (state,) = (state for name, state in states.items() if name.startswith("BestCheckpoint"))
+        path = new / "checkpoints" / "best.ckpt"
+        return float(state["best_model_score"]), state["best_model_path"], path.read_bytes()
+
+    before = best()
+    code, _, err = command(f"resume={new}", "trainer.max_steps=3", "optimizer.weight_decay=0.01")
+    assert code == 0, err
+    after = best()
+    assert (after[0], after[2]) == (before[0], before[2])
+    assert after[1] == str(new / "checkpoints" / "best.ckpt")
+    assert not old.exists()
+    assert Translator.load(new).translate([["a"]])
+
+
+def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Command) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    code, _, err = command(f"hydra.run.dir={first}", "trainer.max_steps=2", "model.dropout=0.3", "seed=4")
+    assert code == 0, err
+    from_it = ("--config-path", str(first), "--config-name", "config")
+    code, _, err = command(*from_it, f"hydra.run.dir={second}")
+    assert code == 0, err
+    assert read_metrics(second, *TIMES) == read_metrics(first, *TIMES)
+    configs = [yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) for run in (first, second)]
+    assert all(config["run_dir"] == "${hydra:runtime.output_dir}" for config in configs)
+    assert configs[0]["hydra"]["run"]["dir"] == "runs/smoke/${now:%Y-%m-%d_%H-%M-%S}"
+    assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == ["hydra"]  # where a third one would go
+    record = json.loads((second / "environment.json").read_text(encoding="utf-8"))["starts"][0]
+    assert record["seeds"]["seed"] == 4
+    code, out, err = command(f"resume={second}", "trainer.max_steps=3")
+    assert code == 0, err
+    assert "trained to step 3" in out
+    assert yaml.safe_load((second / "config.yaml").read_text(encoding="utf-8"))["model"]["dropout"] == 0.3
+
+
+def test_auto_begins_goes_on_and_passes_over_a_broken_checkpoint(tmp_path: Path, command: Command, recwarn) -> None:
+    run = tmp_path / "run"
+    for steps in (1, 2, 3):  # begins, goes on, and goes on from the checkpoint before the broken one
+        code, out, err = command(f"hydra.run.dir={run}", f"trainer.max_steps={steps}", "resume=auto")
+        assert code == 0, err
+        assert f"trained to step {steps}" in out
+        if steps == 2:
+            (run / "checkpoints" / "last.ckpt").write_bytes(b"cut short")
+            (run / "checkpoints" / "best.ckpt").unlink()
+    (warning,) = [str(w.message) for w in recwarn if "readable" in str(w.message)]
+    assert "last.ckpt: not a readable checkpoint" in warning
+    assert warning.endswith("going on from previous.ckpt instead, step 1")
+    assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
+
+
+def test_half_precision_on_a_cpu_is_bf16_and_says_so(tmp_path: Path, cache: Path) -> None:
+    options = (*FAST, "trainer.accelerator=cpu", "trainer.max_steps=1", "trainer.precision=16-mixed")
+    with pytest.warns(UserWarning, match="fp16 is not supported on CPU. Using `precision='bf16-mixed'` instead"):
+        train.run(configure(tmp_path, cache, *options))
+    assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path).values())
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [
+        ("cuda", "bf16-mixed", "high"),
+        ("cuda", "16-mixed", "high"),
+        ("cuda", "32-true", "highest"),
+        ("cpu", "bf16-mixed", "highest"),
+    ],
+)
+def test_where_products_of_fp32_may_be_tf32(request, device: str, precision: str, expected: str) -> None:
+    request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
+    train.use_tensor_cores(torch.device(device), precision)
+    assert torch.get_float32_matmul_precision() == expected
+
+
+def test_a_full_disk_ends_the_run_and_keeps_its_last_checkpoint(command: Command, tmp_path: Path, monkeypatch) -> None:
+    run, save, calls = tmp_path / "run", torch.save, []
+
+    def full(content, file) -> None:
+        calls.append(save(content, file))
+        if len(calls) > 1:
+            raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(torch, "save", full)
+    code, _, err = command(f"hydra.run.dir={run}", "trainer.max_steps=8", "trainer.val_check_interval=100")
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        f"error: {run}/checkpoints/last.ckpt: the checkpoint cannot be written (No space left on device); "
+        f"the one before it is intact: make room, then go on by resume={run}"
+    )
+    assert "Traceback" not in err
+    assert weights(run, "global_step") == 3
+    assert [row["step"] for row in read_metrics(run)] == ["1", "2", "3", "4", "5"]
+
+
+def test_the_command_ends_with_the_table_and_its_errors_with_one_line(tmp_path: Path, cache: Path) -> None:
+    options = [*SMALL, *FAST, f"data.cache_dir={cache}", "trainer.max_steps=1", "test.enabled=true", "test.ter=false"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("HYDRA", "SCALEFORMER"))}
+
+    def start(*more: str) -> subprocess.CompletedProcess[str]:
+        arguments = [sys.executable, "train.py", *options, f"hydra.run.dir={tmp_path / 'run'}", *more]
+        return subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+    done = start()
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    places = [
+        done.stdout.find(part) for part in ("cut documents", "trained to step 1", "=== test/0", "d-BLEU", "written")
+    ]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert {path.name for path in (tmp_path / "run").iterdir()} >= {
+        "config.yaml",
+        "metrics.csv",
+        "checkpoints",
+        "results",
+        "plots",
+        "samples.txt",
+    }
+    failed = start("model=huge", f"hydra.run.dir={tmp_path / 'other'}")
+    assert failed.returncode == 1
+    assert failed.stdout == ""
+    assert failed.stderr.startswith("error: In 'config': Could not find 'model/huge'")
+    assert failed.stderr.count("\n") == 1

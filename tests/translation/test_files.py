@@ -1,0 +1,160 @@
+"""Documents as files and pipes: what is read, and that it is written back in its shape."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.translation.files import (
+    DocumentFile,
+    choose_format,
+    choose_output_format,
+    read_documents,
+    translation_writer,
+    write_translations,
+)
+from scaleformer.translation.translator import DocumentHypothesis, Translation
+
+
+def unchanged(file: DocumentFile) -> str:
+    """What a translator that changes nothing writes."""
+    out = io.StringIO()
+    found = [Translation((DocumentHypothesis(d.source, 0.0, 0.0, True),), 1, 1) for d in file.documents]
+    write_translations(out, file, found)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("text", ["a\n", "\n\na\nb\n\n\nc\n\n", " \n\n", "\n"], ids=["one", "gaps", "blanks", "blank"])
+def test_text_keeps_its_shape(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text(text)
+    assert unchanged(read_documents(str(path), "text")) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "read", "chosen"),
+    [
+        ("auto", "out.jsonl.gz", "text", "jsonl"),
+        ("auto", "out.txt", "text", "text"),
+        ("auto", "-", "jsonl", "jsonl"),
+        ("jsonl", "out.txt", "text", "jsonl"),
+        ("text", "out.jsonl", "text", "text"),
+    ],
+)
+def test_the_output_has_the_format_asked_for(asked: str, name: str, read: str, chosen: str) -> None:
+    assert choose_output_format(asked, name, read) == chosen
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"), [("csv", "output_format=csv: choose one of"), ("text", "the input is JSON Lines")]
+)
+def test_an_output_that_cannot_be_is_named(asked: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        choose_output_format(asked, "out", "jsonl")
+
+
+def test_a_list_of_one_is_a_list(tmp_path: Path) -> None:
+    """A beam may find fewer than it is asked for; score.py reads the lists of all documents or of none."""
+    (tmp_path / "in").write_text("a\n\nb\n")
+    source, found, out = read_documents(str(tmp_path / "in"), "text"), [], io.StringIO()
+    for count in (1, 2):
+        found.append(Translation((DocumentHypothesis(("c",), -1.0, -1.0, True),) * count, 1, 1))
+    write_translations(out, source, found, "jsonl", lists=True)
+    assert [len(json.loads(line)["n_best"]) for line in out.getvalue().splitlines()] == [1, 2]
+
+
+@pytest.mark.parametrize("format", ["text", "jsonl"])
+def test_no_line_is_an_error(tmp_path: Path, format: str) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match="in: no documents"):
+        read_documents(str(path), format)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"a\n\xff\n", "stdin:2: not UTF-8"), (b"", "stdin: no documents")],
+    ids=["encoding", "empty"],
+)
+def test_stdin_faults(monkeypatch: pytest.MonkeyPatch, data: bytes, message: str) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+    with pytest.raises(DataError, match=message):
+        read_documents("-", "text")
+
+
+TWO_MEMBERS = gzip.compress(b"a\n") + gzip.compress(b"b\n")
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"a\nb\n"), TWO_MEMBERS], ids=["one", "two"])
+def test_stdin_may_be_compressed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    give(monkeypatch, data)
+    assert read_documents("-", "text").documents[0].source == ("a", "b")
+
+
+def test_compressed_stdin_that_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    give(monkeypatch, TWO_MEMBERS[:-4])
+    with pytest.raises(DataError, match=r"stdin:3: the compressed file is cut short"):
+        read_documents("-", "text")
+
+
+def give(monkeypatch: pytest.MonkeyPatch, data: bytes) -> io.BufferedReader:
+    stdin = io.BufferedReader(io.BytesIO(data))  # type: ignore[type-var]
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stdin))
+    return stdin
+
+
+def test_stdout_is_utf8_whatever_the_locale_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="latin-1"))
+    with translation_writer("-") as file:
+        file.write("日本\n")
+    assert written.getvalue() == "日本\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "names", "expected"),
+    [
+        (b'{"id": "a", "source": ["b"]}\n', ("-", "-"), "jsonl"),
+        (b'\xef\xbb\xbf { "source": ["b"]}\n', ("-",), "jsonl"),
+        (b"{a} brace\n", ("-", "-"), "text"),
+        (b'"source": text\n', ("-",), "text"),
+        (b"", ("-",), "text"),
+        (b'{"lang": "de", "source": ["b"]}\n', ("-",), "jsonl"),
+        (b'{"id": "a", "source": ["b"]}\n', ("-", "out.txt"), "jsonl"),  # the output does not say what the input is
+        (b"text", ("-", "out.txt"), "text"),
+        (gzip.compress(b'{"id": "a", "source": ["b"]}\n'), ("-",), "jsonl"),
+        (gzip.compress(b"text"), ("-",), "text"),
+        (b"\x1f\x8b no gzip", ("-",), "text"),
+    ],
+)
+def test_stdin_alone_is_known_by_its_beginning(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, names: tuple[str, ...], expected: str
+) -> None:
+    stdin = give(monkeypatch, data)
+    assert choose_format("auto", *names) == expected
+    assert stdin.read() == data
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.txt", '\n{"lang": "de", "source": ["b"]}\n', "jsonl"),
+        ("a.txt", "{a} brace\n", "text"),
+        ("a.txt", "", "text"),
+        ("A.JSONL", "", "jsonl"),
+        ("a.ndjson.gz", None, "jsonl"),
+        ("missing.txt", None, "text"),
+    ],
+)
+def test_files_are_known_by_name_or_beginning(tmp_path: Path, name: str, text: str | None, expected: str) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text)
+    assert choose_format("auto", str(path), "-") == expected

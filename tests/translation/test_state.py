@@ -1,0 +1,126 @@
+"""What a search may write: limits, counts of segments, n-grams once, no pads; against fake models."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+from torch import Tensor
+
+from scaleformer.translation.search import DecodingConfig, decode
+from scaleformer.translation.state import BOS, EOS, PAD, SEP, WASTED_STEPS
+from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, random_logits, repeats, table
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_document_at_its_limit_is_reported(name):
+    config = replace(SETTINGS[name], max_length_ratio=0.5, max_length_offset=2, n_best=1)
+    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.06, EOS: 0.04}))
+    found = decode(model, *batch(*SOURCES), config)
+    for [hypothesis], source in zip(found, SOURCES, strict=True):
+        if "matched" in name:
+            texts = [list(text) for end, text in itertools.groupby(hypothesis.tokens, lambda t: t == SEP) if not end]
+            sizes = [len(list(text)) for end, text in itertools.groupby(source[:-1], lambda t: t == SEP) if not end]
+            assert hypothesis.tokens.count(SEP) == source.count(SEP)
+            assert all(len(text) <= size // 2 + 2 for text, size in zip(texts, sizes, strict=True))
+        else:
+            assert len(hypothesis.tokens) <= len(source) // 2 + 2
+    if name == "greedy":
+        segments = (2, 3, 2, 3)  # the most tokens of one, after the longest of the source
+        full = [((A,) * n + (SEP,)) * 9 for n in segments]
+        assert [h[0].tokens for h in found] == [
+            tokens[: len(s) // 2 + 2] for tokens, s in zip(full, SOURCES, strict=True)
+        ]
+    if name in ("greedy", "greedy, matched"):
+        assert not any(h[0].finished for h in found)
+        assert found[0][0].log_probability < 0
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_match_segments_forces_the_count(strategy):
+    config = DecodingConfig(strategy=strategy, match_segments=True, beam_size=3)
+    early = FakeModel(lambda source, written: table({EOS: 0.8, SEP: 0.1, A: 0.1}))
+    late = FakeModel(lambda source, written: table({EOS: 0.01, SEP: 0.9, A: 0.09}))
+    for model in (early, late):
+        for [hypothesis], source in zip(decode(model, *batch(*SOURCES), config), SOURCES, strict=True):
+            assert hypothesis.tokens.count(SEP) == source.count(SEP)
+            assert hypothesis.tokens[-1] == SEP
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
+def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
+    def logits(source, written):
+        if SEP not in written:
+            return table({A: 0.998, SEP: 0.001 if len(written) > 5 else 1e-12, EOS: 1e-12})
+        return table({SEP: 0.001, B: 0.001, EOS: 0.998} if written.count(SEP) == 3 else {SEP: 0.998, EOS: 0.002})
+
+    config = DecodingConfig(
+        strategy=strategy, beam_size=2, match_segments=matched, max_length_ratio=2.0, max_length_offset=1
+    )
+    [[found]] = decode(FakeModel(logits), *batch([A, A, SEP, B, SEP, C, SEP, EOS]), config)
+    assert found.tokens == (A,) * 5 + (SEP, SEP, SEP)
+    assert not found.finished
+
+
+def looping_logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+    """A B A B ... nearly always, now and then a C, an end of the segment or of all."""
+    logits = random_logits(source, written)
+    logits[A if written[-1] == B else B] += 6
+    return logits
+
+
+def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
+    """Greedy search that looks at everything written for every candidate."""
+    written: tuple[int, ...] = (BOS,)
+    while len(written) - 1 < limit:
+        ranked = looping_logits(source, written).argsort(descending=True).tolist()
+        token = next(t for t in ranked if t not in (PAD, BOS) and not repeats((*written[1:], t), n))
+        if token == EOS:
+            break
+        written = (*written, token)
+    return written[1:]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_greedy_without_repeated_ngrams(n):
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
+    free = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
+    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
+    assert all(repeats(before.tokens, n) for [before] in free)
+    for [hypothesis], source in zip(found, SOURCES, strict=True):
+        assert hypothesis.tokens == slow_unrepeated(tuple(source), n, 40)
+
+
+@pytest.mark.parametrize("strategy", ["beam", "sample"])
+@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
+def test_no_hypothesis_repeats_ngrams(strategy, matched):
+    config = DecodingConfig(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
+    for settings, repeated in ((config, False), (replace(config, no_repeat_ngram_size=0), True)):
+        found = decode(FakeModel(looping_logits), *batch(*SOURCES), settings)
+        assert any(repeats(h.tokens, 2) for hypotheses in found for h in hypotheses) == repeated
+
+
+def test_segments_may_repeat_each_other():
+    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
+    config = DecodingConfig(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
+    [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
+    assert found.tokens == (A, SEP) * 3
+    assert found.finished
+
+
+def test_pads_and_starts_are_never_written():
+    model = FakeModel(lambda source, written: table({PAD: 0.5, BOS: 0.3, A: 0.15, EOS: 0.05}))
+    for strategy in ("greedy", "beam", "sample"):
+        config = DecodingConfig(strategy=strategy, n_best=1 if strategy == "greedy" else 3)
+        for hypotheses in decode(model, *batch(*SOURCES), config):
+            assert all({PAD, BOS}.isdisjoint(h.tokens) for h in hypotheses)
+
+
+def test_what_is_done_leaves_the_batch_after_a_while():
+    """One of five is done at once: too few to copy the four others for, until enough steps were wasted on it."""
+    model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if source[0] == B else {A: 0.9, EOS: 0.1}))
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=50)
+    decode(model, *batch([B, EOS], *[[A, EOS]] * 4), config)
+    assert model.steps == [5] * (WASTED_STEPS * 4) + [4] * (50 - WASTED_STEPS * 4)
