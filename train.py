@@ -37,7 +37,8 @@ from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
 from scaleformer.report.curves import plot_learning_curves
-from scaleformer.system.errors import Interrupted, is_out_of_memory, one_line_errors, run_command, set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import Interrupted, is_out_of_memory, one_line_errors, run_command
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.callbacks import ValidationBleu, WeightAverage, build_callbacks
 from scaleformer.training.guard import StepGuard

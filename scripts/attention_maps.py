@@ -15,8 +15,10 @@ from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.report.attention import plot_attention
-from scaleformer.system.errors import NAME, check_types, one_line_errors, run_command, set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.provenance import provenance
+from scaleformer.system.schema import check_types
 from scaleformer.translation.files import choose_format, read_documents
 from scaleformer.translation.translator import Translator
 

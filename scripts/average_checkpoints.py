@@ -12,7 +12,8 @@ from omegaconf import DictConfig
 
 from scaleformer.checkpoints.averaging import average_checkpoints
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
-from scaleformer.system.errors import GIVEN_NAME, check_types, listed, one_line_errors, run_command
+from scaleformer.system.errors import GIVEN_NAME, one_line_errors, run_command
+from scaleformer.system.schema import check_types, listed
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="average_checkpoints")

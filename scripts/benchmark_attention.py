@@ -36,7 +36,8 @@ from scaleformer.benchmarks.attention import (
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
-from scaleformer.system.errors import answer_help, one_line_errors, set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import answer_help, one_line_errors
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 

@@ -22,11 +22,12 @@ from typing import Any
 
 import yaml
 
-from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.system.errors import one_line_errors
+from scaleformer.system.schema import from_mapping
 
 MIB = 1 << 20
 DEFAULTS: dict[str, Any] = {"segments": 5_000_000, "output": None, "num_proc": 1, "shards": 8, "vocab_size": 700}

@@ -22,7 +22,8 @@ from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
 from scaleformer.model.attention import MECHANISMS
-from scaleformer.system.errors import answer_help, one_line_errors, set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import answer_help, one_line_errors
 from scaleformer.system.provenance import provenance, write_result
 
 

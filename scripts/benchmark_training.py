@@ -26,7 +26,8 @@ from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.step_profile import profile_steps
 from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
 from scaleformer.model.attention import MECHANISMS
-from scaleformer.system.errors import answer_help, one_line_errors, set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import answer_help, one_line_errors
 from scaleformer.system.provenance import provenance, write_result
 
 PRECISIONS = ("float32", "bfloat16")

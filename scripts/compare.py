@@ -14,8 +14,9 @@ from rich.console import Console
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.significance import compare_systems, comparison_table
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents, stem
-from scaleformer.system.errors import NAME, check_types, listed, one_line_errors, run_command
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import check_types, listed
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="compare")

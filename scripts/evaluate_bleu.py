@@ -15,7 +15,10 @@ from omegaconf import DictConfig, OmegaConf
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.system.errors import NAME, check_types, choose_decoding, one_line_errors, run_command, set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import NAME, one_line_errors, run_command
+from scaleformer.system.schema import check_types
+from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
 

@@ -30,18 +30,13 @@ from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
 from scaleformer.evaluation.scores import preset
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.system.errors import (
-    NAME,
-    check_types,
-    choose_decoding,
-    listed,
-    one_line_errors,
-    run_command,
-    set_up_cpu,
-    translation_bars,
-)
+from scaleformer.system.bars import translation_bars
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import check_types, listed
+from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
 

@@ -13,8 +13,9 @@ from omegaconf import DictConfig
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, stem
-from scaleformer.system.errors import NAME, check_types, one_line_errors, run_command
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import check_types
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_comet")

@@ -16,8 +16,9 @@ from rich.table import Table
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import origin, read_translations, stem
-from scaleformer.system.errors import NAME, check_types, one_line_errors, run_command
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import check_types
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")

@@ -18,23 +18,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.config import DataConfig
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.system.errors import (
-    NAME,
-    check_types,
-    choose_decoding,
-    listed,
-    one_line_errors,
-    run_command,
-    set_up_cpu,
-    translation_bars,
-)
+from scaleformer.system.bars import translation_bars
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import check_types, from_mapping, listed
+from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 

@@ -15,7 +15,6 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.data.config import check_type
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.length.documents import TestText, choose_lengths, default_lengths, parse_lengths
 from scaleformer.evaluation.length.extrapolation import FORMAT, Cache, Options, System, default_window, measure_all
@@ -24,17 +23,12 @@ from scaleformer.evaluation.length.tables import print_tables
 from scaleformer.evaluation.length.views import Window
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.report.extrapolation import plot_overview
-from scaleformer.system.errors import (
-    NAME,
-    check_types,
-    choose_decoding,
-    listed,
-    one_line_errors,
-    run_command,
-    set_up_cpu,
-    translation_bar,
-)
+from scaleformer.system.bars import translation_bar
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import NAME, one_line_errors, run_command
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import check_type, check_types, listed
+from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 

@@ -14,7 +14,8 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.checkpoints.model_file import change_attention, export_model, load_model
-from scaleformer.system.errors import GIVEN_NAME, check_types, one_line_errors, run_command
+from scaleformer.system.errors import GIVEN_NAME, one_line_errors, run_command
+from scaleformer.system.schema import check_types
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="export")

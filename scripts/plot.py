@@ -12,7 +12,8 @@ import hydra
 from omegaconf import DictConfig
 
 from scaleformer.report.page import write_report
-from scaleformer.system.errors import NAME, check_types, listed, one_line_errors, run_command
+from scaleformer.system.errors import NAME, one_line_errors, run_command
+from scaleformer.system.schema import check_types, listed
 
 
 @hydra.main(version_base="1.3", config_path="../conf", config_name="plot")

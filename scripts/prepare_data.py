@@ -20,10 +20,9 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scaleformer.data.config import from_mapping
-from scaleformer.data.errors import shown
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.system.errors import one_line_errors
+from scaleformer.system.schema import from_mapping, shown
 
 
 def settings(arguments: list[str]) -> PrepareConfig:

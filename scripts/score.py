@@ -16,11 +16,13 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig
 
-from scaleformer.data.config import fits
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import decode_lines, read_lines
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
-from scaleformer.system.errors import GIVEN_NAME, check_types, one_line_errors, run_command, set_up_cpu, translation_bar
+from scaleformer.system.bars import translation_bar
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import GIVEN_NAME, one_line_errors, run_command
+from scaleformer.system.schema import check_types, fits
 from scaleformer.translation.files import translation_writer
 from scaleformer.translation.translator import DocumentHypothesis, Translator
 

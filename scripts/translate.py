@@ -12,15 +12,11 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from scaleformer.system.errors import (
-    GIVEN_NAME,
-    check_types,
-    choose_decoding,
-    one_line_errors,
-    run_command,
-    set_up_cpu,
-    translation_bar,
-)
+from scaleformer.system.bars import translation_bar
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import GIVEN_NAME, one_line_errors, run_command
+from scaleformer.system.schema import check_types
+from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files import (
     choose_format,
     choose_output_format,

@@ -8,9 +8,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.system.schema import from_mapping
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from scaleformer.translation.search import DecodingConfig
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from scaleformer.batch import Batch
 from scaleformer.model.attention import MECHANISMS, build_attention
 from scaleformer.model.transformer import ModelConfig, Transformer
-from scaleformer.system.errors import set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.timing import peak_memory
 
 #: tokens of a segment of the measured texts

@@ -22,7 +22,7 @@ from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
-from scaleformer.system.errors import set_up_cpu
+from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.timing import alternate, peak_memory
 from scaleformer.training.optimization import OptimizerConfig
 

@@ -1,7 +1,7 @@
 """Data: corpora, tokenizers, batches, and the Lightning data module that joins them."""
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.data.config import DataConfig, HubConfig, from_mapping
+from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.corpora import Corpus, join_documents
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
@@ -9,6 +9,7 @@ from scaleformer.data.readers.documents import Document, parse_document, read_js
 from scaleformer.data.report import DataReport
 from scaleformer.data.synthetic.corpus import Label, SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.system.schema import from_mapping
 
 __all__ = [
     "Corpus",

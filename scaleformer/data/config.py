@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
 
-from scaleformer.data.errors import shown
 from scaleformer.data.synthetic.corpus import SyntheticConfig
+from scaleformer.system.schema import shown
 
 FORMATS = ("synthetic", "jsonl", "text", "hub")
 BOUNDARIES = ("blank", "ids", "lines")
@@ -122,71 +119,6 @@ class DataConfig:
                     f"data.{name}={shown_value}: data.format={self.format} does not read it, only {format}: add "
                     f"data={format}, or leave it out"
                 )
-
-
-def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """A configuration dataclass from plain keys and values (lists become tuples); `where` ("" or "data") begins the
-    names of settings in messages.
-
-    Raises ValueError for a key that there is not, naming those that there are, for one that is missing, for values of
-    another type, and for those that the class refuses.
-    """
-    assert is_dataclass(kind)
-    hints = get_type_hints(kind)
-    prefix = f"{where}." if where else ""
-    if unknown := [key for key in values if key not in hints]:
-        raise ValueError(f"{prefix}{shown(unknown[0])[1:-1]}: no such setting; there are {', '.join(hints)}")
-    made: dict[str, Any] = {}
-    for key, value in values.items():
-        hint = hints[key]
-        if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
-            value = from_mapping(hint, value, f"{prefix}{key}")
-        elif is_dataclass(hint) and not isinstance(value, Mapping):
-            names = ", ".join(f"{prefix}{key}.{f.name}" for f in fields(hint))
-            raise ValueError(f"{prefix}{key}={shown(value)}: it is a group of settings: {names}")
-        elif isinstance(value, list):
-            value = tuple(value)
-        check_type(f"{prefix}{key}", value, hint)
-        made[key] = value
-    wanted = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
-    if missing := [name for name in wanted if name not in made]:
-        raise ValueError(f"{prefix}{missing[0]} is missing")
-    return kind(**made)
-
-
-def check_type(name: str, value: Any, hint: Any, least: float | None = None) -> None:
-    """ValueError that names the setting unless its value is of a type (int, `float | None`), and at least `least`."""
-    if fits(value, hint) and (value is None or least is None or value >= least):
-        return
-    wanted = hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint)
-    wanted = wanted.replace("None", "null") + ("" if least is None else f" of at least {least}")
-    raise ValueError(f"{name}={shown(value)}: wanted {wanted}")
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; an int is a float too, a bool is no number, nor are nan and infinity."""
-    if isinstance(value, str):
-        try:
-            os.fsencode(value)
-        except UnicodeEncodeError:  # neither a text nor the name of a file
-            return False
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return any(fits(value, choice) for choice in arguments)
-    if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(fits, value, arguments))
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items()
-        )
-    if hint in (int, float) and (isinstance(value, bool) or (isinstance(value, (int, float)) and not _usual(value))):
-        return False
-    return isinstance(value, (int, float) if hint is float else hint)
-
-
-def _usual(number: float) -> bool:
-    """Whether a number is finite and fits 64 bits, as all that is computed with it."""
-    return -(2**63) <= number < 2**63
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -18,12 +18,6 @@ class MissingSplit(DataError):
     """There is no such split, or nothing of it can be had."""
 
 
-def shown(value: object, most: int = 60) -> str:
-    """`repr` of what the input holds, cut to about `most` characters: for messages of one line that can be read."""
-    text = repr(value[: most + 1]) if isinstance(value, str) else repr(value)
-    return text if len(text) <= most + 2 else f"{text[:most]}..."
-
-
 @contextmanager
 def cache_errors(folder: str | Path) -> Iterator[None]:
     """Failed writes below `folder` as DataError: no permission, a full disk."""

@@ -18,11 +18,12 @@ from typing import IO
 from rich.table import Table
 
 from scaleformer.data.config import BOUNDARIES, HubConfig
-from scaleformer.data.errors import DataError, shown
+from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents
 from scaleformer.data.readers.po import read_po_tree
 from scaleformer.data.readers.testsets import read_test_set
+from scaleformer.system.schema import shown
 
 FORMATS = ("jsonl", "text", "tsv", "po", "hub", "sacrebleu")
 SPLITS = ("train", "valid", "test")

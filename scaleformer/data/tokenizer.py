@@ -20,8 +20,9 @@ from typing import TypeVar
 import sentencepiece as spm
 from filelock import FileLock
 
-from scaleformer.data.errors import cache_errors, shown
+from scaleformer.data.errors import cache_errors
 from scaleformer.system.files import replaced
+from scaleformer.system.schema import shown
 
 PAD, UNK, BOS, EOS, SEP = 0, 1, 2, 3, 4
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SplitSource, split_sources
+from scaleformer.system.schema import from_mapping
 
 
 def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> SplitSource:

@@ -13,7 +13,7 @@ from rich.text import Text
 from scaleformer.evaluation.samples import format_samples, write_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore, preset
 from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
-from scaleformer.system.errors import translation_bar
+from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_folder
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator

@@ -11,6 +11,7 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
+from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import RULE, align_segments
 
 
@@ -89,11 +90,6 @@ class BleuReport:
         return {**asdict(self), "mismatch_rate": self.mismatch_rate}
 
 
-def join_segments(segments: Sequence[str]) -> str:
-    """A document as one line: segments joined by one space, line breaks in them made spaces, empty ones left out."""
-    return " ".join(line for segment in segments for line in segment.splitlines() if line)
-
-
 def corpus_bleu(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
 ) -> float:
@@ -119,8 +115,8 @@ def evaluate_documents(
     for document in documents:
         if not document.reference:
             raise ValueError(f"document {document.id!r} has no reference to score against")
-    lines = [join_segments(d.hypothesis) for d in documents]
-    reference_lines = [join_segments(d.reference) for d in documents]
+    lines = [one_line(d.hypothesis) for d in documents]
+    reference_lines = [one_line(d.reference) for d in documents]
     segments = [_line(s) for d in documents for s in align_segments(d.hypothesis, d.reference)]
     reference_segments = [_line(s) for d in documents for s in d.reference]
     scores = [
@@ -151,7 +147,7 @@ def evaluate_documents(
 
 
 def _line(segment: str) -> str:
-    return join_segments([segment])
+    return one_line([segment])
 
 
 def _bleu(name: str, hypotheses: Sequence[str], references: Sequence[str], preset: Preset) -> MetricScore:

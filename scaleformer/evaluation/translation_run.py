@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.samples import Sample
-from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents, join_segments
+from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.translation.search import DecodingConfig
@@ -92,7 +93,7 @@ def write_evaluation(
     Returns the path of the JSON. Raises OSError.
     """
     folder = Path(folder)
-    references = [join_segments(d.target) + "\n" for d in evaluation.documents]
+    references = [one_line(d.target) + "\n" for d in evaluation.documents]
     if _made_from(folder, name) not in (None, (translator.sha256, "".join(references))):
         aside = folder / "previous"
         aside.mkdir(exist_ok=True)
@@ -107,7 +108,7 @@ def write_evaluation(
             record |= {"hypothesis": list(t.segments), "finished": t.finished}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
-        file.writelines(join_segments(t.segments) + "\n" for t in evaluation.translations)
+        file.writelines(one_line(t.segments) + "\n" for t in evaluation.translations)
     with atomic_writer(folder / f"{name}.references.txt") as file:
         file.writelines(references)
     report = evaluation.report

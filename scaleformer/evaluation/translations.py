@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import read_lines
+from scaleformer.data.readers.documents import one_line, read_lines
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.scores import join_segments
 
 LEVELS = ("document", "segment")
 
@@ -80,11 +79,11 @@ def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> L
     lines = Lines([], [], [])
     for d in documents:
         if level == "document":
-            texts = [[join_segments(side)] for side in (d.source, d.target, d.hypothesis)]
+            texts = [[one_line(side)] for side in (d.source, d.target, d.hypothesis)]
         else:
             sources = list(d.source) if len(d.source) == len(d.target) else [""] * len(d.target)
             aligned = align_segments(d.hypothesis, d.target)
-            texts = [[join_segments([segment]) for segment in side] for side in (sources, d.target, aligned)]
+            texts = [[one_line([segment]) for segment in side] for side in (sources, d.target, aligned)]
         for target, side in zip((lines.sources, lines.references, lines.hypotheses), texts, strict=True):
             target += side
     return lines

@@ -6,19 +6,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import torch
 import yaml
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from scaleformer.data.config import check_type
-from scaleformer.system.allocator import bound_kernel_caches, keep_freed_memory
-from scaleformer.translation.search import DecodingConfig
 
 # Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
@@ -152,73 +146,3 @@ def _exit(message: str) -> None:
     rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or "0"
     print(f"error{f' in process {rank}' if rank != '0' else ''}: {message}", file=sys.stderr)
     sys.exit(1)
-
-
-def set_up_cpu(threads: Any) -> None:
-    """Use so many CPU threads, None for all cores, keep freed memory (`keep_freed_memory`), and no kernels without end
-    (`bound_kernel_caches`). ValueError for what is no such number."""
-    keep_freed_memory()
-    bound_kernel_caches()
-    if threads is None:
-        return
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads={threads}: wanted a whole number of at least 1, or null for all cores")
-    torch.set_num_threads(threads)
-
-
-def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides: Sequence[str]) -> DecodingConfig:
-    """The settings of the model's own run, but for what the command line says.
-
-    `settings` is the composed group, `overrides` the command line: `decoding=beam` takes the whole group,
-    `decoding.beam_size=5` this one setting. Raises ValueError for one that the search does not read.
-    """
-    keys = [override.split("=")[0].lstrip("+") for override in overrides]
-    given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
-    whole = settings if "decoding" in keys else {**asdict(run), **{key: settings[key] for key in given}}
-    chosen = DecodingConfig.from_mapping(whole)
-    chosen.refuse_unread(sorted(given), "decoding.")
-    return chosen
-
-
-def check_types(config: Mapping[str, Any], **wanted: Any) -> None:
-    """ValueError, in one line, for the first setting of a command that is not what is wanted: `max_tokens=int | None` a
-    whole number or null, `samples=(int, 0)` a whole number of at least 0."""
-    for name, kind in wanted.items():
-        hint, least = kind if isinstance(kind, tuple) else (kind, None)
-        check_type(name, config[name], hint, least)
-
-
-def listed(value: Any) -> list[Any]:
-    """The members of a setting that is a list; one thing alone stands for a list of one, null for an empty one."""
-    if value is None:
-        return []
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
-
-
-@contextmanager
-def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
-    """A bar on stderr; gives the `progress` function that `Translator.translate_documents` takes."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[tokens]:,} tokens"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(description, total=1.0, tokens=0)
-        yield lambda share, tokens: bar.update(task, completed=share, tokens=tokens)
-
-
-@contextmanager
-def translation_bars() -> Iterator[Callable[[str], Callable[[float, int], None]]]:
-    """Bars one after the other: gives a function that ends the last one and begins the next, by its description."""
-    with ExitStack() as bars:
-
-        def begin(description: str) -> Callable[[float, int], None]:
-            bars.close()
-            return bars.enter_context(translation_bar(description))
-
-        yield begin

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from scaleformer.data.config import DataConfig, from_mapping
+from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.evaluation.scores import corpus_bleu, preset
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.system.schema import from_mapping
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from scaleformer.translation.search import DecodingConfig
 

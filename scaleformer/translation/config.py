@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from torch import Tensor
@@ -117,3 +117,17 @@ class DecodingConfig:
     def limit(self, tokens: Tensor) -> Tensor:
         """The most target tokens for so many source tokens."""
         return (tokens.double() * self.max_length_ratio).floor().long() + self.max_length_offset
+
+
+def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides: Sequence[str]) -> DecodingConfig:
+    """The settings of the model's own run, but for what the command line says.
+
+    `settings` is the composed group, `overrides` the command line: `decoding=beam` takes the whole group,
+    `decoding.beam_size=5` this one setting. Raises ValueError for one that the search does not read.
+    """
+    keys = [override.split("=")[0].lstrip("+") for override in overrides]
+    given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
+    whole = settings if "decoding" in keys else {**asdict(run), **{key: settings[key] for key in given}}
+    chosen = DecodingConfig.from_mapping(whole)
+    chosen.refuse_unread(sorted(given), "decoding.")
+    return chosen

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, decode_lines, first_text, parse_document, read_lines
-from scaleformer.evaluation.scores import join_segments
+from scaleformer.data.readers.documents import Document, decode_lines, first_text, one_line, parse_document, read_lines
 from scaleformer.system.files import atomic_writer
 from scaleformer.translation.translator import Translation
 
@@ -135,7 +134,7 @@ def write_translations(
     if (format or source.format) == "text":
         for gap, translation in zip(source.gaps, translations, strict=False):
             file.write("\n" * gap)
-            file.writelines(join_segments([segment]) + "\n" for segment in translation.segments)
+            file.writelines(one_line([segment]) + "\n" for segment in translation.segments)
         file.write("\n" * source.gaps[-1])
         return
     for document, translation in zip(source.documents, translations, strict=True):

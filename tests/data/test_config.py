@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.config import DataConfig, HubConfig, from_mapping
+from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.synthetic.corpus import SyntheticConfig
 from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.system.schema import from_mapping
 
 
 def test_from_mapping() -> None:

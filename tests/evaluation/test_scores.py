@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.scores import (
     PRESETS,
     Preset,
     TranslatedDocument,
     corpus_bleu,
     evaluate_documents,
-    join_segments,
     preset,
 )
 
@@ -50,7 +50,7 @@ def test_equal_to_the_command_of_sacrebleu(name, tmp_path):
     chosen = preset(name)
     report = evaluate_documents(DOCUMENTS, chosen)
     flags = ["-tok", chosen.tokenize, *(["-lc", "--chrf-lowercase"] if chosen.lowercase else [])]
-    lines = [join_segments(d.hypothesis) for d in DOCUMENTS], [join_segments(d.reference) for d in DOCUMENTS]
+    lines = [one_line(d.hypothesis) for d in DOCUMENTS], [one_line(d.reference) for d in DOCUMENTS]
     of_documents = sacrebleu_command(tmp_path, *lines, "-m", "bleu", *flags)
     references = [segment for d in DOCUMENTS for segment in d.reference]
     hypotheses = [*DOCUMENTS[0].hypothesis, *DOCUMENTS[1].hypothesis, "", "YES!"]
@@ -132,4 +132,4 @@ def test_nothing_to_score_is_named():
 
 
 def test_lines_hold_one_document_each():
-    assert join_segments(["a\nb", "", "c\r\n", "d\u2028e"]) == "a b c d e"
+    assert one_line(["a\nb", "", "c\r\n", "d\u2028e"]) == "a b c d e"

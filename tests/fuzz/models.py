@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.data.config import DataConfig, HubConfig, from_mapping
+from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.sources import split_sources
 from scaleformer.data.tokenizer import SEP, Tokenizer, TokenizerConfig
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.system.schema import from_mapping
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 from tests.fuzz.checks import Finding, answer, same

@@ -15,17 +15,11 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scaleformer.system.errors import (
-    Interrupted,
-    check_types,
-    choose_decoding,
-    describe,
-    listed,
-    one_line_errors,
-    run_command,
-    set_up_cpu,
-)
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import Interrupted, describe, one_line_errors, run_command
 from scaleformer.system.files import atomic_writer
+from scaleformer.system.schema import check_types, listed
+from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.search import DecodingConfig
 
 CONF = Path(__file__).parents[2] / "conf"

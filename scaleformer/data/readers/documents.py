@@ -11,13 +11,14 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from scaleformer.data.errors import DataError, shown
+from scaleformer.data.errors import DataError
+from scaleformer.system.schema import shown
 
 _GZIP = b"\x1f\x8b"  # how it begins [RFC 1952]
 LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
@@ -41,6 +42,11 @@ class Document:
     def to_json(self) -> str:
         """The document as a line of JSON Lines (without the labels), no newline at the end."""
         return json.dumps({"id": self.id, "source": list(self.source), "target": list(self.target)}, ensure_ascii=False)
+
+
+def one_line(segments: Sequence[str]) -> str:
+    """A document as one line: segments joined by one space, line breaks in them made spaces, empty ones left out."""
+    return " ".join(line for segment in segments for line in segment.splitlines() if line)
 
 
 def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[str]:

@@ -12,8 +12,9 @@ import datasets
 from datasets.distributed import split_dataset_by_node
 
 from scaleformer.data.config import HubConfig
-from scaleformer.data.errors import DataError, MissingSplit, shown
+from scaleformer.data.errors import DataError, MissingSplit
 from scaleformer.data.readers.documents import Document, check_document
+from scaleformer.system.schema import shown
 
 
 def hub_documents(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from sacrebleu.dataset import DATASETS
 
-from scaleformer.data.errors import DataError, shown
+from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document, read_text_pair
+from scaleformer.system.schema import shown
 
 
 def read_test_set(name: str) -> Iterator[Document]:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
+from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.length.documents import TestDocument, TestText
-from scaleformer.evaluation.scores import Preset, TranslatedDocument, evaluate_documents, join_segments
+from scaleformer.evaluation.scores import Preset, TranslatedDocument, evaluate_documents
 
 SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, in times of the trained one
 SIZE_KEYS = (
@@ -31,15 +32,13 @@ class Lines:
 
 def reference_lines(documents: Sequence[TestDocument]) -> Lines:
     """The references of some documents."""
-    return Lines(
-        [join_segments(d.target) for d in documents], [join_segments([s]) for d in documents for s in d.target]
-    )
+    return Lines([one_line(d.target) for d in documents], [one_line([s]) for d in documents for s in d.target])
 
 
 def hypothesis_lines(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]]) -> Lines:
     """Translations of some documents, their segments aligned to those of the references."""
     aligned = [s for d, h in zip(documents, hypotheses, strict=True) for s in align_segments(h, d.target)]
-    return Lines([join_segments(h) for h in hypotheses], [join_segments([s]) for s in aligned])
+    return Lines([one_line(h) for h in hypotheses], [one_line([s]) for s in aligned])
 
 
 def score_translations(
@@ -174,7 +173,7 @@ def original_documents(text: TestText, documents: Sequence[TestDocument], segmen
     found = {}
     for number, (start, stop) in enumerate(zip(text.starts[:-1], text.starts[1:], strict=True)):
         if all(place in at for place in range(start, stop)):
-            found[number] = join_segments([at[place] for place in range(start, stop)])
+            found[number] = one_line([at[place] for place in range(start, stop)])
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.errors import DataError, shown
+from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import (
     Document,
     assign_splits,
@@ -18,6 +18,7 @@ from scaleformer.data.readers.documents import (
     read_text_pair,
     read_tsv,
 )
+from scaleformer.system.schema import shown
 
 SAMPLES = Path(__file__).parents[3] / "data" / "samples"
 GOOD = '{"id": "a", "source": ["x", "y"], "target": ["u", "v"]}\n'

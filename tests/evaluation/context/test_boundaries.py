@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.data.readers.documents import Document
+from scaleformer.data.readers.documents import Document, one_line
 from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
-from scaleformer.evaluation.scores import Preset, corpus_bleu, join_segments
+from scaleformer.evaluation.scores import Preset, corpus_bleu
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run, write_corpus
 from tests.scripts.commands import error_line, run_script
@@ -79,8 +79,8 @@ def test_translations_of_joined_sources(translator):
                ((LONG, 1), (SHORT, 0))]  # fmt: skip
     assert [len(source) for source in sources] == [5, 3]
     for score, texts in ((found.whole, [LONG.source, SHORT.source]), (found.source, sources)):
-        lines = [join_segments(hypothesis) for hypothesis in translator.translate(texts)]
-        assert score.score == pytest.approx(corpus_bleu(lines, [join_segments(d.target) for d in (LONG, SHORT)]))
+        lines = [one_line(hypothesis) for hypothesis in translator.translate(texts)]
+        assert score.score == pytest.approx(corpus_bleu(lines, [one_line(d.target) for d in (LONG, SHORT)]))
     counts = [len(h) - len(s) for h, s in zip(translator.translate(sources), sources, strict=True)]
     assert (found.more, found.fewer) == (sum(c > 0 for c in counts), sum(c < 0 for c in counts))
     assert said == ["translating, whole", "translating, joined"]

@@ -1,0 +1,38 @@
+"""Progress bars on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+
+@contextmanager
+def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
+    """A bar on stderr; gives the `progress` function that `Translator.translate_documents` takes."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[tokens]:,} tokens"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(description, total=1.0, tokens=0)
+        yield lambda share, tokens: bar.update(task, completed=share, tokens=tokens)
+
+
+@contextmanager
+def translation_bars() -> Iterator[Callable[[str], Callable[[float, int], None]]]:
+    """Bars one after the other: gives a function that ends the last one and begins the next, by its description."""
+    with ExitStack() as bars:
+
+        def begin(description: str) -> Callable[[float, int], None]:
+            bars.close()
+            return bars.enter_context(translation_bar(description))
+
+        yield begin
