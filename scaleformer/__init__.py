@@ -5,12 +5,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from scaleformer.system.allocator import use_huge_pages
-
 if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
-
-use_huge_pages()  # here, since Lightning makes tensors as it is imported
 
 try:
     __version__ = version("scaleformer")

@@ -1,56 +1,8 @@
-"""Does a document call one thing by one name? Names and terms in saved translations, beside the reference's own.
-
-python scripts/evaluate_consistency.py translations=RUN/results/bleu-test.jsonl [terms=FILE.tsv]
-"""
+"""`scaleformer consistency` by its earlier name."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import hydra
-from omegaconf import DictConfig
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
-from scaleformer.evaluation.alignment import RULE
-from scaleformer.evaluation.context.consistency import read_terms, score_consistency
-from scaleformer.evaluation.translations import origin, read_translations, stem
-from scaleformer.system.errors import NAME, one_line_errors, run_command
-from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import check_types
-
-
-@hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate_consistency")
-@one_line_errors()
-def main(config: DictConfig) -> None:
-    check_types(config, output=NAME)
-    terms = None if config.terms is None else read_terms(str(config.terms))
-    translations = Path(str(config.translations))
-    documents = read_translations(translations)
-    scores = score_consistency(documents, terms)
-    if not scores:
-        raise ValueError(
-            f"{translations}: no word is repeated in any document: there is nothing to be consistent about"
-        )
-    name = stem(translations).removeprefix("bleu-")
-    path = Path(str(config.output or translations.with_name(f"consistency-{name}.json")))
-    payload = {
-        **provenance(**origin(translations)),
-        "kind": "consistency",
-        "translations": str(translations),
-        "alignment": RULE,
-    }
-    write_result(path, {**payload, "terms": config.terms, "scores": [score.to_dict() for score in scores]})
-    table = Table(title=f"{len(documents)} documents", title_justify="left", box=SIMPLE_HEAD)
-    for column in ("kind", "repeated words", "mentions", "as the reference", "consistent"):
-        table.add_column(column, justify="left" if column == "kind" else "right")
-    for s in scores:
-        table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
-    console = Console()
-    console.print(table)
-    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
-
+from scaleformer.commands import run
 
 if __name__ == "__main__":
-    run_command(main)
+    run("consistency")

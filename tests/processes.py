@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig
 
-import train
 from scaleformer.batch import Batch
 from scaleformer.system.errors import one_line_errors
+from scaleformer.training import run as training
 from scaleformer.training.module import TranslationModule
 from tests.trainings import configure, read_metrics
 
@@ -63,13 +62,13 @@ class Training:
         for process in self.processes:
             process.start()
 
-    def _train(self, config: DictConfig, rank: int, variables: dict[str, object]) -> None:
+    def _train(self, config: dict[str, Any], rank: int, variables: dict[str, object]) -> None:
         handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         os.environ.update({name: str(value) for name, value in variables.items()})
-        train.plot_learning_curves = lambda *_: None  # type: ignore[assignment]
+        training.plot_learning_curves = lambda *_: None  # type: ignore[assignment]
         step = TranslationModule.training_step
 
         def disturbed(module: TranslationModule, batch: Batch, index: int) -> torch.Tensor:
@@ -84,7 +83,7 @@ class Training:
         TranslationModule.training_step = disturbed  # type: ignore[method-assign]
         try:
             with one_line_errors():
-                train.run(config)
+                training.run(config)
         except SystemExit as error:
             sys.stderr.flush()
             os._exit(int(str(error.code or 0)))

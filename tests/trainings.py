@@ -10,7 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import OmegaConf
 
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import ModelConfig, Transformer
@@ -40,10 +40,11 @@ FAST = (
 Command = Callable[..., tuple[int, str, str]]  # of arguments, to exit code, stdout and stderr
 
 
-def configure(run: Path, cache: Path, *overrides: str) -> DictConfig:
-    """A small run in the folder `run`, as `train.run` takes it."""
+def configure(run: Path, cache: Path, *overrides: str) -> dict[str, Any]:
+    """A small run in the folder `run`, as `training.run` takes it."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return compose("config", [*SMALL, f"run_dir={run}", f"data.cache_dir={cache}", *overrides])
+        config = compose("config", [*SMALL, f"run_dir={run}", f"data.cache_dir={cache}", *overrides])
+    return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
 
 
 def read_metrics(run: Path, *without: str) -> list[dict[str, str]]:

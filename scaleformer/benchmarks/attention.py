@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import linear_regression
 from typing import Any
@@ -42,38 +42,58 @@ SLOPE_FROM = 2048  # tokens from which on growth is measured
 CASES = ("causal", "bidirectional", "cross", "relative term", "kernel term", "kernel term, causal")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Options:
-    """The settings, each `key=value` on the command line. None: what `DEFAULTS` has for the part."""
+    """The settings; conf/commands/benchmark_attention.yaml describes them."""
 
-    part: str = "compare"  # or terms, long, auto
-    cases: list[str] | None = None
-    lengths: list[int] | None = None
-    batch: int = 1
-    heads: int = 8
-    width: int = 64  # of a head
-    horizon: int = 16
-    reach: int = 4  # of the gate, in segments
-    near: int = 3  # of segment-hybrid and segment-recall; their plan is made once for all calls, as for all layers
-    kept: int = 64  # of segment-recall
-    segments: list[int] | None = None  # tokens in each
-    hybrid_segments: list[int] = field(default_factory=lambda: [25])  # the same for segment-hybrid and segment-recall
-    mechanisms: list[str] = field(default_factory=lambda: list(MECHANISMS))  # scaleformer always but with part=auto
-    softmax_limit: int = 16384  # the longest length for softmax
-    cross_limit: int = 2048  # the longest length for cross-attention
-    quadratic_limit: int = 2048  # the longest length for the algorithm that makes all scores
-    paper_limit: int = 2048  # and for the paper's own algorithms
-    pair_limit: int = 1024  # the longest length at which each system takes turns with softmax alone
-    repeats: int = 5
-    seconds: float = 0.4  # the least time to spend on one comparison
-    clock: str = "wall"  # or cpu: the time of this process alone, summed over threads, for a machine with other work
-    threads: int | None = None  # of a CPU; None for as many as torch takes
-    device: str = "cpu"
-    dtype: str = "float32"
-    memory: bool = True
-    seed: int = 0
-    output: str = "runs/benchmarks"
-    page: str | None = None
+    part: str
+    cases: tuple[str, ...] | None
+    lengths: tuple[int, ...] | None
+    batch: int
+    heads: int
+    width: int
+    horizon: int
+    reach: int
+    near: int
+    kept: int
+    segments: tuple[int, ...] | None
+    hybrid_segments: tuple[int, ...]
+    mechanisms: tuple[str, ...]
+    softmax_limit: int
+    cross_limit: int
+    quadratic_limit: int
+    paper_limit: int
+    pair_limit: int
+    repeats: int
+    seconds: float
+    clock: str
+    threads: int | None
+    device: str
+    dtype: str
+    memory: bool
+    seed: int
+    output: str
+    page: str | None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be measured."""
+        for name, choices in (("part", tuple(DEFAULTS)), ("clock", tuple(CLOCKS))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(choices)}")
+        for name, known in (("cases", CASES), ("mechanisms", MECHANISMS)):
+            if (value := getattr(self, name)) is not None and (not value or set(value) - set(known)):
+                raise ValueError(f"{name} is {list(value)}: choose of {'; '.join(known)}")
+        if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
+            raise ValueError(f"lengths is {list(self.lengths)}: give at least one, each at least 1")
+        if self.part == "auto" and self.segments == ():
+            raise ValueError("segments is []: part=auto takes the first, give one")
+        if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
+            raise ValueError(f"dtype is {self.dtype!r}: give the name of a torch type, such as float32 or bfloat16")
+
+    def with_defaults(self) -> Options:
+        """The options, with those of the part where none were given."""
+        usual = DEFAULTS[self.part]
+        return replace(self, **{name: value for name, value in usual.items() if getattr(self, name) is None})
 
 
 DEFAULTS: dict[str, dict[str, Any]] = {

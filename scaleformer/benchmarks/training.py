@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -151,7 +151,7 @@ def measure(
     systems: list[str],
     sizes: Sizes,
     precision: str,
-    lengths: list[int],
+    lengths: Sequence[int],
     batch_tokens: int,
     segment: int,
     limits: Limits,

@@ -1,4 +1,4 @@
-"""What the commands share: errors in one line, settings of the decoding, a bar on stderr."""
+"""Errors in one line, and exit codes."""
 
 from __future__ import annotations
 
@@ -6,44 +6,18 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any
 
 import torch
-import yaml
 
-# Hydra itself is imported by train.py and the scripts alone: its exceptions are known by where they come from.
+# Hydra itself is imported by the commands alone: its exceptions are known by where they come from.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
 RESUMABLE = 75  # exit code: EX_TEMPFAIL of sysexits.h, "try again later"
-GIVEN_NAME = str | int  # of a file or folder: 2024 is one too
-NAME = GIVEN_NAME | None  # null stands for the usual one
 
 
 class Interrupted(Exception):
     """The program was asked to end, and the same command with resume= goes on; the message says the rest."""
-
-
-def run_command(command: Callable[[], Any]) -> None:
-    """Run a function made by `hydra.main` whose task is decorated by `one_line_errors`, so that what is wrong with the
-    command line ends in one line and exit code 1 as well.
-
-    Hydra would print its own report, of several lines; HYDRA_FULL_ERROR makes it hand the exception on to us.
-    """
-    if not _wants_traceback():
-        os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")  # for the processes of other devices too
-    with one_line_errors():
-        command()
-
-
-def answer_help(arguments: Sequence[str] | None, text: str | None, options: Any) -> None:
-    """Where -h or --help is among the arguments (None: of the command line), print `text` and the settings with their
-    defaults, and leave with exit code 0. options: a dataclass whose fields have defaults."""
-    if {"-h", "--help"} & set(sys.argv[1:] if arguments is None else arguments):
-        print(f"{text}\nSettings, each key=value, with their defaults:\n")
-        print(yaml.safe_dump(asdict(options()), sort_keys=False, default_flow_style=None), end="")
-        sys.exit(0)
 
 
 @contextmanager
@@ -54,7 +28,7 @@ def one_line_errors() -> Iterator[None]:
     Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets them through as they are;
     all other exceptions are faults of the program and keep their traceback.
     """
-    if _wants_traceback():
+    if wants_traceback():
         yield
         return
     try:
@@ -101,8 +75,6 @@ def describe(error: Exception) -> str:
         key = getattr(error, "full_key", None)
         return first if not key or key in first else f"{key}: {first}"
     if module in CONFIGURATION:
-        if (unknown := _unknown_setting(error.__cause__)) is not None:
-            return unknown
         text = _flat(text.split("Config search path:")[0].split("See https:")[0])
         if override := getattr(error, "override", None):
             text = f"{override}: {text} (a value with = , or spaces wants quotes: \"key='value'\")"
@@ -115,17 +87,8 @@ def describe(error: Exception) -> str:
     return _flat(text)
 
 
-def _unknown_setting(cause: BaseException | None) -> str | None:
-    """What to say of an override of a setting that does not exist. (Hydra proposes to add it: it would be refused.)"""
-    parent, key = getattr(cause, "parent_node", None), getattr(cause, "full_key", None)
-    if parent is None or not key or "is not in struct" not in str(cause):
-        return None
-    group, _, inner = key.partition(".")
-    other = f" (another choice of {group}= may have others)" if inner else ""
-    return f"{key}: no such setting; there are {', '.join(name for name in parent if name != 'hydra')}{other}"
-
-
-def _wants_traceback() -> bool:
+def wants_traceback() -> bool:
+    """Whether the environment asks for exceptions as they are."""
     if os.environ.get("SCALEFORMER_TRACEBACK") == "1":
         return True
     return os.environ.get("HYDRA_FULL_ERROR") == "1" and os.environ.get("SCALEFORMER_ONE_LINE") != "1"

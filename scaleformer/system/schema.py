@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """The smallest value that a number may have: `samples: Annotated[int, AtLeast(0)]`."""
+
+    least: float
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     """A configuration dataclass from plain keys and values (lists become tuples); `where` ("" or "data") begins the
     names of settings in messages.
 
-    Raises ValueError for a key that there is not, naming those that there are, for one that is missing, for values of
-    another type, and for those that the class refuses.
+    Raises ValueError for an unknown key, naming the nearest one and all that there are, for one that is missing, for
+    values of another type, and for those that the class refuses.
     """
     assert is_dataclass(kind)
-    hints = get_type_hints(kind)
+    hints = get_type_hints(kind, include_extras=True)
     prefix = f"{where}." if where else ""
     if unknown := [key for key in values if key not in hints]:
-        raise ValueError(f"{prefix}{shown(unknown[0])[1:-1]}: no such setting; there are {', '.join(hints)}")
+        raise ValueError(unknown_setting(f"{prefix}{shown(unknown[0])[1:-1]}", [f"{prefix}{h}" for h in hints], hints))
     made: dict[str, Any] = {}
     for key, value in values.items():
         hint = hints[key]
@@ -41,13 +49,36 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     return kind(**made)
 
 
-def check_type(name: str, value: Any, hint: Any, least: float | None = None) -> None:
-    """ValueError that names the setting unless its value is of a type (int, `float | None`), and at least `least`."""
-    if fits(value, hint) and (value is None or least is None or value >= least):
-        return
-    wanted = hint.__name__ if isinstance(hint, type) and not get_origin(hint) else str(hint)
-    wanted = wanted.replace("None", "null") + ("" if least is None else f" of at least {least}")
-    raise ValueError(f"{name}={shown(value)}: wanted {wanted}")
+def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], nearest: str | None = None) -> str:
+    """What to say of a setting that there is not: the nearest of the `known` ones, and those to show."""
+    close = nearest or next(iter(difflib.get_close_matches(key, list(known), 1, 0.7)), None)
+    guess = f" (did you mean {close}?)" if close else ""
+    return f"{key}: no such setting{guess}; there are {', '.join(shown_names)}"
+
+
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """ValueError that names the setting unless its value is of a type: int, `float | None`, `tuple[str, ...]`,
+    `Annotated[int, AtLeast(1)]`."""
+    if not fits(value, hint):
+        raise ValueError(f"{name}={shown(value)}: wanted {type_name(hint)}")
+
+
+def type_name(hint: Any) -> str:
+    """A type in words that a user of the command line knows: `int of at least 1 | null`, `list of str`."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return f"{type_name(arguments[0])} of at least {arguments[1].least:g}"
+    if origin in (Union, UnionType):
+        return " | ".join(type_name(choice) for choice in arguments)
+    if origin is tuple:
+        if arguments[-1] is Ellipsis:
+            return f"list of {type_name(arguments[0])}"
+        return f"[{', '.join(map(type_name, arguments))}]"
+    if origin is dict or hint is dict:
+        return "{name: value}"
+    if is_dataclass(hint):
+        return "group"
+    return "null" if hint in (None, type(None)) else "any" if hint is Any else str(hint.__name__)
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -58,16 +89,26 @@ def fits(value: Any, hint: Any) -> bool:
         except UnicodeEncodeError:  # neither a text nor the name of a file
             return False
     origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin is Annotated:
+        return fits(value, arguments[0]) and value >= arguments[1].least
     if origin in (Union, UnionType):
         return any(fits(value, choice) for choice in arguments)
     if origin is tuple:
-        return isinstance(value, tuple) and len(value) == len(arguments) and all(map(fits, value, arguments))
+        if not isinstance(value, tuple):
+            return False
+        if arguments[-1] is Ellipsis:
+            return all(fits(item, arguments[0]) for item in value)
+        return len(value) == len(arguments) and all(map(fits, value, arguments))
     if origin is dict:
         return isinstance(value, dict) and all(
             fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items()
         )
     if hint in (int, float) and (isinstance(value, bool) or (isinstance(value, (int, float)) and not _usual(value))):
         return False
+    if hint is None:
+        return value is None
     return isinstance(value, (int, float) if hint is float else hint)
 
 
@@ -82,16 +123,8 @@ def shown(value: object, most: int = 60) -> str:
     return text if len(text) <= most + 2 else f"{text[:most]}..."
 
 
-def check_types(config: Mapping[str, Any], **wanted: Any) -> None:
-    """ValueError, in one line, for the first setting of a command that is not what is wanted: `max_tokens=int | None` a
-    whole number or null, `samples=(int, 0)` a whole number of at least 0."""
-    for name, kind in wanted.items():
-        hint, least = kind if isinstance(kind, tuple) else (kind, None)
-        check_type(name, config[name], hint, least)
-
-
 def listed(value: Any) -> list[Any]:
     """The members of a setting that is a list; one thing alone stands for a list of one, null for an empty one."""
     if value is None:
         return []
-    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -9,7 +9,7 @@ import pytest
 import wandb
 from matplotlib import pyplot
 
-import train
+from scaleformer.training import run as training
 from scaleformer.training.loggers import build_loggers, log_report, log_results, start_loggers
 from scaleformer.training.settings import LoggerConfig
 from tests.trainings import configure
@@ -27,7 +27,7 @@ def offline(monkeypatch) -> None:
 def test_a_run_and_its_resumption(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = ("logger=wandb", "trainer.log_every_n_steps=1", "trainer.val_check_interval=1", "test.ter=false")
-    train.run(configure(run, tmp_path / "cache", *options, "trainer.max_steps=1", "test.enabled=true"))
+    training.run(configure(run, tmp_path / "cache", *options, "trainer.max_steps=1", "test.enabled=true"))
     wandb.teardown()  # ends its service, which writes in its own time
     folder = (run / "wandb" / "latest-run").resolve()
     (record,) = folder.glob("*.wandb")

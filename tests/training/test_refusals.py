@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-import train
+from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES
 from tests.runs import DOCUMENTS, write_corpus
 from tests.trainings import FAST, SMALL, Command, configure, only_line, snapshot, weights
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     """A run of one step, as the command leaves it."""
     run = tmp_path_factory.mktemp("finished") / "run"
-    train.run(configure(run, cache, *FAST, "trainer.max_steps=1"))
+    training.run(configure(run, cache, *FAST, "trainer.max_steps=1"))
     (run / OVERRIDES).parent.mkdir()
     (run / OVERRIDES).write_text(yaml.safe_dump([*SMALL, *FAST, f"data.cache_dir={cache}"]), encoding="utf-8")
     return run
@@ -93,7 +93,7 @@ def test_a_resumed_run_does_not_overwrite_another(
     assert "trained to step 2" in out
     monkeypatch.chdir(tmp_path)
     config = configure(Path("other"), tmp_path, f"resume={other}/checkpoints/last.ckpt", *FAST, "trainer.max_steps=3")
-    train.run(config)
+    training.run(config)
     assert weights(other, "global_step") == 3
 
 

@@ -1,10 +1,9 @@
-"""The command line of a resumed run, and what must not change."""
+"""The checkpoint that a run goes on from, and what must not change."""
 
 from __future__ import annotations
 
 import os
 import pickle
-import re
 import warnings
 from copy import deepcopy
 from functools import reduce
@@ -12,22 +11,16 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.training.resume import (
-    OVERRIDES,
     check_settings,
     last_checkpoint,
     merge_overrides,
     open_checkpoint,
-    quoted,
     read_tokenizers,
     record_overrides,
-    resumed_arguments,
-    unquoted,
 )
-from scaleformer.training.run_folder import write_status
 from tests.runs import make_run, tokenizer
 
 CONFIG = {
@@ -50,62 +43,8 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def test_without_resume_nothing_changes() -> None:
-    for arguments in ([], ["seed=1", "resume=null"], ["resume="], ["experiment=smoke", "hydra.run.dir=x"]):
-        assert resumed_arguments(arguments) == arguments
-
-
-def test_the_run_says_the_rest(run: Path) -> None:
-    new = [f"resume={run}", "trainer.max_steps=9", "seed=4"]
-    assert resumed_arguments(new) == [
-        "experiment=smoke",
-        *new,
-        f"hydra.run.dir={quoted(str(run))}",
-        "hydra.output_subdir=null",
-    ]
-
-
-def test_another_folder_may_be_named(run: Path) -> None:
-    arguments = resumed_arguments([f"resume={quoted(str(run))}", "hydra.run.dir=elsewhere"])
-    assert [a for a in arguments if a.startswith("hydra.run.dir")] == ["hydra.run.dir=elsewhere"]
-
-
-def test_overrides_do_not_grow(run: Path) -> None:
-    for _ in range(3):
-        arguments = resumed_arguments([f"resume={run}", "trainer.max_steps=9", "+new=1"])
-        record_overrides(run, [a for a in arguments if not a.startswith("hydra.")])
-    recorded = yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
-    assert recorded == ["experiment=smoke", "seed=3", f"resume={run}", "trainer.max_steps=9", "+new=1"]
-
-
 def test_the_last_override_of_a_key_counts_in_its_place() -> None:
     assert merge_overrides(["a=1", "b=1", "a=2", "+a=3", "~b"]) == ["b=1", "a=2", "+a=3", "~b"]
-
-
-@pytest.mark.parametrize("value", ["runs/a b", "it's", "a\\b", '"', ""])
-def test_quotes_there_and_back(value: str) -> None:
-    assert unquoted(quoted(value)) == value
-    assert unquoted(value) == value
-
-
-def test_double_quotes() -> None:
-    assert unquoted('"it\'s \\"it\\""') == 'it\'s "it"'
-
-
-def test_what_is_no_run_is_named(tmp_path: Path, run: Path) -> None:
-    with pytest.raises(ValueError, match=r"no run to go on with \(.*overrides\.yaml is missing"):
-        resumed_arguments([f"resume={tmp_path}"])
-    with pytest.raises(ValueError, match=rf"not a checkpoint: resume={re.escape(str(run))}\)"):
-        resumed_arguments([f"resume={run / 'checkpoints' / 'best.ckpt'}"])
-    for content in ("a: [", "a: 1", "[1, 2]"):
-        (run / OVERRIDES).write_text(content, encoding="utf-8")
-        with pytest.raises(ValueError, match="no run to go on with") as error:
-            resumed_arguments([f"resume={run}"])
-        assert "\n" not in str(error.value)
-    record_overrides(run, [])
-    (run / "checkpoints" / "best.ckpt").unlink()
-    with pytest.raises(ValueError, match=r"wanted checkpoints/best\.ckpt or checkpoints/last\.ckpt"):
-        resumed_arguments([f"resume={run}"])
 
 
 def test_the_last_checkpoint_before_the_best(run: Path) -> None:
@@ -171,62 +110,6 @@ def test_another_format_is_named(run: Path) -> None:
     torch.save(content, path)
     with pytest.raises(ValueError, match="format 0, this version goes on with format 1"):
         open_checkpoint(run)
-
-
-def settle(run: Path, age: int) -> Path:
-    """A run as train.py leaves one, last written to `age` seconds ago."""
-    record_overrides(make_run(run, CONFIG), [f"seed={age}"])
-    checkpoint = run / "checkpoints" / "best.ckpt"
-    os.utime(checkpoint, (1e9 - age, 1e9 - age))
-    return run
-
-
-def test_auto_is_the_newest_run_of_the_experiment_that_is_not_finished(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert resumed_arguments(["resume=auto", "seed=5"]) == ["seed=5"]  # nothing there
-    old, new, done = (settle(Path("runs/small") / name, age) for age, name in ((30, "a"), (20, "b"), (10, "c")))
-    settle(Path("runs/default/d"), 0)
-    write_status(done, "finished", 9)
-    arguments = ["experiment=small", "resume=auto"]
-    assert f"resume={quoted(str(new))}" in resumed_arguments(arguments)
-    write_status(new, "interrupted", 9)
-    assert "seed=20" in resumed_arguments(arguments)
-    (new / "status.json").unlink()
-    assert "seed=20" in resumed_arguments(arguments)  # nothing says that it is finished
-    write_status(new, "finished", 9)
-    assert f"resume={quoted(str(old))}" in resumed_arguments(arguments)
-    monkeypatch.setattr("scaleformer.training.resume.is_claimed", lambda run: True)
-    assert resumed_arguments(arguments) == ["experiment=small"]
-
-
-def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_path: Path) -> None:
-    place = f"hydra.run.dir={quoted(str(run))}"
-    assert resumed_arguments(["resume=auto", place])[-3:] == [
-        place,
-        f"resume={quoted(str(run))}",
-        "hydra.output_subdir=null",
-    ]
-    assert resumed_arguments(["resume=auto", "hydra.run.dir=new"]) == ["hydra.run.dir=new"]
-
-
-def test_several_processes_want_a_named_folder(run: Path, monkeypatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"several processes .* name their folder by hydra\.run\.dir=RUN"):
-        resumed_arguments(["experiment=smoke"])
-    assert resumed_arguments(["hydra.run.dir=x"]) == ["hydra.run.dir=x"]
-    assert resumed_arguments([f"resume={run}"])
-
-
-def test_a_run_made_from_a_config_goes_on_from_its_own(run: Path) -> None:
-    record = {"hydra": {"runtime": {"choices": {"hydra/env": "default"}}}}
-    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
-    flags = ["--config-path", str(run.resolve()), "--config-name", "config"]
-    arguments = resumed_arguments([f"resume={run}"])
-    assert arguments[:4] == flags
-    assert resumed_arguments(arguments)[:5] == arguments[:5]  # as a process of another device sees them
-    record["hydra"]["runtime"]["choices"]["experiment"] = "smoke"
-    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
-    assert resumed_arguments([f"resume={run}"])[0] == "experiment=smoke"
 
 
 def test_a_broken_checkpoint_gives_way_to_the_one_before(run: Path) -> None:

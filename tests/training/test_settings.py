@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 
 from scaleformer.training.settings import LoggerConfig, Settings, read_settings
 from tests.test_configs import CHOICES, configured
@@ -14,7 +13,7 @@ from tests.trainings import configure
 
 
 def settings(*overrides: str) -> Settings:
-    config = OmegaConf.to_container(configure(Path("run"), Path("cache"), *overrides), resolve=True)
+    config = configure(Path("run"), Path("cache"), *overrides)
     return read_settings(config)  # type: ignore[arg-type]
 
 

@@ -14,9 +14,11 @@ import pytest
 import torch
 import yaml
 
-import train
+from scaleformer.commands.resume import quoted
 from scaleformer.system.errors import Interrupted
-from scaleformer.training.resume import OVERRIDES, merge_overrides, quoted
+from scaleformer.training import run as training
+from scaleformer.training.resume import OVERRIDES, merge_overrides
+from scaleformer.training.trainer import use_tensor_cores
 from scaleformer.translation.translator import Translator
 from tests.trainings import FAST, SMALL, Command, configure, read_metrics, weights
 
@@ -29,7 +31,7 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     cache = tmp_path / "cache"  # made by the first run, read by the second
     options = (*FAST, "trainer.max_steps=5", "trainer.val_check_interval=2", "model.dropout=0.2")
     for name in "ab":
-        train.run(configure(tmp_path / name, cache, *options))
+        training.run(configure(tmp_path / name, cache, *options))
     runs = [tmp_path / "a", tmp_path / "b"]
     first, second = (read_metrics(run, *TIMES) for run in runs)
     assert [row["step"] for row in first] == ["1", "2", "3", "4", "5"]
@@ -55,22 +57,22 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
     options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
     options += (f"trainer.accumulate_grad_batches={accumulate}",)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train.run(configure(whole, cache, *options, "trainer.max_steps=9"))
-    step = train.TranslationModule.training_step
+    training.run(configure(whole, cache, *options, "trainer.max_steps=9"))
+    step = training.TranslationModule.training_step
 
     def killed(self, batch, index):
         if self.global_step == 5:
             raise KeyError("killed")
         return step(self, batch, index)
 
-    monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+    monkeypatch.setattr(training.TranslationModule, "training_step", killed)
     with pytest.raises(KeyError, match="killed"):
-        train.run(configure(parts, cache, *options, "trainer.max_steps=9"))
+        training.run(configure(parts, cache, *options, "trainer.max_steps=9"))
     assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * accumulate
     assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
-    monkeypatch.setattr(train.TranslationModule, "training_step", step)
+    monkeypatch.setattr(training.TranslationModule, "training_step", step)
     for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
-        train.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
+        training.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
     assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
     for key in ("state_dict", "current_model_state"):
         expected = weights(whole, key)
@@ -84,8 +86,8 @@ def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache
     options += ("trainer.accumulate_grad_batches=4", "trainer.val_check_interval=100")
     options += ("trainer.max_steps=6",) if epochs is None else ("trainer.max_steps=-1", "+trainer.max_epochs=3")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train.run(configure(whole, cache, *options))
-    step = train.TranslationModule.training_step
+    training.run(configure(whole, cache, *options))
+    step = training.TranslationModule.training_step
     for last in (3, 5):
 
         def killed(self, batch, index, last=last):
@@ -93,13 +95,13 @@ def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache
                 raise KeyError("killed")
             return step(self, batch, index)
 
-        monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+        monkeypatch.setattr(training.TranslationModule, "training_step", killed)
         resumed = () if last == 3 else (f"resume={parts}",)
         with pytest.raises(KeyError, match="killed"):
-            train.run(configure(parts, cache, *options, *resumed))
+            training.run(configure(parts, cache, *options, *resumed))
         assert weights(parts, "global_step") == last - 1
-    monkeypatch.setattr(train.TranslationModule, "training_step", step)
-    train.run(configure(parts, cache, *options, f"resume={parts}"))
+    monkeypatch.setattr(training.TranslationModule, "training_step", step)
+    training.run(configure(parts, cache, *options, f"resume={parts}"))
     assert weights(parts, "global_step") == 6
     assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
     expected = weights(whole)
@@ -109,9 +111,9 @@ def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache
 def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cache: Path) -> None:
     options = (*FAST, "trainer.val_check_interval=4", "trainer.log_every_n_steps=2")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train.run(configure(whole, cache, *options, "trainer.max_steps=8"))
-    train.run(configure(parts, cache, *options, "trainer.max_steps=4"))
-    train.run(configure(parts, cache, *options, "trainer.max_steps=8", f"resume={parts}"))
+    training.run(configure(whole, cache, *options, "trainer.max_steps=8"))
+    training.run(configure(parts, cache, *options, "trainer.max_steps=4"))
+    training.run(configure(parts, cache, *options, "trainer.max_steps=8", f"resume={parts}"))
     rows = read_metrics(parts, *TIMES)
     assert [row["step"] for row in rows if row["train/loss"]] == ["2", "4", "6", "8"]
     assert rows == read_metrics(whole, *TIMES)
@@ -125,13 +127,13 @@ def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monk
         raise KeyError("killed")
 
     options = (*FAST, f"resume={tmp_path}", "trainer.max_steps=4")
-    train.run(configure(tmp_path, cache, *FAST, "trainer.max_steps=2"))
-    monkeypatch.setattr(train.TranslationModule, "training_step", killed)
+    training.run(configure(tmp_path, cache, *FAST, "trainer.max_steps=2"))
+    monkeypatch.setattr(training.TranslationModule, "training_step", killed)
     with pytest.raises(KeyError, match="killed"):
-        train.run(configure(tmp_path, cache, *options))
-    monkeypatch.setattr(train.pl.Trainer, "fit", lambda *_, **__: killed(None, None, 0))
+        training.run(configure(tmp_path, cache, *options))
+    monkeypatch.setattr(training.pl.Trainer, "fit", lambda *_, **__: killed(None, None, 0))
     with pytest.raises(KeyError, match="killed"):
-        train.run(configure(tmp_path, cache, *options))
+        training.run(configure(tmp_path, cache, *options))
     assert [(status["state"], status["step"]) for status in said] == [("training", 2)] * 2
     status = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
     assert (status["state"], status["step"]) == ("failed", 2)
@@ -139,7 +141,7 @@ def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monk
 
 @pytest.mark.parametrize("where", ["training_step", "validation_step"])
 def test_a_signal_that_no_step_follows_is_not_lost(tmp_path: Path, cache: Path, monkeypatch, where: str) -> None:
-    disturbed = getattr(train.TranslationModule, where)
+    disturbed = getattr(training.TranslationModule, where)
 
     def told(module, batch, index):
         if module.global_step == 4 - (where == "training_step") and not module.stop:
@@ -147,14 +149,14 @@ def test_a_signal_that_no_step_follows_is_not_lost(tmp_path: Path, cache: Path, 
         return disturbed(module, batch, index)
 
     options = (*FAST, "trainer.max_steps=4", "trainer.val_check_interval=4", "test.enabled=true")
-    monkeypatch.setattr(train.TranslationModule, where, told)
+    monkeypatch.setattr(training.TranslationModule, where, told)
     with pytest.raises(Interrupted, match=f"interrupted by SIGTERM, saved at step 4: go on by resume={tmp_path}"):
-        train.run(configure(tmp_path, cache, *options))
+        training.run(configure(tmp_path, cache, *options))
     assert weights(tmp_path, "global_step") == 4
     assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "interrupted"
     assert not (tmp_path / "results" / "bleu-test.json").exists()
-    monkeypatch.setattr(train.TranslationModule, where, disturbed)
-    train.run(configure(tmp_path, cache, *options, f"resume={tmp_path}"))
+    monkeypatch.setattr(training.TranslationModule, where, disturbed)
+    training.run(configure(tmp_path, cache, *options, f"resume={tmp_path}"))
     assert (tmp_path / "results" / "bleu-test.json").is_file()
     assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
 
@@ -237,7 +239,7 @@ def test_auto_begins_goes_on_and_passes_over_a_broken_checkpoint(tmp_path: Path,
 def test_half_precision_on_a_cpu_is_bf16_and_says_so(tmp_path: Path, cache: Path) -> None:
     options = (*FAST, "trainer.accelerator=cpu", "trainer.max_steps=1", "trainer.precision=16-mixed")
     with pytest.warns(UserWarning, match="fp16 is not supported on CPU. Using `precision='bf16-mixed'` instead"):
-        train.run(configure(tmp_path, cache, *options))
+        training.run(configure(tmp_path, cache, *options))
     assert all(tensor.dtype == torch.float32 for tensor in weights(tmp_path).values())
 
 
@@ -252,7 +254,7 @@ def test_half_precision_on_a_cpu_is_bf16_and_says_so(tmp_path: Path, cache: Path
 )
 def test_where_products_of_fp32_may_be_tf32(request, device: str, precision: str, expected: str) -> None:
     request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
-    train.use_tensor_cores(torch.device(device), precision)
+    use_tensor_cores(torch.device(device), precision)
     assert torch.get_float32_matmul_precision() == expected
 
 

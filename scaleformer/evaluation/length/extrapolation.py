@@ -52,7 +52,7 @@ class System:
 
 
 @dataclass(frozen=True)
-class Options:
+class Protocol:
     """What is measured of every length.
 
     modes   of `scaleformer.evaluation.length.views.MODES`
@@ -132,7 +132,7 @@ class Measurement:
 def measure_all(
     systems: Sequence[System],
     sets: Sequence[LengthSet],
-    options: Options,
+    options: Protocol,
     cache: Cache,
     bar: Bar,
 ) -> list[Measurement]:
@@ -148,7 +148,7 @@ def measure_all(
     ]
 
 
-def _measure(system: System, mode: str, length: LengthSet, options: Options, cache: Cache, bar: Bar) -> Measurement:
+def _measure(system: System, mode: str, length: LengthSet, options: Protocol, cache: Cache, bar: Bar) -> Measurement:
     translator, documents = system.translator, length.documents
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     encoded = [EncodedDocument.of(d.source, d.target, tokenizers) for d in documents]

@@ -9,7 +9,7 @@ import pytest
 
 from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, choose_lengths
-from scaleformer.evaluation.length.extrapolation import Cache, Options, System, default_window, measure_all
+from scaleformer.evaluation.length.extrapolation import Cache, Protocol, System, default_window, measure_all
 from scaleformer.evaluation.length.report import assemble
 from scaleformer.evaluation.length.tables import extrapolation_tables, print_tables, remarks
 from scaleformer.evaluation.length.views import Window
@@ -19,7 +19,7 @@ from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 
 GREEDY = DecodingConfig(strategy="greedy", max_length_ratio=0.2, max_length_offset=3)
-OPTIONS = Options(GREEDY, window=Window("segments", 2, 1))
+OPTIONS = Protocol(GREEDY, window=Window("segments", 2, 1))
 SPECS = [LengthSpec("segments", 1, 0.5), LengthSpec("segments", 2, 1.0), LengthSpec("document", None)]
 
 

@@ -1,0 +1,5 @@
+"""`python -m scaleformer COMMAND [key=value ...]`."""
+
+from scaleformer.commands import main
+
+main()

@@ -1,0 +1,73 @@
+"""Save where a model looks while it translates a few segments, and draw it.
+
+scaleformer attention-maps checkpoint=RUN text='A sentence.'
+scaleformer attention-maps checkpoint=RUN input=FILE [document=0] [first=0] [segments=3]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from scaleformer.evaluation.attention_files import write_maps
+from scaleformer.evaluation.attention_maps import attention_maps
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.report.attention import plot_attention
+from scaleformer.system.provenance import provenance
+from scaleformer.system.schema import AtLeast
+from scaleformer.translation.files import choose_format, read_documents
+from scaleformer.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/attention_maps.yaml describes them."""
+
+    checkpoint: str
+    text: str | None
+    input: str | None
+    format: str
+    document: int
+    first: int
+    segments: Annotated[int, AtLeast(1)] | None
+    max_tokens: Annotated[int, AtLeast(1)]
+    name: str
+    output: str | None
+    device: str
+    threads: int | None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    translator = Translator.load(options.checkpoint, options.device)
+    source, target, where = _segments(options)
+    maps = attention_maps(translator, source, target, max_tokens=options.max_tokens)
+    folder = Path(str(options.output or results_folder(translator.path)))
+    conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
+    path = write_maps(folder / f"attention-{options.name}", maps, {**conditions, "document": where})
+    plots = folder.parent / "plots" if folder.name == "results" else folder
+    pieces = {"source": maps.source_pieces, "target": maps.target_pieces}
+    drawn = plot_attention(maps.weights, pieces, maps.mechanisms, plots, f"attention-{options.name}")
+    print(f"written to {path} and {', '.join(str(figure) for figure in drawn.values())}")
+
+
+def _segments(options: Options) -> tuple[list[str], list[str] | None, str]:
+    """Source, target where it is known, and what they are."""
+    if (options.text is None) == (options.input is None):
+        raise ValueError("nothing to look at, or two things: give text='A sentence.' or input=FILE")
+    if options.input is None:
+        return [str(options.text)], None, "text"
+    documents = read_documents(options.input, choose_format(options.format, options.input)).documents
+    if not 0 <= options.document < len(documents):
+        raise ValueError(f"document={options.document}: {options.input} has {len(documents)}, numbered from 0")
+    document = documents[options.document]
+    usual = min(3, len(document.source) - options.first)
+    last = options.first + (usual if options.segments is None else options.segments)
+    if not 0 <= options.first < last <= len(document.source):
+        raise ValueError(
+            f"first={options.first} segments={options.segments}: document {document.id!r} has {len(document.source)} "
+            "segments, numbered from 0"
+        )
+    target = list(document.target[options.first : last]) or None
+    return list(document.source[options.first : last]), target, f"{document.id}[{options.first}:{last}]"

@@ -1,0 +1,31 @@
+"""Average the weights of several checkpoints into one to translate with.
+
+scaleformer average checkpoints=[RUN/checkpoints/best.ckpt,RUN/checkpoints/last.ckpt] output=FILE.ckpt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scaleformer.checkpoints.averaging import average_checkpoints
+from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.system.schema import listed
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/average.yaml describes them."""
+
+    checkpoints: str | tuple[str, ...]
+    output: str
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    checkpoints = [str(path) for path in listed(options.checkpoints)]
+    if Path(options.output).exists():  # the state of a training, perhaps, which an average cannot go on from
+        raise ValueError(f"output={options.output} exists already: take another name, or remove it")
+    SafeCheckpointIO().save_checkpoint(average_checkpoints(checkpoints), options.output)
+    print(f"the mean of {len(checkpoints)} checkpoints is in {options.output}: python scripts/evaluate_bleu.py "
+          f"checkpoint={options.output}")  # fmt: skip

@@ -1,0 +1,81 @@
+"""Time the attention of this package against softmax attention, all scores and the paper's own algorithms.
+
+    scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [device=cuda] [dtype=bfloat16] ...
+    scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
+    scaleformer benchmark attention part=auto       # what algorithm=auto takes, beside every algorithm
+    scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
+
+The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system takes
+turns with it alone (a call of a millisecond feels what the one before it left in the caches), beyond it all take turns,
+in one process; times are medians of at least `repeats` calls after one to warm up, with memory that the C library
+keeps, as it does in a training. Cross-attention has a source as long as the target, and no relative positions. Prints
+tables and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md`
+writes the page of all benchmarks whose results are in OUTPUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from scaleformer.benchmarks.attention import (
+    SLOPE_FROM,
+    Options,
+    measure,
+    slopes,
+)
+from scaleformer.benchmarks.attention_choice import measure_choices, worst
+from scaleformer.benchmarks.attention_report import draw, draw_choices
+from scaleformer.benchmarks.page import SECTIONS, write_page
+from scaleformer.system.provenance import device_in_words, provenance, write_result
+
+
+def compare(options: Options, console: Console) -> dict[str, Any]:
+    rows = []
+    with console.status("") as status:
+        for case in options.cases or ():
+            for length in sorted(options.lengths or ()):
+                if case != "cross" or length <= options.cross_limit:
+                    status.update(f"{length} tokens, {case}")
+                    rows += measure(options, length, case)
+    return {
+        "slope_from": SLOPE_FROM,
+        "slopes": slopes(rows),
+        "memory_slopes": slopes(rows, "memory"),
+        "rows": [asdict(row) for row in rows],
+    }
+
+
+def choose(options: Options, console: Console) -> dict[str, Any]:
+    with console.status("") as status:
+        rows = measure_choices(options, status.update)
+    return {"worst": worst(rows), "rows": [asdict(row) for row in rows]}
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    """Measure, show and write."""
+    options = options.with_defaults()
+    console = Console()
+    found = (choose if options.part == "auto" else compare)(options, console)
+    conditions = provenance(options.device, options.seed)
+    result = {**conditions, "settings": asdict(options), **found}
+    name = "attention" if options.part == "compare" else f"attention_{options.part}"
+    text = "\n\n".join(SECTIONS[name].tables(result))
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    output = Path(options.output)
+    words = device_in_words(conditions["device"])
+    words += f", {options.dtype}, batch {options.batch}, {options.heads} heads of {options.width}, R={options.horizon}"
+    if options.part == "auto":
+        draw_choices(result["rows"], output / f"{name}.png", words)
+    else:
+        draw(result["rows"], output / f"{name}.png", words)
+    if options.memory and options.part != "auto":
+        draw(result["rows"], output / f"{name}-memory.png", words, "memory")
+    written = write_result(output / f"{name}.json", result)
+    console.print(f"{words}\n{written} and {name}.png beside it", highlight=False, soft_wrap=True)
+    if options.page:
+        console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)

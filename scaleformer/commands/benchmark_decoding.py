@@ -1,0 +1,129 @@
+"""Time decoding against the position, and beside `generate` of Hugging Face transformers.
+
+    scaleformer benchmark decoding [positions=2048] [batches=[1,16]] [beams=[1,4]] [threads=2] ...
+    scaleformer benchmark decoding long=16384        # one document, greedily, to so many positions; no peer
+
+Models have random weights and never write `</s>`, so that every document runs to the last position. Prints tables,
+writes OUTPUT/decoding.json and OUTPUT/decoding.png, or with `long` OUTPUT/decoding_long.*; `page=docs/benchmarks.md`
+writes the page of all benchmarks whose results are in OUTPUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from scaleformer.benchmarks.decoding import Comparison, Curve, compare, measure_curve
+from scaleformer.benchmarks.models import Sizes
+from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
+from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
+from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.provenance import provenance, write_result
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/benchmark_decoding.yaml describes them."""
+
+    systems: tuple[str, ...]
+    sizes: Sizes
+    batches: tuple[int, ...]
+    beams: tuple[int, ...]
+    positions: int
+    windows: int
+    source: int
+    segment: int
+    peer: bool
+    peer_source: int
+    peer_position: int
+    peer_steps: int
+    peer_beams: int
+    peer_rounds: int
+    long: int | None
+    long_windows: int
+    threads: int | None
+    seed: int
+    output: str
+    page: str | None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be measured."""
+        for name in ("systems", "batches", "beams"):
+            if not getattr(self, name):
+                raise ValueError(f"{name}=[]: give at least one")
+        unknown = sorted(set(self.systems) - set(MECHANISMS))
+        if unknown:
+            raise ValueError(f"systems names {', '.join(unknown)}: choose of {', '.join(MECHANISMS)}")
+        least = {"positions": 8, "windows": 1, "source": 8, "segment": 2, "peer_steps": 1, "peer_rounds": 1}
+        for name, minimum in (least | {"long": 8, "long_windows": 1}).items():
+            if (value := getattr(self, name)) is not None and value < minimum:
+                raise ValueError(f"{name}={value}: wanted at least {minimum}")
+        if self.peer_position <= self.peer_steps:
+            raise ValueError(f"peer_position={self.peer_position}: wanted more than peer_steps={self.peer_steps}")
+
+
+def measure(options: Options, console: Console) -> tuple[list[Curve], list[Comparison]]:
+    """All curves, and the comparison where the peer is wanted and installed."""
+    curves = []
+    for system in options.systems:
+        for batch in options.batches:
+            for beams in options.beams:
+                with console.status(f"{system}, batch {batch}, beams {beams}"):
+                    curves.append(
+                        measure_curve(
+                            system,
+                            options.sizes,
+                            batch,
+                            beams,
+                            options.positions,
+                            options.source,
+                            options.segment,
+                            options.windows,
+                        )
+                    )
+    if not options.peer:
+        return curves, []
+    if PACKAGES[MARIAN] not in peer_versions():
+        console.print(f"{MARIAN} left out: not installed (pip install -e '.[bench]')", highlight=False)
+        return curves, []
+    with console.status(f"{options.peer_source} source tokens, beside {MARIAN}"):
+        comparisons = compare(
+            options.systems,
+            options.sizes,
+            options.peer_source,
+            options.peer_position,
+            options.peer_steps,
+            options.peer_beams,
+            options.segment,
+            options.peer_rounds,
+        )
+    return curves, comparisons
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    """Measure, show and write."""
+    if options.long is not None:
+        far = {"positions": options.long, "windows": options.long_windows, "peer": False}
+        options = replace(options, batches=(1,), beams=(1,), **far)  # type: ignore[arg-type]
+    torch.manual_seed(options.seed)
+    console = Console()
+    curves, comparisons = measure(options, console)
+    conditions = provenance("cpu", options.seed)
+    conditions["versions"] |= peer_versions()
+    result = {
+        **conditions,
+        "settings": asdict(options),
+        "curves": [asdict(curve) | {"speed": curve.speed} for curve in curves],
+        "comparisons": [asdict(comparison) for comparison in comparisons],
+    }
+    console.print("\n\n".join(decoding_tables(result)), highlight=False, markup=False, soft_wrap=True)
+    output, name = Path(options.output), "decoding" if options.long is None else "decoding_long"
+    draw_curves(result["curves"], output / f"{name}.png")
+    written = write_result(output / f"{name}.json", result)
+    console.print(f"{written} and {name}.png beside it", highlight=False, soft_wrap=True)
+    if options.page:
+        console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)

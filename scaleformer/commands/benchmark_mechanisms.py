@@ -1,0 +1,260 @@
+"""Train every attention alike on the synthetic corpus, and compare what it costs and how far it carries.
+
+    scaleformer benchmark mechanisms [mechanisms=[scaleformer,softmax,rotary]] [steps=600] [output=DIR] [report=FILE.md]
+
+Each choice of conf/model/attention goes through five stages: it learns two short tasks (`tasks`); it is trained from
+the same seed on the same documents for the same number of steps (`train`), and evaluated on documents of 1, 2, 4 and 8
+times the trained number of segments (`lengths`); its speed and memory in a model are measured (`speed`), and the time
+of one such attention alone (`slopes`), in processes of their own. A choice may have options:
+"scaleformer relative=raw". What is there already is not done again, so that the command goes on where it was stopped,
+and `stages=[speed,slopes]` can wait until the machine is quiet. Writes the report of what is there and a figure.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, measure_model
+from scaleformer.benchmarks.tasks import TASKS, learn
+from scaleformer.commands.call import CONF, default_options
+from scaleformer.report.curves import read_curves
+from scaleformer.report.mechanisms import write_report
+from scaleformer.system.provenance import provenance, write_result
+
+CHOICES = CONF / "model" / "attention"
+TIMES = (1, 2, 4, 8)
+STAGES = ("tasks", "train", "lengths", "speed", "slopes")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/benchmark_mechanisms.yaml describes them."""
+
+    mechanisms: tuple[str, ...] | None
+    stages: tuple[str, ...]
+    model: str
+    layers: int
+    steps: int
+    batch_tokens: int
+    segments: int
+    documents: int
+    lengths: tuple[int, ...]
+    slope_lengths: tuple[int, ...]
+    cost_layers: int
+    repeats: int
+    most_seconds: float
+    memory_share: float
+    threads: int
+    seed: int
+    overrides: tuple[str, ...]
+    output: str
+    report: str
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for choices and stages that there are not."""
+        known = choices()
+        unknown = [m for m in self.mechanisms or () if m.split()[0] not in known]
+        if unknown or self.mechanisms == ():
+            raise ValueError(f"mechanisms: {', '.join(unknown) or 'none'}: choose of {', '.join(known)}")
+        if not set(self.stages) <= set(STAGES):
+            raise ValueError(f"stages is [{','.join(self.stages)}]: choose of {', '.join(STAGES)}")
+
+
+def choices() -> list[str]:
+    """The names of all configured attentions."""
+    return sorted(path.stem for path in CHOICES.glob("*.yaml"))
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    """Do what is not done yet, and write the report."""
+    mechanisms = options.mechanisms or tuple(choices())
+    options = replace(options, mechanisms=mechanisms)
+    output = Path(options.output)
+    keep_settings(options, output)
+    for number, mechanism in enumerate(mechanisms, start=1):
+        folder = folder_of(mechanism, output)
+        print(f"[{number}/{len(mechanisms)}] {mechanism}", flush=True)
+        for stage in options.stages:
+            path = folder / f"{stage}.json"
+            if is_done(path):
+                continue
+            if stage == "lengths" and not is_done(folder / "train.json"):
+                print("  lengths: there is no training yet: add the stage train", flush=True)
+                continue
+            start = time.monotonic()
+            result = work_of(stage)(mechanism, folder, options)
+            write_result(path, {"seconds": time.monotonic() - start, **result})
+            print(f"  {stage}: {time.monotonic() - start:.0f} s {result.get('error', '')}", flush=True)
+        # after each, so that a stopped comparison has one as well
+        made = text_of(options)
+        write_report(read_results(options, output), Path(options.report), made, options.lengths, options.slope_lengths)
+    print(f"written to {options.report}")
+
+
+def keep_settings(options: Options, output: Path) -> None:
+    """See that what is in the folder was made with the same settings. Raises ValueError where it was not."""
+    free = ("mechanisms", "stages", "output", "report")
+    settings = {k: v for k, v in asdict(options).items() if k not in free}
+    path = output / "settings.json"
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != settings:
+        raise ValueError(f"{path}: a comparison with other settings: take another output=DIR, or remove this one")
+    write_result(path, settings)
+
+
+def folder_of(mechanism: str, output: Path) -> Path:
+    return output / mechanism.replace(" ", "_").replace("=", "-")
+
+
+def is_done(path: Path) -> bool:
+    """Whether a stage has its result, and no error, there."""
+    return path.exists() and "error" not in json.loads(path.read_text(encoding="utf-8"))
+
+
+def work_of(stage: str) -> Callable[[str, Path, Options], dict[str, Any]]:
+    return {"tasks": tasks, "train": train, "lengths": evaluate, "speed": speed, "slopes": slopes}[stage]
+
+
+def overrides_of(mechanism: str) -> list[str]:
+    name, *chosen = mechanism.split()
+    return [f"model/attention={name}", *(f"model.attention.{option}" for option in chosen)]
+
+
+def run(command: str, folder: Path, *arguments: str) -> str | None:
+    """Run a command of the repository, its output into a file; None, or the last line of what went wrong."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{command}.log"
+    with log.open("w", encoding="utf-8") as file:
+        words = [sys.executable, "-m", "scaleformer", command, *arguments]
+        code = subprocess.run(words, stdout=file, stderr=subprocess.STDOUT).returncode
+    if code == 0:
+        return None
+    lines = log.read_text(encoding="utf-8").strip().splitlines()
+    return f"{command} ended with {code}: {lines[-1] if lines else 'no output'} (see {log})"
+
+
+def train(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+    """The number of parameters and the last validation loss of a training, or why there is none."""
+    target = folder / "run"
+    if (target / "checkpoints" / "last.ckpt").exists():
+        arguments = [f"resume={target}"]
+    else:
+        arguments = [
+            *(f"model={options.model}", *overrides_of(mechanism), "tokenizer.vocab_size=700"),
+            *(f"model.encoder_layers={options.layers}", f"model.decoder_layers={options.layers}"),
+            f"data.synthetic.segments=[1,{options.segments}]",
+            f"data.batch_tokens={options.batch_tokens}",
+            *(f"trainer.max_steps={options.steps}", f"trainer.val_check_interval={options.steps}"),
+            f"schedule.warmup_steps={max(1, options.steps // 4)}",
+            *("callbacks.validation_bleu.examples=0", "test.enabled=false"),
+            *(f"seed={options.seed}", f"threads={options.threads}", f"hydra.run.dir={target}"),
+            *options.overrides,
+        ]
+    error = run("train", folder, *arguments)
+    if error is not None:
+        return {"error": error}
+    curve = read_curves(target / "metrics.csv")
+    return {"loss": curve["val/loss"][1][-1]}
+
+
+def evaluate(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+    """Teacher-forced loss and BLEU at 1, 2, 4 and 8 times the trained number of segments."""
+    segments = [times * options.segments for times in TIMES]
+    error = run(
+        "extrapolation",
+        folder,
+        *(f"checkpoint={folder / 'run'}", f"output={folder}", "modes=[pass]", f"segments={segments}".replace(" ", "")),
+        "data=synthetic",
+        f"data.synthetic.segments=[{segments[-1]},{segments[-1]}]",
+        f"data.synthetic.test={options.documents}",
+        *("bootstrap_samples=0", "randomization_trials=0", f"threads={options.threads}", f"seed={options.seed}"),
+    )
+    if error is not None:
+        return {"error": error}
+    found = json.loads((folder / "extrapolation.json").read_text(encoding="utf-8"))
+    sizes = {length["label"]: length["size"] for length in found["lengths"]}
+    points = []
+    for row in found["results"]:
+        bleu = next(s["score"] for s in row["decode"]["scores"] if s["metric"] == "d-BLEU")
+        times = sizes[row["length"]] // options.segments
+        points.append({"times": times, "loss": row["loss"]["nats_per_token"], "bleu": bleu})
+    return {"parameters": found["systems"][0]["parameters"], "points": points}
+
+
+def tasks(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+    """How many steps each of the short tasks takes."""
+    torch.set_num_threads(1)
+    return {task: learn(choice_of(mechanism), task, seed=options.seed) for task in TASKS}
+
+
+def speed(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+    """Training speed and memory of a whole model at each length."""
+    return {"points": measure_model(choice_of(mechanism), options.lengths, conditions(options))}
+
+
+def slopes(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+    """The time of one attention alone at each of the longer lengths."""
+    return {"points": measure_alone(choice_of(mechanism), options.slope_lengths, conditions(options))}
+
+
+def choice_of(mechanism: str) -> dict[str, Any]:
+    """The options of a choice as its YAML and the command give them."""
+    name, *chosen = mechanism.split()
+    merged = OmegaConf.merge(OmegaConf.load(CHOICES / f"{name}.yaml"), OmegaConf.from_dotlist(chosen))
+    found: dict[str, Any] = OmegaConf.to_container(merged)  # type: ignore[assignment]
+    return found
+
+
+def conditions(options: Options) -> Conditions:
+    sizes: Any = OmegaConf.load(CONF / "model" / f"{options.model}.yaml")
+    kept = {key: sizes[key] for key in ("width", "feedforward", "heads")}
+    given = {k: getattr(options, k) for k in ("repeats", "most_seconds", "memory_share", "seed")}
+    return Conditions(kept, options.cost_layers, **given)
+
+
+def read_results(options: Options, output: Path) -> dict[str, dict[str, Any]]:
+    """Stage -> result of each back-end in the folder."""
+    found = {}
+    for mechanism in options.mechanisms or ():
+        stages = {stage: folder_of(mechanism, output) / f"{stage}.json" for stage in STAGES}
+        found[mechanism] = {s: json.loads(p.read_text(encoding="utf-8")) for s, p in stages.items() if p.exists()}
+    return {mechanism: result for mechanism, result in found.items() if result}
+
+
+def text_of(options: Options) -> str:
+    """How the results were made."""
+    device = provenance("cpu", options.seed)["device"]
+    places = ("stages", "output", "report")
+    usual = default_options("benchmark mechanisms")
+    given = {k: v for k, v in asdict(options).items() if v != getattr(usual, k) and k not in places}
+    shown = {k: f"[{','.join(map(str, v))}]" if isinstance(v, tuple) else v for k, v in given.items()}
+    words = shlex.join(["scaleformer", "benchmark", "mechanisms", *(f"{k}={v}" for k, v in shown.items())])
+    return f"""Made by `{words}`.
+
+Every choice of `conf/model/attention` in the preset `{options.model}` with {options.layers} + {options.layers} layers,
+the same seed ({options.seed}), the same synthetic documents of 1 to {options.segments} segments and {options.steps:,}
+steps of {options.batch_tokens:,} tokens, in float32 on {device["name"]}. A training this short tells which mechanisms
+learn quickly and which carry beyond the trained length, not where each of them ends up. What a mechanism cannot serve
+(cross-attention, mostly) is served by the one that its YAML names.
+
+The short tasks are documents of two segments of five tokens, to be copied, and to be translated by a dictionary with
+neighbouring words exchanged, in a model of 2 + 2 layers of width 64: how many steps of 32 documents until 99 of 100
+tokens are right, and what share of the tokens of new documents is right in greedy decoding.
+
+Validation loss is in nats a token, over documents as trained. Loss and d-BLEU (greedy) at 1, 2, 4 and 8 times the
+greatest trained number of segments are those of {options.documents} documents cut into pieces of that size. Speed is
+that of a forward and backward pass over one document, source and target tokens together, in a model of
+{options.cost_layers} + {options.cost_layers} layers; memory is what it takes on top of the weights. An attention alone
+is timed with its projections at each site that it serves itself; a pass that would have taken more than
+{options.most_seconds:g} s, were the cost quadratic, was left out, and a text longer than a mechanism
+allows is refused. All times are processor time of one thread."""

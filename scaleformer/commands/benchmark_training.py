@@ -1,0 +1,165 @@
+"""Time whole training steps of our models and of other libraries' transformers, document length by document length.
+
+    scaleformer benchmark training [lengths=[128,512,2048]] [threads=2] [precisions=[float32]] ...
+    scaleformer benchmark training long=65536        # one step of the preset `base` on a pair of long documents
+    scaleformer benchmark training profile=2048      # where the time goes, in each precision, by kind of operator
+
+All systems of a length take turns in one process, with the same sizes, tokens, precision and optimizer. Peers that are
+not installed, and lengths that a system has no memory or time for, are left out, and it says why. Prints tables, writes
+OUTPUT/training.json and OUTPUT/training.png; `page=docs/benchmarks.md` writes the page of all benchmarks whose results
+are in OUTPUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from scaleformer.benchmarks.models import Sizes, available_memory
+from scaleformer.benchmarks.page import draw_training, profile_tables, training_tables, write_page
+from scaleformer.benchmarks.peers import PACKAGES, peer_versions
+from scaleformer.benchmarks.step_profile import profile_steps
+from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
+from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.provenance import provenance, write_result
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/benchmark_training.yaml describes them."""
+
+    systems: tuple[str, ...]
+    sizes: Sizes
+    lengths: tuple[int, ...]
+    batch_tokens: int
+    segment: int
+    precisions: tuple[str, ...]
+    repeats: int
+    seconds: float
+    step_limit: float
+    memory_limit: float | None
+    long: int | None
+    long_sizes: Sizes
+    long_memory: float
+    profile: int | None
+    threads: int | None
+    output: str
+    page: str | None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be measured."""
+        choices = {"systems": (*MECHANISMS, *PEERS), "precisions": PRECISIONS}
+        for name, known in choices.items():
+            unknown = sorted(set(getattr(self, name)) - set(known))
+            if unknown or not getattr(self, name):
+                raise ValueError(f"{name}={getattr(self, name)}: choose at least one of {', '.join(known)}")
+        if not self.lengths or min(self.lengths) < 8:
+            raise ValueError(f"lengths={self.lengths}: give at least one, each at least 8")
+        for name, minimum in {"batch_tokens": 1, "segment": 2, "repeats": 1, "long": 8, "profile": 8}.items():
+            if (value := getattr(self, name)) is not None and value < minimum:
+                raise ValueError(f"{name}={value}: wanted at least {minimum}")
+        if self.long is not None and self.profile is not None:
+            raise ValueError(f"long={self.long}, profile={self.profile}: give one of the two")
+
+
+def compare(options: Options, console: Console) -> dict[str, Any]:
+    """The rows of all precisions, and the peaks of the machine."""
+    installed = peer_versions()
+    systems = [s for s in options.systems if PACKAGES.get(s, "") in ("", *installed)]
+    notes = [f"{s} left out: not installed." for s in options.systems if s not in systems]
+    memory = 0.8 * available_memory() if options.memory_limit is None else options.memory_limit * GIB
+    limits = Limits(options.step_limit, memory, options.seconds, options.repeats)
+    rows: list[Row] = []
+    peaks = {}
+    with console.status("") as status:
+        for precision in options.precisions:
+            more, (torchs, ours) = measure(
+                systems,
+                options.sizes,
+                precision,
+                options.lengths,
+                options.batch_tokens,
+                options.segment,
+                limits,
+                status.update,
+            )
+            rows += more
+            peaks[precision] = max(torchs, ours)
+            notes.append(
+                f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s by torch's own, "
+                f"{ours / 1e12:.2f} by `scaleformer.ops.common.matmul`."
+            )
+    return {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
+
+
+def run_lengths(options: Options, console: Console) -> None:
+    """The steps of all systems at all lengths: tables, a figure and the file of results."""
+    output = Path(options.output)
+    conditions = provenance("cpu", 0)
+    conditions["versions"] |= peer_versions()
+    result = {**conditions, "settings": asdict(options), **compare(options, console)}
+    text = "\n\n".join([*training_tables(result), *result["notes"]])
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    draw_training(result["rows"], output / "training.png")
+    written = write_result(output / "training.json", result)
+    console.print(f"{written} and training.png beside it", highlight=False, soft_wrap=True)
+
+
+def run_long(options: Options, console: Console) -> None:
+    """The step on a pair of long documents, for each system of ours; its result has a file of its own."""
+    assert options.long is not None
+    results = []
+    ours = [system for system in options.systems if system not in (*PEERS, "softmax")]
+    for precision in options.precisions:
+        for result in long_steps(
+            ours,
+            options.long_sizes,
+            precision,
+            options.long,
+            options.segment,
+            options.long_memory * GIB,
+            torch.get_num_threads(),
+        ):
+            words = result.failure or f"{result.seconds:,.0f} s, {result.resident / GIB:.1f} GiB resident at most"
+            name = f"{result.system}, {precision}, 2 x {result.tokens:,} tokens"
+            console.print(f"{name}: {words}", highlight=False, soft_wrap=True)
+            results.append(asdict(result))
+    written = write_result(
+        Path(options.output) / "training_long.json",
+        {**provenance("cpu", 0), "settings": asdict(options), "steps": results},
+    )
+    console.print(f"{written}", highlight=False, soft_wrap=True)
+
+
+def run_profile(options: Options, console: Console) -> None:
+    """Where the time of a step goes, for each system of ours; its result has a file of its own."""
+    assert options.profile is not None
+    arguments = options.profile, options.batch_tokens, options.segment, options.repeats
+    profiles = []
+    for system in (system for system in options.systems if system not in PEERS):
+        with console.status(f"{system}, {options.profile:,} tokens"):
+            profiles.append(asdict(profile_steps(system, options.sizes, options.precisions, *arguments)))
+    result = {**provenance("cpu", 0), "settings": asdict(options), "profiles": profiles}
+    console.print("\n\n".join(profile_tables(result)), highlight=False, markup=False, soft_wrap=True)
+    written = write_result(Path(options.output) / "training_profile.json", result)
+    console.print(f"{written}", highlight=False, soft_wrap=True)
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    """Measure, show and write."""
+    console = Console()
+    if options.long is not None:
+        run_long(options, console)
+    elif options.profile is not None:
+        run_profile(options, console)
+    else:
+        run_lengths(options, console)
+    if options.page:
+        console.print(f"{write_page(Path(options.output), Path(options.page))}", highlight=False, soft_wrap=True)

@@ -1,0 +1,108 @@
+"""What it costs that one side of a document lacks a segment boundary, in loss by distance and in d-BLEU.
+
+scaleformer boundaries checkpoint=RUN [segments=8] [documents=100] [decode=false]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from scaleformer.evaluation.context.boundaries import (
+    LEAST,
+    BoundaryLoss,
+    BoundaryTranslation,
+    boundaries_to_dict,
+    boundary_losses,
+    boundary_translations,
+)
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
+from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.bars import translation_bars
+from scaleformer.system.files import check_folder
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import AtLeast, listed
+from scaleformer.translation.config import choose_decoding
+from scaleformer.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/boundaries.yaml describes them."""
+
+    checkpoint: str
+    segments: Annotated[int, AtLeast(LEAST)] | None
+    documents: Annotated[int, AtLeast(1)] | None
+    split: str
+    metrics: str | None
+    decode: bool
+    output: str | None
+    device: str
+    threads: int | None
+    decoding: dict[str, Any]
+    data: dict[str, Any] | None = None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    translator = Translator.load(options.checkpoint, options.device)
+    greedy = replace(translator.decoding, strategy="greedy", n_best=1)
+    decoding = choose_decoding(greedy, options.decoding, given)
+    metrics = options.metrics or (translator.config.get("test") or {}).get("metrics", "default")
+    corpus = choose_corpus(translator.config, options.data, options.split)
+    text = TestText.of(list(corpus.read()), translator.source_tokenizer, translator.target_tokenizer)
+    spec = parse_lengths(None, listed(options.segments), None) or [LengthSpec("document", None)]
+    made = make_length(text, spec[0]).documents
+    documents = list(islice((d for d in made if len(d.source) >= LEAST), options.documents))
+    folder = Path(str(options.output or results_folder(translator.path)))
+    check_folder(folder)
+    with translation_bars() as bar:
+        losses = boundary_losses(translator, documents, progress=bar("scoring"))
+        found = boundary_translations(translator, documents, decoding, preset(metrics), bar) if options.decode else None
+    signatures = {"d-BLEU": found.whole.signature} if found else {}
+    name = f"boundaries-{options.split}" + (f"-{options.segments}" if options.segments else "")
+    payload = {
+        **provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256, signatures),
+        "kind": "boundaries",
+        "corpus": {"where": corpus.where, "split": options.split, "sha256": corpus.fingerprint()},
+        "segments": options.segments,
+        "decoding": asdict(decoding) if found else None,
+        "documents": len(documents),
+        "left_out": sum(len(d.source) < LEAST for d in made),
+        **boundaries_to_dict(losses, found),
+    }
+    path = write_result(folder / f"{name}.json", payload)
+    console = Console()
+    console.print(_table(losses, len(documents)))
+    if found:
+        console.print(_in_words(found), highlight=False, markup=False, soft_wrap=True)
+    console.print(
+        f"{payload['left_out']} documents of fewer than {LEAST} segments left out\nwritten to {path}",
+        highlight=False, markup=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
+    title = f"{documents} documents: nats a token in the segments after two that run together"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for column in ("segments after", "tokens", "every <sep>", "source lacks one", "target lacks one"):
+        table.add_column(column, justify="left" if column == "segments after" else "right")
+    for loss in losses:
+        values = (f"{value:.3f}" for value in (loss.whole, loss.source, loss.target))
+        table.add_row(loss.distance, f"{loss.tokens:,}", *values)
+    return table
+
+
+def _in_words(found: BoundaryTranslation) -> str:
+    return (
+        f"d-BLEU {found.whole.score:.2f}, with two segments of the source run together {found.source.score:.2f} "
+        f"({found.more} translations with more segments than that, {found.fewer} with fewer)\n{found.whole.signature}"
+    )

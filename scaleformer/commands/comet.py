@@ -1,0 +1,56 @@
+"""Score saved translations by COMET (optional: pip install unbabel-comet).
+
+scaleformer comet translations=RUN/results/bleu-test.jsonl [model=Unbabel/wmt22-comet-da] [gpus=1]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.comet import comet_score
+from scaleformer.evaluation.translations import lines_of, origin, read_translations, stem
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import AtLeast
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/comet.yaml describes them."""
+
+    translations: str
+    model: str
+    batch_size: Annotated[int, AtLeast(1)]
+    gpus: Annotated[int, AtLeast(0)]
+    output: str | None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    translations = Path(options.translations)
+    documents = read_translations(translations)
+    left_out = [d.id for d in documents if len(d.source) != len(d.target)]  # whose sentences have no known source
+    lines = lines_of([d for d in documents if len(d.source) == len(d.target)])
+    if not any(lines.sources):
+        raise ValueError(
+            f"{translations}: no document has sources beside its translations, segment by segment, and COMET reads them"
+        )
+    texts = lines.sources, lines.hypotheses, lines.references
+    score = comet_score(*texts, options.model, batch_size=options.batch_size, gpus=options.gpus)
+    name = stem(translations).removeprefix("bleu-")
+    path = Path(str(options.output or translations.with_name(f"comet-{name}.json")))
+    payload = {
+        **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}, **origin(translations)),
+        "kind": "comet",
+        "translations": str(translations),
+        "alignment": RULE,
+        "score": score.score,
+        "segments": list(score.lines),
+        "left_out": left_out,
+    }
+    write_result(path, payload)
+    if left_out:
+        print(f"left out, since source and reference differ in their number of segments: {', '.join(left_out)}")
+    print(f"COMET {score.score:.4f} ({score.model}, {len(score.lines):,} segments), written to {path}")

@@ -1,0 +1,83 @@
+"""Test whether the saved translations of several runs differ by more than chance: BLEU and chrF++.
+
+scaleformer compare runs=[RUN,RUN] [split=test] [level=document] [metrics=multi30k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.significance import compare_systems, comparison_table
+from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents, stem
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import listed
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/compare.yaml describes them."""
+
+    runs: str | tuple[str, ...]
+    split: str
+    level: str
+    metrics: str
+    bootstrap_samples: int
+    randomization_trials: int
+    output: str | None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    files = [_file(Path(str(run)), options.split) for run in listed(options.runs)]
+    if len(files) < 2:
+        raise ValueError(f"{len(files)} runs to compare: wanted at least 2, runs=[RUN,RUN]")
+    names = _names(files)
+    systems = {name: read_translations(file) for name, file in zip(names, files, strict=True)}
+    same_documents(systems)
+    lines = {name: lines_of(documents, options.level) for name, documents in systems.items()}
+    first = next(iter(lines.values()))
+    comparison = compare_systems(
+        {name: found.hypotheses for name, found in lines.items()},
+        first.references,
+        options.metrics,
+        bootstrap_samples=options.bootstrap_samples,
+        randomization_trials=options.randomization_trials,
+    )
+    settings = {"level": options.level, "metrics": options.metrics, "alignment": RULE}
+    translations = dict(zip(names, map(str, files), strict=True))
+    checkpoints = {name: provenance(**origin(file))["checkpoint"] for name, file in zip(names, files, strict=True)}
+    path = Path(str(options.output or files[0].with_name(f"compare-{stem(files[0]).removeprefix('bleu-')}.json")))
+    systems_of = {"translations": translations, "checkpoints": checkpoints}
+    write_result(path, {**provenance(), **settings, **systems_of, **comparison.to_dict(), "kind": "compare"})
+    console = Console()
+    title = f"{comparison.lines:,} lines, against {comparison.baseline}; * both tests below 0.05"
+    console.print(comparison_table(comparison, title))
+    for metric, signatures in comparison.signatures.items():
+        for signature in signatures.values():
+            console.print(f"{metric}: {signature}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _file(path: Path, split: str) -> Path:
+    """The translations that a run directory or a file name means."""
+    file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(f"{path}: no translations ({file} is missing): run scripts/evaluate_bleu.py checkpoint={path}")
+    return file
+
+
+def _names(files: list[Path]) -> list[str]:
+    """The shortest ends of the paths that tell all of them apart, less what they have in common."""
+    folders = [file.resolve().with_suffix("").parts for file in files]
+    if all(parts[-2] == "results" and parts[-1].startswith("bleu-") for parts in folders):
+        folders = [parts[:-2] for parts in folders]
+    longest = max(map(len, folders))
+    for depth in range(1, longest + 1):
+        names = ["/".join(parts[-depth:]) for parts in folders]
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"{files[0]} is named twice: wanted different runs")

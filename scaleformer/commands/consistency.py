@@ -1,0 +1,56 @@
+"""Does a document call one thing by one name? Names and terms in saved translations, beside the reference's own.
+
+scaleformer consistency translations=RUN/results/bleu-test.jsonl [terms=FILE.tsv]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.context.consistency import read_terms, score_consistency
+from scaleformer.evaluation.translations import origin, read_translations, stem
+from scaleformer.system.provenance import provenance, write_result
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/consistency.yaml describes them."""
+
+    translations: str
+    terms: str | None
+    output: str | None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    terms = None if options.terms is None else read_terms(str(options.terms))
+    translations = Path(options.translations)
+    documents = read_translations(translations)
+    scores = score_consistency(documents, terms)
+    if not scores:
+        raise ValueError(
+            f"{translations}: no word is repeated in any document: there is nothing to be consistent about"
+        )
+    name = stem(translations).removeprefix("bleu-")
+    path = Path(str(options.output or translations.with_name(f"consistency-{name}.json")))
+    payload = {
+        **provenance(**origin(translations)),
+        "kind": "consistency",
+        "translations": str(translations),
+        "alignment": RULE,
+    }
+    write_result(path, {**payload, "terms": options.terms, "scores": [score.to_dict() for score in scores]})
+    table = Table(title=f"{len(documents)} documents", title_justify="left", box=SIMPLE_HEAD)
+    for column in ("kind", "repeated words", "mentions", "as the reference", "consistent"):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    for s in scores:
+        table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)

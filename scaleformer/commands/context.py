@@ -1,0 +1,117 @@
+"""Score what only earlier segments decide: pronouns and terms of the synthetic corpus, or examples of your own.
+
+scaleformer context checkpoint=RUN [input=EXAMPLES.jsonl] [context=0] [segments=[32,32] max_distance=16]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scaleformer.data.config import DataConfig
+from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
+from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.bars import translation_bars
+from scaleformer.system.files import atomic_writer, check_folder
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import AtLeast, from_mapping
+from scaleformer.translation.config import choose_decoding
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/context.yaml describes them."""
+
+    checkpoint: str
+    input: str | None
+    split: str
+    documents: Annotated[int, AtLeast(1)]
+    segments: tuple[int, int] | None
+    max_distance: int | None
+    context: int | None
+    contrastive: bool
+    generative: bool
+    output: str | None
+    device: str
+    threads: int | None
+    decoding: dict[str, Any]
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    translator = Translator.load(options.checkpoint, options.device)
+    decoding = choose_decoding(translator.decoding, options.decoding, given)
+    documents, corpus = _documents(translator, options, decoding, given)
+    with translation_bars() as bar:
+        report = evaluate_context(
+            translator,
+            documents,
+            contrastive=options.contrastive,
+            generative=options.generative,
+            context=options.context,
+            decoding=decoding,
+            progress=bar,
+        )
+    name = f"context-{Path(options.input).name.split('.')[0] if options.input is not None else options.split}"
+    name += "" if options.context is None else f"-context{options.context}"
+    folder = Path(str(options.output or results_folder(translator.path)))
+    check_folder(folder)
+    conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
+    settings = {"kind": "context", "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
+    payload = {**conditions, **settings, "corpus": corpus, "documents": len(documents), **report.to_dict()}
+    path = write_result(folder / f"{name}.json", payload)
+    with atomic_writer(folder / f"{name}.jsonl") as file:
+        file.writelines(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in report.outcomes)
+    console = Console()
+    console.print(_table(report, len(documents)))
+    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _documents(
+    translator: Translator, options: Options, decoding: DecodingConfig, given: Sequence[str]
+) -> tuple[list[ContextDocument], dict[str, Any]]:
+    """What is asked, and where it comes from."""
+    if options.input is not None:
+        name = options.input
+        corpus = ("split", "documents", "segments", "max_distance")
+        if ignored := [k for k in corpus if any(o.startswith(f"{k}=") for o in given)]:
+            raise ValueError(
+                f"{', '.join(ignored)}: of the synthetic corpus, and input={name} is taken whole: leave out"
+            )
+        return contrastive_documents(read_contrastive(name), translator, decoding), {"input": name}
+    run = translator.config.get("data")
+    data = from_mapping(DataConfig, run, "data") if isinstance(run, dict) else None
+    if data is None or data.format != "synthetic":
+        raise ValueError(
+            "the corpus of the run has no labels (only the synthetic one has): give examples by input=FILE.jsonl"
+        )
+    asked = {"segments": options.segments, "max_distance": options.max_distance}
+    changed = {name: value for name, value in asked.items() if value is not None}
+    synthetic = from_mapping(SyntheticConfig, {**asdict(data.synthetic), **changed}, "")
+    documents = labelled_documents(generate(synthetic, options.split, options.documents))
+    return documents, {"where": "synthetic", "split": options.split, "synthetic": asdict(synthetic)}
+
+
+def _table(report: ContextReport, documents: int) -> Table:
+    seen = "all segments before" if report.context is None else f"{report.context} segments before"
+    table = Table(title=f"{documents} documents, seen with {seen}", title_justify="left", box=SIMPLE_HEAD)
+    for column in ("kind", "distance"):
+        table.add_column(column)
+    for column in ("count", "chance", "contrastive", "generative", "wrong", "unclear"):
+        table.add_column(column, justify="right")
+    for score in report.scores:
+        shares = (score.chance, score.contrastive, score.generative, score.wrong, score.unclear)
+        cells = ["" if share is None else f"{share:.1%}" for share in shares]
+        table.add_row(Text(score.kind), score.distance, str(score.count), *cells)
+    return table

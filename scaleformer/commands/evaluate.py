@@ -1,0 +1,63 @@
+"""Translate a split and score it: d-BLEU, s-BLEU, chrF++, TER, each with its signature.
+
+scaleformer evaluate checkpoint=RUN [data=jsonl data.path=DIR] [split=test]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Any
+
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.schema import AtLeast
+from scaleformer.translation.config import choose_decoding
+from scaleformer.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/evaluate.yaml describes them."""
+
+    checkpoint: str
+    split: str
+    metrics: str | None
+    ter: bool
+    mode: str
+    max_tokens: int | None
+    max_documents: Annotated[int, AtLeast(1)] | None
+    samples: Annotated[int, AtLeast(0)]
+    output: str | None
+    device: str
+    threads: int | None
+    seed: int
+    decoding: dict[str, Any]
+    data: dict[str, Any] | None = None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    translator = Translator.load(options.checkpoint, options.device)
+    # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
+    given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
+    decoding = choose_decoding(translator.decoding, options.decoding, given)
+    corpus = choose_corpus(translator.config, options.data, options.split)
+    documents = list(islice(corpus.read(), options.max_documents))
+    if not documents:
+        raise ValueError(f"{corpus.where}: no documents in the {options.split} split")
+    evaluate_translations(
+        translator,
+        documents,
+        decoding,
+        str(options.output or results_folder(translator.path)),
+        split=options.split,
+        metrics=options.metrics or (translator.config.get("test") or {}).get("metrics", "default"),
+        samples=options.samples,
+        ter=options.ter,
+        mode=options.mode,
+        max_tokens=options.max_tokens,
+        show_samples=False,
+        conditions={"corpus": {"where": corpus.where, "sha256": corpus.fingerprint()}},
+    )

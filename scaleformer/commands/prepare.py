@@ -1,0 +1,24 @@
+"""Turn text pairs, TSV, PO trees, JSON Lines, data sets of the Hub or test sets of sacrebleu into JSON Lines.
+
+    scaleformer prepare format=text input=corpus.en target=corpus.es output=data/prepared/corpus
+    scaleformer prepare format=po input=locale/es/LC_MESSAGES output=data/prepared/docs min_segments=5
+    scaleformer prepare format=hub input=Helsinki-NLP/opus-100 subset=en-es source_column=translation.en \\
+        target_column=translation.es output=data/prepared/opus
+    scaleformer prepare format=sacrebleu input=wmt22:en-de valid=0 test=1 output=data/prepared/wmt22
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import rich
+
+from scaleformer.data.prepare import PrepareConfig as Options
+from scaleformer.data.prepare import prepare
+
+__all__ = ["Options", "main"]
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    """Convert, and show the counts."""
+    rich.print(prepare(options).table())

@@ -1,0 +1,143 @@
+"""Log-probabilities of given translations, by document and segment; n-best lists ranked anew.
+
+scaleformer score checkpoint=RUN input=TRANSLATIONS.jsonl output=SCORES.jsonl [field=target]
+
+The input is what translate.py and evaluate_bleu.py write: a document a line, `source` and `hypothesis` (or `target`),
+or `n_best`, a list of objects with `segments` and `score`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import decode_lines, read_lines
+from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
+from scaleformer.system.bars import translation_bar
+from scaleformer.system.schema import AtLeast, fits
+from scaleformer.translation.files import translation_writer
+from scaleformer.translation.translator import DocumentHypothesis, Translator
+
+FIELDS = ("n_best", "hypothesis", "target")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/score.yaml describes them."""
+
+    checkpoint: str
+    input: str
+    output: str
+    field: str
+    length_penalty: float | None
+    old_weight: float
+    batch_tokens: Annotated[int, AtLeast(1)] | None
+    device: str
+    threads: int | None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    records, field = _read(options.input, options.field)
+    translator = Translator.load(options.checkpoint, options.device)
+    alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
+    sources = [record["source"] for record in records]
+    with translation_writer(options.output) as file, translation_bar("scoring") as progress:
+        if field == "n_best":
+            lists = [[_hypothesis(entry) for entry in record["n_best"]] for record in records]
+            ranked = rescore(
+                translator, sources, lists, length_penalty=alpha, old_weight=options.old_weight,
+                batch_tokens=options.batch_tokens, progress=progress,
+            )  # fmt: skip
+            best = [hypotheses[0].forced for hypotheses in ranked]
+            outputs = [
+                {"hypothesis": hypotheses[0].segments, "score": hypotheses[0].score, **_numbers(hypotheses[0].forced)}
+                | {
+                    "n_best": [
+                        {"segments": h.segments, "score": h.score, "old_score": h.old_score, **_numbers(h.forced)}
+                        for h in hypotheses
+                    ]
+                }
+                for hypotheses in ranked
+            ]
+            moved = sum(
+                h[0].segments != tuple(r["n_best"][0]["segments"]) for h, r in zip(ranked, records, strict=True)
+            )
+            summary = f"another hypothesis is the best now in {moved} of {len(records)} documents; "
+        else:
+            best = score_documents(
+                translator, sources, [r[field] for r in records], batch_tokens=options.batch_tokens, progress=progress
+            )
+            outputs = [
+                {field: record[field], "score": score.normalized(alpha), **_numbers(score)}
+                for record, score in zip(records, best, strict=True)
+            ]
+            summary = ""
+        for record, output in zip(records, outputs, strict=True):
+            file.write(
+                json.dumps({"id": record["id"], "source": record["source"], **output}, ensure_ascii=False) + "\n"
+            )
+    tokens = sum(score.tokens for score in best)
+    print(
+        f"{summary}{len(records)} translations ({field}), {tokens:,} tokens: log-probability "
+        f"{sum(score.log_probability for score in best) / tokens:.4f} nats a token, perplexity {perplexity(best):.3f}",
+        file=sys.stderr,
+    )
+
+
+def _numbers(score: DocumentScore) -> dict[str, Any]:
+    return {
+        "log_probability": score.log_probability,
+        "tokens": score.tokens,
+        "end": score.end,
+        "segment_scores": [{"log_probability": s.log_probability, "tokens": s.tokens} for s in score.segments],
+    }
+
+
+def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
+    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # its score alone counts
+
+
+def _read(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
+    """The documents, and which of their fields is to be scored."""
+    where = "stdin" if name == "-" else name
+    records = []
+    for number, line in decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name):
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{where}:{number}: malformed JSON ({error}), wanted a document a line") from None
+        if not isinstance(record, dict) or not _texts(record.get("source")):
+            raise DataError(f"{where}:{number}: wanted an object with 'source', a list of texts")
+        records.append({**record, "id": str(record.get("id", number))})
+    if not records:
+        raise DataError(f"{where}: no documents")
+    if field != "auto" and field not in FIELDS:
+        raise ValueError(f"field={field}: choose one of auto, {', '.join(FIELDS)}")
+    chosen = next((f for f in FIELDS if f in records[0]), None) if field == "auto" else field
+    if chosen is None:
+        raise DataError(f"{where}:1: nothing to score: wanted one of {', '.join(FIELDS)}")
+    for number, record in enumerate(records, 1):
+        value = record.get(chosen)
+        if chosen == "n_best":
+            right = isinstance(value, list) and all(map(_is_hypothesis, value))
+        else:
+            right = _texts(value)
+        if not right:
+            wanted = (
+                "a list of objects with 'segments' and a finite 'score'" if chosen == "n_best" else "a list of texts"
+            )
+            raise DataError(f"{where}:{number}: {chosen!r} is {value!r:.60}, wanted {wanted}")
+    return records, chosen
+
+
+def _is_hypothesis(entry: Any) -> bool:
+    return isinstance(entry, dict) and _texts(entry.get("segments")) and fits(entry.get("score", 0.0), float)
+
+
+def _texts(value: Any) -> bool:
+    """Whether this is a list of texts that can be written; a lone surrogate cannot."""
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(item, str) for item in value)

@@ -1,0 +1,255 @@
+"""A run from its settings to its scores: check, build, fit, test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+from rich.console import Console
+
+from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.checkpoints.model_file import make_package
+from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.errors import MissingSplit
+from scaleformer.data.report import DataReport
+from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.translation_run import Evaluation
+from scaleformer.model.transformer import Transformer
+from scaleformer.report.curves import plot_learning_curves
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import Interrupted
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.training.callbacks import build_callbacks
+from scaleformer.training.guard import StepGuard
+from scaleformer.training.interruption import SignalWatch
+from scaleformer.training.loggers import build_loggers, log_results, start_loggers
+from scaleformer.training.module import TranslationModule
+from scaleformer.training.resume import (
+    check_settings,
+    open_checkpoint,
+    read_tokenizers,
+    record_overrides,
+    refuse_held,
+)
+from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
+from scaleformer.training.settings import Settings, read_settings
+from scaleformer.training.trainer import build_trainer, fit, quieten
+from scaleformer.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a training is made of.
+
+    checkpoint  that it goes on from, at `step`; None for a new run, which begins at step 0
+    """
+
+    directory: Path
+    config: Mapping[str, Any]
+    settings: Settings
+    checkpoint: Path | None
+    step: int
+    data: DocumentDataModule
+    loggers: list[Any]
+    trainer: pl.Trainer
+    module: TranslationModule
+
+
+def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[str] = ()) -> None:
+    """Train and evaluate. Everything that can be wrong with the input shows before the first step.
+
+    config     the whole configuration, plain keys and values; `run_dir` is the folder of the run
+    runs       the folder in which a repetition of the run would get its own
+    overrides  the command line of the run, which a resumed run leaves for the next resume
+
+    Raises ValueError for wrong settings and data, and `Interrupted` after a signal, when everything is saved.
+    """
+    quieten()
+    with SignalWatch() as signals:
+        parts = build(config, signals)
+        if not parts.trainer.is_global_zero:
+            _fit(parts)
+            return
+        with claimed(parts.directory):
+            start_loggers(parts.loggers, dict(config))
+            record(parts, runs, overrides)
+            with _status(parts):
+                train(parts)
+                evaluate(parts)
+
+
+def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
+    """Everything that a training needs, checked; nothing is written into the folder of the run."""
+    settings = read_settings(config)
+    directory = Path(config["run_dir"])
+    checkpoint, package = open_checkpoint(config["resume"]) if config["resume"] else (None, None)
+    refuse_held(directory, checkpoint)
+    if package is not None:
+        check_settings(package, config)
+    step = 0 if package is None else package["step"]
+    set_up_cpu(config["threads"])
+
+    data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)
+    loggers = build_loggers(settings.logger, directory, None if package is None else step)
+    trainer = build_trainer(
+        config["trainer"],
+        callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals),
+        logger=loggers,
+        plugins=[SafeCheckpointIO()],
+    )
+    prepare(data, settings)
+
+    pl.seed_everything(config["seed"], verbose=False)
+    model_config = replace(
+        settings.model,
+        source_vocabulary=data.source_tokenizer.vocab_size,
+        target_vocabulary=data.target_tokenizer.vocab_size,
+    )
+    module = TranslationModule(
+        Transformer(model_config),
+        make_package(model_config, dict(config), data.source_tokenizer, data.target_tokenizer),
+        settings.optimizer,
+        settings.schedule,
+        config["label_smoothing"],
+        StepGuard(settings.callbacks.max_bad_steps),
+        config["r_drop"],
+    )
+    return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module)
+
+
+def train(parts: Run) -> None:
+    """Fit, and leave what was read of the data. Raises ValueError where no step was trained."""
+    parameters = sum(p.numel() for p in parts.module.parameters())
+    device = parts.trainer.accelerator.__class__.__name__
+    print(f"run {parts.directory}: {parameters:,} parameters on {device}", flush=True)
+    try:
+        _fit(parts)
+    finally:
+        with suppress(OSError):  # of a full disk, training itself has told what it could not write
+            if (report := parts.data.trained_report) is not None:
+                write_counts(parts, report)
+    if not parts.trainer.global_step:
+        limits = ", ".join(f"trainer.{n}={parts.config['trainer'].get(n)}" for n in ("max_time", "max_epochs"))
+        raise ValueError(f"no step was trained before the limit was reached ({limits}): raise it")
+
+
+def _fit(parts: Run) -> None:
+    fit(parts.trainer, parts.module, parts.data, parts.checkpoint, parts.directory)
+
+
+def evaluate(parts: Run) -> None:
+    """Draw the curves, translate the test split with the best checkpoint, and give the loggers both."""
+    curves = plot_learning_curves(parts.directory)
+    print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
+    evaluation = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else None
+    log_results(parts.loggers, evaluation, parts.settings.test.split, curves)
+
+
+@contextmanager
+def _status(parts: Run) -> Iterator[None]:
+    """Leave in status.json how the block ended."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):  # a full disk, say, which is the error already
+            state = "interrupted" if isinstance(error, Interrupted) else "failed"
+            step = max(parts.trainer.global_step, parts.step)  # 0 before the checkpoint is read
+            write_status(parts.directory, state, step)
+        raise
+    write_status(parts.directory, FINISHED, parts.trainer.global_step)
+
+
+def prepare(data: DocumentDataModule, settings: Settings) -> None:
+    """Make the data ready and see that every split that the run will want is there and can be read."""
+    data.source("train")
+    if settings.test.enabled:
+        try:
+            data.documents(settings.test.split)
+        except MissingSplit as error:
+            raise ValueError(
+                f"{error} (wanted for the final evaluation: test.split names another, test.enabled=false does without)"
+            ) from error
+    try:
+        fingerprints(data, settings)
+    except MissingSplit as error:
+        if settings.data.format != "hub":
+            raise
+        raise ValueError(
+            f'{error} (data.hub.train and data.hub.valid name the splits; data.hub.valid="" where there is none)'
+        ) from error
+    if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
+        raise ValueError("callbacks.early_stopping.patience needs a valid split, and the data have none")
+    data.prepare_data()
+
+
+def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModule) -> None:
+    """Raises ValueError where a text, as far as they are known, is longer than the model can read or write."""
+    limits = model.most_source_tokens, model.most_target_tokens
+    if limits == (math.inf, math.inf):
+        return
+    longest = {name: (split.longest_source, split.longest_target) for name, split in data.report.splits.items()}
+    advice = dict.fromkeys(longest, "cut at a smaller data.max_tokens")
+    if settings.test.enabled:  # whole documents; a translation ends at the limit, which is counted
+        corpus = data.encoded(settings.test.split)
+        tokens = int(np.bincount(corpus.document_of, corpus.source_lengths).max()) + 1
+        longest["final evaluation"], advice["final evaluation"] = (tokens, 0), "set test.enabled=false"
+    for name, lengths in longest.items():
+        for side, length, most in zip(("source", "target"), lengths, limits, strict=True):
+            if length > most:
+                raise ValueError(
+                    f"{name}: a {side} has {length:,} tokens, and the attention takes {most:,} at most: raise its "
+                    f"model.attention.max_positions or max_length, or {advice[name]}"
+                )
+
+
+def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]:
+    """Those of the splits that the run reads: others may be named that are not there."""
+    wanted = {"train", "valid"} | ({settings.test.split} if settings.test.enabled else set())
+    return data.fingerprint(split for split in data.sources if split in wanted)
+
+
+def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> None:
+    """Leave the configuration, the counts of the data and the step it goes on from in the run's folder; show the
+    counts. Raises ValueError for texts that are too long, before anything is written."""
+    parts.data.trainer = parts.trainer  # the report counts its processes before Lightning tells the data of them
+    check_lengths(parts.module.model, parts.settings, parts.data)
+    report = parts.data.report  # raises for what data.overlong refuses
+    if parts.config["resume"] and overrides:
+        record_overrides(parts.directory, overrides)
+    write_config(parts.directory, parts.config, runs)
+    seeds = {"seed": parts.config["seed"], "data.seed": parts.config["data"]["seed"]}
+    device, processes = parts.trainer.strategy.root_device, parts.trainer.world_size
+    write_environment(parts.directory, device, processes, seeds, fingerprints(parts.data, parts.settings))
+    write_status(parts.directory, "training", parts.step)
+    write_counts(parts, report)
+
+
+def write_counts(parts: Run, report: DataReport) -> None:
+    """Leave a report of the data in the run's folder, and show it."""
+    conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"])
+    content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
+    write_result(parts.directory / "results" / "data.json", content)
+    Console().print(report.table())
+
+
+def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evaluation:
+    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results."""
+    chosen = settings.test
+    translator = Translator.load(directory)
+    return evaluate_translations(
+        translator,
+        data.documents(chosen.split),
+        translator.decoding,
+        directory / "results",
+        split=chosen.split,
+        metrics=chosen.metrics,
+        samples=chosen.samples,
+        ter=chosen.ter,
+        conditions={"data": fingerprints(data, settings)},
+    )

@@ -1,0 +1,146 @@
+"""Lightning's trainer: made from the settings, and what it takes but cannot do well refused."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.plugins.environments import LightningEnvironment
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
+from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
+
+from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.system.errors import Interrupted, is_out_of_memory
+from scaleformer.training.callbacks import ValidationBleu, WeightAverage
+from scaleformer.training.interruption import interrupted
+from scaleformer.training.module import TranslationModule
+from scaleformer.training.sharding import ShardedStrategy
+
+# How torch's back-ends say that the other end of an exchange is no longer there.
+PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Broken pipe",
+    "Socket Timeout",
+    "NCCL communicator",
+)
+
+
+def quieten() -> None:
+    """Leave out what Lightning tells of itself."""
+    for name in ("utilities.rank_zero", "trainer.connectors.checkpoint_connector"):  # advertisements
+        logging.getLogger(f"pytorch_lightning.{name}").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches are ready-made arrays
+    warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # no validation split
+    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # its own, with torch 2.13
+    warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # alike everywhere
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # that of the resume
+    warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log.*sync_dist")  # reduced already
+    warnings.filterwarnings("ignore", message="You're using the WeightAveraging callback")  # fsdp is refused with it
+    warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")  # callbacks follow the settings
+
+
+def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
+    """The trainer; ValueError in one line for options that Lightning refuses, or that cannot go well."""
+    chosen = {**options, "strategy": ShardedStrategy()} if options["strategy"] == "fsdp" else options
+    try:
+        trainer = pl.Trainer(
+            **chosen,
+            **parts,
+            check_val_every_n_epoch=None,  # validation counts steps: an epoch of documents may be days long
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+    except KeyError as error:  # SLURM's variables, in a shell of salloc for instance
+        raise ValueError(f"trainer: there is no {error} in the environment: start it by srun or torchrun") from error
+    except (MisconfigurationException, AttributeError, ImportError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"trainer: {error}") from error
+    check_trainer(trainer, options)
+    use_tensor_cores(trainer.strategy.root_device, trainer.precision)
+    trainer.precision_plugin.convert_input = _unchanged  # type: ignore[assignment]  # a Batch is frozen
+    return trainer
+
+
+def use_tensor_cores(device: torch.device, precision: str) -> None:
+    """On a GPU that trains in mixed precision, let TF32 do for the products that autocast leaves in fp32, such as the
+    scores of recall: it keeps more digits than bf16 does, and is many times as fast as fp32 [NVIDIA 2020, A100 tensor
+    core GPU architecture]. `32-true` stays fp32."""
+    if device.type == "cuda" and precision.endswith("-mixed"):
+        torch.set_float32_matmul_precision("high")
+
+
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
+def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
+    """ValueError for what Lightning takes, and fails with in the midst of training."""
+    strategy, precision = options["strategy"], options["precision"]
+    for name in ("reload_dataloaders_every_n_epochs", "overfit_batches"):
+        if options.get(name):
+            raise ValueError(
+                f"trainer.{name}={options[name]}: epochs follow one another whatever Lightning reloads: leave it out "
+                "(few documents to learn by heart: data.synthetic.train, or a file of them)"
+            )
+    if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy, ShardedStrategy)):
+        raise ValueError(f"trainer.strategy={strategy}: wanted auto, ddp or fsdp")
+    launcher = trainer.strategy.launcher
+    if launcher is not None and not isinstance(launcher, _SubprocessScriptLauncher):
+        raise ValueError(f"trainer.strategy={strategy} copies this process: wanted ddp, which starts new ones")
+    if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64, too, which Lightning writes out
+        raise ValueError(f"trainer.precision={precision}: weights stay in fp32, wanted 32-true, bf16-mixed or 16-mixed")
+    if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
+        raise ValueError(
+            f"trainer.val_check_interval={options['val_check_interval']}: the clocks of {trainer.world_size} processes "
+            "differ, and some would wait for the others: wanted a number of batches"
+        )
+    if isinstance(trainer.strategy, ShardedStrategy):
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            if isinstance(callback, ValidationBleu):
+                raise ValueError(
+                    "trainer.strategy=fsdp has no process with all weights that could translate in validations: set "
+                    "callbacks.validation_bleu.examples=0 (scripts/evaluate_bleu.py takes its checkpoints)"
+                )
+            if isinstance(callback, WeightAverage):
+                raise ValueError("trainer.strategy=fsdp does not average weights: set callbacks.ema.decay=null")
+
+
+def fit(
+    trainer: pl.Trainer, module: TranslationModule, data: DocumentDataModule, checkpoint: Path | None, directory: Path
+) -> None:
+    """Train; what ends it too early takes the other processes down, and is said in one line where it is no fault of
+    the program. Raises `Interrupted` after a signal, in the last step too."""
+    try:
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+        if stop := module.stopping or module.stop:  # no step has followed that would have said so
+            raise interrupted(stop, trainer.global_step, directory)
+    except Interrupted:
+        if trainer.global_rank and isinstance(trainer.strategy.cluster_environment, LightningEnvironment):  # type: ignore[attr-defined]
+            sys.exit(0)  # the first process, which has started this one, takes other codes for a failure and kills all
+        raise
+    except BaseException as error:
+        launcher = trainer.strategy.launcher
+        if isinstance(launcher, _SubprocessScriptLauncher):
+            launcher.kill(signal.SIGKILL)  # they may wait in an exchange with this one for half an hour
+        if isinstance(error, MisconfigurationException):
+            raise ValueError(f"Lightning: {error}") from error
+        if is_out_of_memory(error):
+            raise ValueError(module.describe_memory(data.config.batch_tokens, error)) from error
+        reason = " ".join(str(error).split())
+        if reason.startswith("DataLoader worker"):
+            raise ValueError(
+                f"a process that makes batches was ended from outside, for want of memory perhaps ({reason}): lower "
+                "data.num_workers; go on by resume="
+            ) from error
+        if any(sign in reason for sign in PEER_GONE):
+            raise ValueError(f"another process of this run has ended, its own message says why ({reason})") from error
+        raise
