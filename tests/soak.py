@@ -1,7 +1,7 @@
 """Train while being killed at random and going on by itself, and compare with a training that was left alone.
 
-python scripts/soak.py --folder DIR --steps 2000 [--seconds 120 300] [--minutes 120] [KEY=VALUE of train.py ...]
-python scripts/soak.py --folder DIR --steps 200 --rows 40 70 --kills 2 --minutes 8 [KEY=VALUE of train.py ...]
+python -m tests.soak --folder DIR --steps 2000 [--seconds 120 300] [--minutes 120] [KEY=VALUE of train ...]
+python -m tests.soak --folder DIR --steps 200 --rows 40 70 --kills 2 --minutes 8 [KEY=VALUE of train ...]
 
 Two trainings of the same settings at once: one in peace, the other killed (`kill -9`, one time in four SIGTERM) after a
 random number of seconds, or of rows of its metrics.csv, over and over, each time going on by `resume=auto`. Exit code 1
@@ -32,7 +32,6 @@ from scaleformer.system.errors import RESUMABLE, one_line_errors
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.resume import open_checkpoint
 
-TRAIN = Path(__file__).parents[1] / "train.py"
 TIMES = ("train/tokens_per_second", "train/data_share")  # columns of metrics.csv that no two trainings share
 KEYS = ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers", "DocumentDataModule", "guard")
 WARM_UP = 600.0  # seconds, before memory has to stay where it is
@@ -42,7 +41,8 @@ GROWTH = 0.01
 def start(run: Path, settings: list[str]) -> subprocess.Popen[bytes]:
     """A training in a session of its own, its output in the run's folder."""
     run.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(TRAIN), *settings, f"hydra.run.dir={run}", "resume=auto", "test.enabled=false"]
+    words = [sys.executable, "-m", "scaleformer", "train"]
+    command = [*words, *settings, f"hydra.run.dir={run}", "resume=auto", "test.enabled=false"]
     with (run / "soak.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 

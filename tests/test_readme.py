@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from tests.scripts.commands import load
+from tests.commands.calls import load
 
 ROOT = Path(__file__).parents[1]
 PAGES = [

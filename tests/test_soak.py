@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
 import shutil
 import sys
 from contextlib import nullcontext
@@ -13,9 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests import soak
 from tests.processes import kill_steps
-
-SOAK = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "soak.py"), run_name="soak")
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def runs(tmp_path: Path) -> list[Path]:
 
 
 def test_runs_alike_have_no_differences(runs: list[Path]) -> None:
-    assert SOAK["differences"](*runs) == []
+    assert soak.differences(*runs) == []
 
 
 def test_another_loss_a_missing_row_and_another_bit_are_named(runs: list[Path]) -> None:
@@ -45,7 +43,7 @@ def test_another_loss_a_missing_row_and_another_bit_are_named(runs: list[Path]) 
     content = torch.load(path, weights_only=True)
     content["state_dict"]["w"][0] = 1e-30
     torch.save(content, path)
-    found = SOAK["differences"](*runs)
+    found = soak.differences(*runs)
     assert found == ["metrics.csv at step 2", "metrics.csv: 2 and 3 rows", "last.ckpt: state_dict"]
 
 
@@ -60,12 +58,12 @@ def test_another_loss_a_missing_row_and_another_bit_are_named(runs: list[Path]) 
 )
 def test_growth_after_the_warm_up(sizes: list[float], expected: float | None) -> None:
     memory = [(n * 10.0, 1.0) for n in range(61)] + [(601.0 + n, size) for n, size in enumerate(sizes)]
-    grown = SOAK["growth"](memory)
+    grown = soak.growth(memory)
     assert grown is None if expected is None else grown == pytest.approx(expected, rel=0.01)
 
 
 def test_memory_by_minute() -> None:
-    assert SOAK["by_minute"]([(0.0, 5.0), (59.9, 3.04), (60.0, 4.0), (130.0, 2.0)]) == [
+    assert soak.by_minute([(0.0, 5.0), (59.9, 3.04), (60.0, 4.0), (130.0, 2.0)]) == [
         (3.0, 5.0),
         (4.0, 4.0),
         (2.0, 2.0),
@@ -81,7 +79,7 @@ def test_kills_fall_between_checkpoints() -> None:
 
 def test_what_is_left_half_written_is_named(runs: list[Path]) -> None:
     (runs[1] / "checkpoints" / ".last.ckpt.7.tmp").touch()
-    assert SOAK["differences"](*runs) == ["b/checkpoints/.last.ckpt.7.tmp is left behind"]
+    assert soak.differences(*runs) == ["b/checkpoints/.last.ckpt.7.tmp is left behind"]
 
 
 @pytest.mark.parametrize(
@@ -98,9 +96,9 @@ def test_the_command_fails_where_something_is_not_as_it_should_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], error: type[BaseException] | None
 ) -> None:
     result = {"kills": {"SIGKILL": 1, "SIGTERM": 1}, "seconds": 9, "differences": [], "memory_growth": None, **changes}
-    monkeypatch.setitem(SOAK["main"].__globals__, "soak", lambda *_: result)
+    monkeypatch.setattr(soak, "soak", lambda *_: result)
     command = ["soak.py", "--folder", str(tmp_path / "soak"), "--steps", "9", "--rows", "2", "4", "--kills", "2"]
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(error) if error else nullcontext():
-        SOAK["main"]()
+        soak.main()
     assert json.loads((tmp_path / "soak" / "soak.json").read_text(encoding="utf-8"))["kills"] == result["kills"]

@@ -105,7 +105,7 @@ def main(options: Options, given: Sequence[str]) -> None:
 def keep_settings(options: Options, output: Path) -> None:
     """See that what is in the folder was made with the same settings. Raises ValueError where it was not."""
     free = ("mechanisms", "stages", "output", "report")
-    settings = {k: v for k, v in asdict(options).items() if k not in free}
+    settings = json.loads(json.dumps({k: v for k, v in asdict(options).items() if k not in free}))
     path = output / "settings.json"
     if path.exists() and json.loads(path.read_text(encoding="utf-8")) != settings:
         raise ValueError(f"{path}: a comparison with other settings: take another output=DIR, or remove this one")

@@ -59,9 +59,9 @@ class Options:
         for name, known in choices.items():
             unknown = sorted(set(getattr(self, name)) - set(known))
             if unknown or not getattr(self, name):
-                raise ValueError(f"{name}={getattr(self, name)}: choose at least one of {', '.join(known)}")
+                raise ValueError(f"{name}={list(getattr(self, name))}: choose at least one of {', '.join(known)}")
         if not self.lengths or min(self.lengths) < 8:
-            raise ValueError(f"lengths={self.lengths}: give at least one, each at least 8")
+            raise ValueError(f"lengths={list(self.lengths)}: give at least one, each at least 8")
         for name, minimum in {"batch_tokens": 1, "segment": 2, "repeats": 1, "long": 8, "profile": 8}.items():
             if (value := getattr(self, name)) is not None and value < minimum:
                 raise ValueError(f"{name}={value}: wanted at least {minimum}")

@@ -13,7 +13,8 @@ import yaml
 from scaleformer.commands.call import CONF, config_of, module_of
 from scaleformer.system.schema import type_name
 
-LINE = re.compile(r"^(?P<indent> *)(?P<key>[\w/]+): *(?P<value>\"[^\"]*\"|[^#]*?)? *(?:# ?(?P<text>.*))?$")
+TEXT = r"""(?:"[^"]*"|'[^']*'|[^#"'])*?"""
+LINE = re.compile(rf"^(?P<indent> *)(?P<key>[\w/]+): *(?P<value>{TEXT}) *(?:# ?(?P<text>.*))?$")
 WIDTH = 100
 
 

@@ -51,7 +51,9 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
 
 def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], nearest: str | None = None) -> str:
     """What to say of a setting that there is not: the nearest of the `known` ones, and those to show."""
-    close = nearest or next(iter(difflib.get_close_matches(key, list(known), 1, 0.7)), None)
+    last = {name.rpartition(".")[2]: name for name in known}  # by itself: the groups before it are alike
+    found = difflib.get_close_matches(key.rpartition(".")[2], list(last), 1, 0.7)
+    close = nearest or next((last[name] for name in found), None)
     guess = f" (did you mean {close}?)" if close else ""
     return f"{key}: no such setting{guess}; there are {', '.join(shown_names)}"
 

@@ -11,8 +11,8 @@ import torch
 from scaleformer.checkpoints.averaging import average_checkpoints
 from scaleformer.checkpoints.model_file import find_checkpoint
 from scaleformer.translation.translator import Translator
+from tests.commands.calls import error_line, run_script
 from tests.runs import make_run
-from tests.scripts.commands import error_line, run_script
 
 
 @pytest.fixture

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.readers.documents import Document, read_jsonl
-from tests.scripts.commands import load
+from tests.commands.calls import Benchmark, error_line, run_script
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "data" / "samples"
@@ -67,7 +69,8 @@ def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "rows.jsonl").write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     arguments = ["format=hub", "input=json", f"data_files={{some: {tmp_path / 'rows.jsonl'}}}", "split=some"]
     arguments += ["source_column=translation.en", "target_column=translation.es", "document_column=doc"]
-    config = SCRIPT.settings([*arguments, f"output={tmp_path / 'out'}", "drop_identical=true", "valid=0", "test=0"])
+    given = [*arguments, f"output={tmp_path / 'out'}", "drop_identical=true", "valid=0", "test=0"]
+    config = Benchmark("prepare").read(given)
     report = prepare(config)
     assert report.dropped_segments == {"identical": 1}
     wanted = [Document("1", ("a", "b"), ("x", "y")), Document("2", ("c",), ("z",))]
@@ -159,22 +162,20 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
         PrepareConfig(**{"format": "jsonl", "input": "i", "output": "o", **options})
 
 
-SCRIPT = load("prepare_data")
-
-
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["format=po", f"input={SAMPLES / 'po'}", f"output={tmp_path / '2024'}", "valid=0", "test=0"]
-    SCRIPT.main(arguments)
-    assert "left out: fuzzy" in capsys.readouterr().out
+    code, out, err = run_script(monkeypatch, capsys, "prepare_data.py", *arguments)
+    assert code == 0, err
+    assert "left out: fuzzy" in out
     assert set(written(tmp_path / "2024")) == {"train"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["format=po"], "error: input=... is missing"),
-        (["format"], "error: 'format': wanted key=value"),
-        (["fmt=po"], "error: fmt: no such setting; there are format, input"),
+        (["format=po", "output=x"], "error: Missing mandatory value: input"),
+        (["format"], "error: format: Error parsing override 'format' missing EQUAL"),
+        (["fmt=po"], "error: fmt: no such setting (did you mean format?); there are format, input"),
         (["format=po", "input=none", "output=x", "valid=much"], "error: valid='much': wanted float"),
         (["format=po", "input=none", "output=x"], "error: none: no such file or folder"),
     ],
@@ -188,21 +189,15 @@ def test_command_errors_are_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        SCRIPT.main(arguments)
-    assert end.value.code == 1
-    error = capsys.readouterr().err
-    assert error.startswith(message)
-    assert error.count("\n") == 1
+    assert error_line(run_script(monkeypatch, capsys, "prepare_data.py", *arguments)).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    SCRIPT.main([option])
-    out = capsys.readouterr().out
-    assert "format=text input=" in out
-    assert "settings: format, input, output" in out
+def test_the_configuration_has_the_defaults_of_the_class() -> None:
+    content = yaml.safe_load((ROOT / "conf" / "commands" / "prepare.yaml").read_text(encoding="utf-8"))
+    usual = {f.name: f.default for f in fields(PrepareConfig) if f.default is not MISSING}
+    assert {name: content[name] for name in usual} == usual
+    assert set(content) - set(usual) == {"defaults", "format", "input", "output"}
 
 
 def test_a_pipe_is_named(tmp_path: Path) -> None:

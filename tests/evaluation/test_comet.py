@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from scaleformer.evaluation.comet import comet_score
+from tests.commands.calls import run_script
 from tests.results import TRANSLATIONS
-from tests.scripts.commands import run_script
 
 
 class Overlap:

@@ -10,8 +10,8 @@ import pytest
 
 from scaleformer.data.errors import DataError
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents
+from tests.commands.calls import error_line, run_script
 from tests.results import TRANSLATIONS, bleu, make_results
-from tests.scripts.commands import error_line, run_script
 
 
 def write(path: Path, *records: Any) -> Path:

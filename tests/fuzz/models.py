@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,8 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.commands import prepare as prepare_command
+from scaleformer.commands.call import typed
 from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.sources import split_sources
@@ -22,7 +22,6 @@ from scaleformer.translation.translator import Translator
 from tests.fuzz.checks import Finding, answer, same
 from tests.fuzz.inputs import PIECES, VALUES, Rng, segment
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 SETTINGS: tuple[Any, ...] = (DataConfig, HubConfig, TokenizerConfig, PrepareConfig, DecodingConfig)
 
 
@@ -71,10 +70,10 @@ def configuration(rng: Rng, folder: Path) -> None:
     values = {rng.choice(names): rng.choice(VALUES) for _ in range(rng.randrange(1, 4))}
     if kind is PrepareConfig and rng.random() < 0.8:
         values = {"format": "jsonl", "input": str(folder / "none"), "output": str(folder / "out"), **values}
-        found = answer(lambda: prepare_settings()([f"{key}={value}" for key, value in values.items()]))
-    else:
-        read = DecodingConfig.from_mapping if kind is DecodingConfig else partial(from_mapping, kind, where="data")
-        found = answer(lambda: read(values))
+        for key, value in values.items():
+            typed(f"{key}={value}", prepare_command)
+    read = DecodingConfig.from_mapping if kind is DecodingConfig else partial(from_mapping, kind, where="data")
+    found = answer(lambda: read(values))
     for name in getattr(found, "__dataclass_fields__", {}):
         value = getattr(found, name)
         for number in value if isinstance(value, tuple) else [value]:
@@ -84,8 +83,3 @@ def configuration(rng: Rng, folder: Path) -> None:
         answer(lambda: split_sources(found))
     elif isinstance(found, PrepareConfig):
         answer(lambda: prepare(found))
-
-
-@cache
-def prepare_settings() -> Callable[[list[str]], PrepareConfig]:
-    return runpy.run_path(str(SCRIPTS / "prepare_data.py"))["settings"]

@@ -1,26 +1,18 @@
-"""Errors in one line, and which settings count."""
+"""Errors in one line, and exit codes."""
 
 from __future__ import annotations
 
 import os
 import signal
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
-import yaml
-from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from scaleformer.system.cpu import set_up_cpu
-from scaleformer.system.errors import Interrupted, describe, one_line_errors, run_command
+from scaleformer.system.errors import Interrupted, describe, one_line_errors
 from scaleformer.system.files import atomic_writer
-from scaleformer.system.schema import check_types, listed
-from scaleformer.translation.config import choose_decoding
-from scaleformer.translation.search import DecodingConfig
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -63,7 +55,7 @@ def failing(error: BaseException):
 )
 def test_one_line_and_an_exit_code(error, code, line, capsys):
     with pytest.raises(SystemExit) as exit:
-        run_command(failing(error))
+        one_line_errors()(failing(error))()
     assert exit.value.code == code
     assert capsys.readouterr().err == f"{line}\n"
 
@@ -72,30 +64,20 @@ def test_the_number_of_a_process_is_in_its_message(monkeypatch, capsys):
     for rank, line in (("1", "error in process 1: bad\n"), ("0", "error: bad\n")):
         monkeypatch.setenv("LOCAL_RANK", rank)
         with pytest.raises(SystemExit):
-            run_command(failing(ValueError("bad")))
+            one_line_errors()(failing(ValueError("bad")))()
         assert capsys.readouterr().err == line
 
 
 def test_faults_of_the_program_keep_their_traceback():
     with pytest.raises(KeyError):
-        run_command(failing(KeyError("bug")))
+        one_line_errors()(failing(KeyError("bug")))()
 
 
 @pytest.mark.parametrize("name", ["SCALEFORMER_TRACEBACK", "HYDRA_FULL_ERROR"])
 def test_the_traceback_on_demand(name, monkeypatch):
     monkeypatch.setenv(name, "1")
     with pytest.raises(ValueError, match="bad"):
-        run_command(failing(ValueError("bad")))
-
-
-def test_processes_started_by_a_command_print_one_line_too(capsys):
-    def command() -> None:
-        with one_line_errors():
-            raise ValueError("in the child, with the environment of the parent")
-
-    with pytest.raises(SystemExit):
-        run_command(command)
-    assert capsys.readouterr().err.startswith("error: in the child")
+        one_line_errors()(failing(ValueError("bad")))()
 
 
 def test_a_decorator(capsys):
@@ -138,75 +120,3 @@ def test_errors_of_the_configuration_are_cut_to_their_first_line():
     with pytest.raises(OmegaConfBaseException) as error:
         _ = OmegaConf.create({"checkpoint": "???"}).checkpoint
     assert describe(error.value) == "Missing mandatory value: checkpoint"
-
-
-@pytest.mark.parametrize(
-    ("override", "line"),
-    [
-        ("decoding.beam=5", "decoding.beam: no such setting; there are strategy, beam_size, length_penalty, "),
-        ("beam=5", "beam: no such setting; there are decoding, checkpoint, input, "),
-    ],
-)
-def test_a_misspelt_setting_is_told_its_neighbours(override, line):
-    with initialize_config_dir(str(CONF), version_base="1.3"), pytest.raises(HydraException) as error:
-        compose("translate", overrides=[override])
-    said = describe(error.value)
-    assert said.startswith(line)
-    assert said.endswith("(another choice of decoding= may have others)") == ("." in override)
-
-
-def test_settings_of_the_command_line_go_before_those_of_the_run():
-    run = DecodingConfig(strategy="greedy", length_penalty=0.3)
-    settings = asdict(DecodingConfig(beam_size=7))
-    assert choose_decoding(run, settings, ["checkpoint=x", "output=decoding"]) == run
-    with pytest.raises(ValueError, match=r"decoding\.beam_size=7: the strategy is greedy, which has no beam: set"):
-        choose_decoding(run, settings, ["decoding.beam_size=7"])
-    assert choose_decoding(run, settings, ["decoding.beam_size=7", "decoding.strategy=beam"]) == DecodingConfig(
-        "beam", 7, 0.3
-    )
-    with pytest.raises(ValueError, match=r"decoding\.top_k=5: .* no sampling: set decoding\.strategy=sample too"):
-        choose_decoding(run, asdict(DecodingConfig(top_k=5)), ["decoding.top_k=5"])
-    alone = asdict(DecodingConfig(beam_size=1))
-    assert choose_decoding(run, alone, ["decoding.beam_size=1"]) == DecodingConfig("greedy", 1, 0.3)
-    assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)
-
-
-def test_the_beam_configuration_is_the_default():
-    assert yaml.safe_load((CONF / "decoding" / "beam.yaml").read_text(encoding="utf-8")) == asdict(DecodingConfig())
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "message"),
-    [
-        ("ten", int | None, "x='ten': wanted int | null"),
-        (None, int, "x=None: wanted int"),
-        (True, int, "x=True: wanted int"),
-        (1, bool, "x=1: wanted bool"),
-        (-1, (int, 0), "x=-1: wanted int of at least 0"),
-        ("a", (float, 0), "x='a': wanted float of at least 0"),
-        (["a"], str | None, r"x=\['a'\]: wanted str | null"),
-    ],
-)
-def test_settings_of_commands_are_checked(value, kind, message):
-    with pytest.raises(ValueError, match=message.replace("|", r"\|")):
-        check_types(OmegaConf.create({"x": value}), x=kind)
-
-
-def test_right_settings_of_commands():
-    config = OmegaConf.create({"a": None, "b": 0, "c": 1, "d": "text"})
-    check_types(config, a=(int | None, 1), b=(int, 0), c=float, d=str | None)
-
-
-def test_one_thing_is_a_list_of_one():
-    config = OmegaConf.create({"none": None, "one": "RUN", "many": ["a", "b"], "number": 3})
-    assert [listed(value) for value in config.values()] == [[], ["RUN"], ["a", "b"], [3]]
-
-
-def test_threads():
-    before = torch.get_num_threads()
-    set_up_cpu(None)
-    assert torch.get_num_threads() == before
-    set_up_cpu(before)
-    for wrong in (0, "many", True):
-        with pytest.raises(ValueError, match=f"threads={wrong}: wanted a whole number"):
-            set_up_cpu(wrong)

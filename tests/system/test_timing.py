@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
 from scaleformer.benchmarks import attention
-from scaleformer.benchmarks.attention import KERNEL, SOFTMAX, Options, beside_softmax
+from scaleformer.benchmarks.attention import KERNEL, SOFTMAX, beside_softmax
+from scaleformer.commands.call import default_options
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes
-from tests.scripts.commands import load
+from tests.commands.calls import Benchmark
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return load("benchmark_attention")
+def script() -> Benchmark:
+    return Benchmark("benchmark attention")
 
 
 def test_functions_take_turns() -> None:
@@ -34,7 +34,7 @@ def test_short_calls_take_turns_with_softmax_alone() -> None:
     calls: list[str] = []
     names = [SOFTMAX, KERNEL, "other"]
     functions = {name: (lambda name=name: calls.append(name)) for name in names}
-    options = Options(repeats=1, seconds=0.0, pair_limit=64)
+    options = default_options("benchmark attention", repeats=1, seconds=0.0, pair_limit=64)
     assert list(beside_softmax(functions, 64, options)) == names
     assert calls == 2 * [SOFTMAX, KERNEL] + 2 * [SOFTMAX, "other"]
     calls.clear()
@@ -62,7 +62,7 @@ def test_saved_bytes_counts_each_piece_of_memory_once() -> None:
 TINY = ["heads=2", "width=4", "horizon=2", "repeats=1", "seconds=0", "threads=1"]
 
 
-def run(script: ModuleType, folder: Path, *arguments: str) -> dict[str, Any]:
+def run(script: Benchmark, folder: Path, *arguments: str) -> dict[str, Any]:
     script.main([*TINY, *arguments, f"output={folder}", f"page={folder / 'page.md'}"])
     (written,) = folder.glob("*.json")
     result: dict[str, Any] = json.loads(written.read_text())
@@ -71,7 +71,7 @@ def run(script: ModuleType, folder: Path, *arguments: str) -> dict[str, Any]:
     return result
 
 
-def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(
         script, tmp_path, *["lengths=[8,40]", "segments=[3]", "hybrid_segments=[3]", "paper_limit=8", "cross_limit=8"]
     )
@@ -96,7 +96,7 @@ def test_the_command(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureF
     assert "![Attention alone](page-attention-memory.png)" in page
 
 
-def test_long_documents(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SLOPE_FROM", 16)
     result = run(
         script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "hybrid_segments=[]", "softmax_limit=16"]
@@ -120,7 +120,7 @@ def test_long_documents(script: ModuleType, tmp_path: Path, monkeypatch: pytest.
         ("segment-recall", {"segment-recall, 3 tokens each"}),
     ],
 )
-def test_chosen_mechanisms_alone(script: ModuleType, tmp_path: Path, chosen: str, measured: set[str]) -> None:
+def test_chosen_mechanisms_alone(script: Benchmark, tmp_path: Path, chosen: str, measured: set[str]) -> None:
     sizes = ["part=long", "lengths=[16]", "segments=[3]", "hybrid_segments=[3]", "memory=false"]
     result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
     assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
@@ -134,7 +134,7 @@ def test_slopes() -> None:
     assert attention.slopes(rows[:2]) == {}
 
 
-def test_terms_alone(script: ModuleType, tmp_path: Path) -> None:
+def test_terms_alone(script: Benchmark, tmp_path: Path) -> None:
     result = run(script, tmp_path, "part=terms", "lengths=[8,12]", "memory=false")
     systems = ["scaleformer", "all scores", "the paper's algorithms"]
     assert [row["system"] for row in result["rows"] if row["length"] == 12] == 3 * 2 * systems
@@ -143,7 +143,7 @@ def test_terms_alone(script: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["relative term", "kernel term", "kernel term, causal"])
 def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
-    options = attention.Options(heads=2, width=4, horizon=2, segments=[])
+    options = default_options("benchmark attention", heads=2, width=4, horizon=2, segments=[])
     systems, (_, _, v, *_) = attention.make_systems(options, 9, case)
     ours, of_all, paper = (system() for system in systems.values())
     torch.testing.assert_close(paper, of_all)
@@ -152,7 +152,7 @@ def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
     torch.testing.assert_close(ours, of_all / systems["all scores"]())
 
 
-def test_choices(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
     rows = result["rows"]
     assert len(rows) == 4 * 3 * 2 * 2
@@ -177,13 +177,13 @@ def test_choices(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixtu
         ("lengths=[]", "lengths is []: give at least one"),
         ("part=whole", "part is 'whole': choose one of compare, terms, long, auto"),
         ("cases=[sideways]", "cases is ['sideways']: choose of causal; bidirectional; cross"),
-        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose of scaleformer, segment-gated"),
+        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose of scaleformer; segment-gated"),
         ("cases=[]", "cases is []: choose of causal"),
         ("repeats=many", "repeats"),
         ("dtype=wide", "dtype is 'wide': give the name of a torch type"),
     ],
 )
-def test_wrong_options(script: ModuleType, argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options(script: Benchmark, argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         script.main([argument])
     assert message in capsys.readouterr().err

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
+from pathlib import Path
 
 import pytest
+import yaml
 
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.config import DecodingConfig, choose_decoding
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,24 @@ def test_unknown_setting_is_named():
     with pytest.raises(ValueError, match="no such decoding setting: beams; there are strategy, beam_size"):
         DecodingConfig.from_mapping({"beams": 3})
     assert DecodingConfig.from_mapping({"beam_size": 3}).beam_size == 3
+
+
+def test_settings_of_the_command_line_go_before_those_of_the_run():
+    run = DecodingConfig(strategy="greedy", length_penalty=0.3)
+    settings = asdict(DecodingConfig(beam_size=7))
+    assert choose_decoding(run, settings, ["checkpoint=x", "output=decoding"]) == run
+    with pytest.raises(ValueError, match=r"decoding\.beam_size=7: the strategy is greedy, which has no beam: set"):
+        choose_decoding(run, settings, ["decoding.beam_size=7"])
+    assert choose_decoding(run, settings, ["decoding.beam_size=7", "decoding.strategy=beam"]) == DecodingConfig(
+        "beam", 7, 0.3
+    )
+    with pytest.raises(ValueError, match=r"decoding\.top_k=5: .* no sampling: set decoding\.strategy=sample too"):
+        choose_decoding(run, asdict(DecodingConfig(top_k=5)), ["decoding.top_k=5"])
+    alone = asdict(DecodingConfig(beam_size=1))
+    assert choose_decoding(run, alone, ["decoding.beam_size=1"]) == DecodingConfig("greedy", 1, 0.3)
+    assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)
+
+
+def test_the_beam_configuration_is_the_default() -> None:
+    path = Path(__file__).parents[2] / "conf" / "decoding" / "beam.yaml"
+    assert yaml.safe_load(path.read_text(encoding="utf-8")) == asdict(DecodingConfig())

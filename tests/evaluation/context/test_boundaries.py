@@ -16,8 +16,8 @@ from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
 from scaleformer.evaluation.scores import Preset, corpus_bleu
 from scaleformer.translation.translator import Translator
+from tests.commands.calls import error_line, run_script
 from tests.runs import make_run, write_corpus
-from tests.scripts.commands import error_line, run_script
 
 LONG = Document("long", [f"a cat {n}" for n in range(6)], [f"eine katze {n}" for n in range(6)])
 SHORT = Document("short", ["a", "the dog runs", "", "it sees"], ["ein", "hund", "rennt", "sie sieht"])

@@ -10,7 +10,7 @@ import pytest
 from scaleformer.data.errors import DataError
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import SavedTranslation
-from tests.scripts.commands import run_script
+from tests.commands.calls import run_script
 
 SOURCE = ("open the driver of Foo", "it fails", "a driver for Foo", "this ends", "the end of it")
 TARGET = ("öffne den Treiber von Foo", "es scheitert", "ein Treiber für Foo", "dies endet", "das Ende davon")

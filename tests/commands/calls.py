@@ -1,26 +1,40 @@
-"""A script in this process: as a user calls it, or as a module."""
+"""Commands in this process: as a user calls them, or by their settings."""
 
 from __future__ import annotations
 
-import importlib.util
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from omegaconf import OmegaConf
+
+from scaleformer.commands.call import default_options, module_of
+from scaleformer.system.errors import one_line_errors
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-def load(name: str) -> ModuleType:
-    """The module of scripts/NAME.py."""
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for the names in their annotations
-    spec.loader.exec_module(module)
-    return module
+class Benchmark:
+    """A command without groups, called with its arguments alone: no process, no Hydra."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.module = name, module_of(name)
+
+    def read(self, arguments: Sequence[str]) -> Any:
+        """The settings that the arguments give."""
+        changes: Any = OmegaConf.to_container(OmegaConf.from_cli(list(arguments)))
+        return default_options(self.name, **changes)
+
+    def main(self, arguments: Sequence[str]) -> None:
+        """Run it; what is wrong ends in one line."""
+
+        @one_line_errors()
+        def command() -> None:
+            self.module.main(self.read(arguments), list(arguments))
+
+        command()
 
 
 def run_script(monkeypatch: Any, capsys: Any, name: str, *arguments: object) -> tuple[int, str, str]:

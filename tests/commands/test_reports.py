@@ -11,9 +11,9 @@ import pytest
 
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from tests.commands.calls import error_line, run_script
 from tests.results import bleu, context, make_results
 from tests.runs import make_run
-from tests.scripts.commands import error_line, run_script
 
 EXAMPLE = {
     "source_context": ["the cat sees"],
@@ -102,7 +102,7 @@ def test_a_corpus_without_labels_is_named(command, tmp_path):
     [
         ("documents=abc", "documents='abc': wanted int of at least 1"),
         ("context=abc", "context='abc': wanted int | null"),
-        ("segments=5", "segments=(5,): wanted tuple[int, int]"),
+        ("segments=5", "segments=5: wanted [int, int] | null"),
         ("max_distance=abc", "max_distance='abc': wanted int"),
         ("generative=perhaps", "generative='perhaps': wanted bool"),
     ],
@@ -164,7 +164,7 @@ def test_what_cannot_be_scored_is_named(run, command, tmp_path, record, message)
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("batch_tokens=abc", "batch_tokens='abc': wanted int | null of at least 1"),
+        ("batch_tokens=abc", "batch_tokens='abc': wanted int of at least 1 | null"),
         ("length_penalty=abc", "length_penalty='abc': wanted float | null"),
         ("old_weight=abc", "old_weight='abc': wanted float"),
     ],

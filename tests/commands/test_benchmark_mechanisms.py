@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from scaleformer.commands import benchmark_mechanisms
 from scaleformer.report.mechanisms import cost_table, quality_table, slope_table
-from scripts import compare_backends
+from tests.commands.calls import Benchmark
+
+COMMAND = Benchmark("benchmark mechanisms")
 
 
 def points(first: float) -> list[dict]:
@@ -21,11 +24,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     made: list[tuple[str, str]] = []
 
     def stage(name: str, result: dict) -> None:
-        def work(backend: str, folder: Path, options: compare_backends.Options) -> dict:
-            made.append((name, backend))
-            return {"error": "does not work"} if (name, backend) == ("train", "alibi") else result
+        def work(mechanism: str, folder: Path, options: benchmark_mechanisms.Options) -> dict:
+            made.append((name, mechanism))
+            return {"error": "does not work"} if (name, mechanism) == ("train", "alibi") else result
 
-        monkeypatch.setattr(compare_backends, name, work)
+        monkeypatch.setattr(benchmark_mechanisms, name, work)
 
     learnt = {"steps": 1200, "seconds": 3.0, "accuracy": 0.991, "decoded": 1.0}
     stage("tasks", {"copy": learnt, "translation": {**learnt, "accuracy": 0.5, "decoded": 0.25}})
@@ -38,20 +41,20 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
-    compare_backends.main(["backends=[softmax,alibi]", "steps=3", *places])
+    COMMAND.main(["mechanisms=[softmax,alibi]", "steps=3", *places])
     stages = ["tasks", "train", "evaluate", "speed", "slopes"]
     # a training that failed is not evaluated, but its attention can be timed
     assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("evaluate", "alibi")]
     calls.clear()
-    compare_backends.main(["backends=[softmax,shaw horizon=4]", "steps=3", *places])
-    assert [backend for _, backend in calls] == ["shaw horizon=4"] * 5
+    COMMAND.main(["mechanisms=[softmax,shaw horizon=4]", "steps=3", *places])
+    assert [mechanism for _, mechanism in calls] == ["shaw horizon=4"] * 5
     page = (tmp_path / "docs" / "page.md").read_text()
     assert "| `softmax` | 1,000 | 1.250 | 1.50 | 2.50 | 4.50 | 8.50 | 10.0 | 20.0 | 40.0 | 80.0 |" in page
     assert "| `softmax` | 1,200 | 100.0% | 1,200 (50%) | 25.0% |" in page
     assert "steps=3" in page
     assert (tmp_path / "docs" / "page.png").stat().st_size > 1000
     with pytest.raises(SystemExit):
-        compare_backends.main(["backends=[softmax]", "steps=4", *places])
+        COMMAND.main(["mechanisms=[softmax]", "steps=4", *places])
     assert "a comparison with other settings" in capsys.readouterr().err
 
 
@@ -59,15 +62,15 @@ def test_some_stages_now_and_the_others_later(
     tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scaleformer.report.mechanisms.draw", lambda results, path: None)
-    given = ["backends=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
-    compare_backends.main([*given, "stages=[lengths]"])
+    given = ["mechanisms=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
+    COMMAND.main([*given, "stages=[lengths]"])
     assert calls == []
     assert "no training yet" in capsys.readouterr().out
-    compare_backends.main([*given, "stages=[train,lengths]"])
+    COMMAND.main([*given, "stages=[train,lengths]"])
     assert calls == [("train", "softmax"), ("evaluate", "softmax"), ("train", "shaw"), ("evaluate", "shaw")]
     assert "| `softmax` | 100 |" not in (tmp_path / "page.md").read_text()
     calls.clear()
-    compare_backends.main([*given, "stages=[speed]"])
+    COMMAND.main([*given, "stages=[speed]"])
     assert calls == [("speed", "softmax"), ("speed", "shaw")]
     page = (tmp_path / "page.md").read_text()
     assert "| `softmax` | 1,000 | 1.250 |" in page
@@ -110,14 +113,14 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
 @pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose of"), ("[]", "none: choose of")])
 def test_an_unknown_choice_is_named(given: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        compare_backends.read_options([f"backends={given}"])
+        COMMAND.read([f"mechanisms={given}"])
 
 
 def test_an_unknown_stage_is_named() -> None:
     with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose of tasks, train, lengths, speed, slopes"):
-        compare_backends.read_options(["stages=[train,sleep]"])
+        COMMAND.read(["stages=[train,sleep]"])
 
 
 def test_options_of_a_choice_reach_the_training() -> None:
     wanted = ["model/attention=scaleformer", "model.attention.relative=raw", "model.attention.horizon=8"]
-    assert compare_backends.overrides_of("scaleformer relative=raw horizon=8") == wanted
+    assert benchmark_mechanisms.overrides_of("scaleformer relative=raw horizon=8") == wanted

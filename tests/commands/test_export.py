@@ -9,8 +9,8 @@ import torch
 
 from scaleformer.checkpoints.model_file import load_model
 from scaleformer.translation.translator import Translator
+from tests.commands.calls import error_line, run_script
 from tests.runs import DOCUMENTS, make_run
-from tests.scripts.commands import error_line, run_script
 
 ATTENTION = {"name": "segment_recall", "near": 0, "kept": 8, "horizon": 4}
 
@@ -57,7 +57,7 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
         ("{near: 2}", "near cannot be changed after training: the weights of"),
         ("{kept: 0}", "model.attention.kept is 0: it must be at least 1"),
         ("{kept: many}", "model.attention.kept is 'many': it must be a whole number"),
-        ("3", "attention=3: wanted options and their values, such as {kept: 256}"),
+        ("3", "attention=3: wanted {name: value} | null"),
     ],
 )
 def test_what_cannot_be_changed(run: Path, tmp_path: Path, monkeypatch, capsys, attention: str, message: str) -> None:

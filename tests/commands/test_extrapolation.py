@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.commands.calls import error_line, run_script
 from tests.runs import DOCUMENTS, make_run, write_corpus
-from tests.scripts.commands import error_line, run_script
 
 ROOT = Path(__file__).parents[2]
 SHORT = (
@@ -153,12 +153,12 @@ BAD = {
     "split": (["split=valid"], "'valid' split; present: test"),
     "names": (["names=[a,b]"], "2 names for 1 checkpoints"),
     "nothing": (["loss=false", "decode=false"], "there is nothing to do"),
-    "key": (["length=[3]"], "length: no such setting; there are "),
-    "documents": (["documents=0"], "documents=0: wanted int | null of at least 1"),
-    "documents in words": (["documents=abc"], "documents='abc': wanted int | null"),
+    "key": (["length=[3]"], "length: no such setting (did you mean lengths?); there are "),
+    "documents": (["documents=0"], "documents=0: wanted int of at least 1 | null"),
+    "documents in words": (["documents=abc"], "documents='abc': wanted int of at least 1 | null"),
     "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
-    "window alone": (["window=5"], "window=5: it has parts, set window.size, window.context and window.unit"),
+    "window alone": (["window=5"], "window=5: it is a group of settings: window.unit, window.size, window.context"),
     "window.unit alone": (["window.unit=segments"], "window.unit=segments: says nothing without a size"),
     "half a length": (["lengths=1.5"], "1.5 is no length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),

@@ -4,49 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-import yaml
 
-from tests.scripts.commands import load
+from tests.commands.calls import Benchmark
 
 TINY = ["sizes.layers=1", "sizes.width=8", "sizes.feedforward=8", "sizes.heads=2", "sizes.vocabulary=30", "threads=1"]
 
 
 @pytest.fixture(scope="module")
-def training() -> ModuleType:
-    return load("benchmark_training")
+def training() -> Benchmark:
+    return Benchmark("benchmark training")
 
 
 @pytest.fixture(scope="module")
-def decoding() -> ModuleType:
-    return load("benchmark_decoding")
-
-
-@pytest.mark.parametrize(
-    "name", ["benchmark_attention", "benchmark_training", "benchmark_decoding", "compare_backends"]
-)
-def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    script = load(name)
-    with pytest.raises(SystemExit) as end:
-        script.main(["--help"])
-    assert end.value.code == 0
-    text, settings = capsys.readouterr().out.split("Settings, each key=value, with their defaults:\n\n")
-    assert f"python scripts/{name}.py" in text
-    given = [f"{key}={json.dumps(value)}" for key, value in yaml.safe_load(settings).items()]
-    assert script.read_options(given) == script.read_options([])
-
-
-def test_help_of_the_data(capsys: pytest.CaptureFixture[str]) -> None:
-    load("benchmark_data").main(["--help"])
-    assert "settings: segments, output, num_proc" in capsys.readouterr().out
+def decoding() -> Benchmark:
+    return Benchmark("benchmark decoding")
 
 
 def test_training(
-    training: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    training: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(training, "peer_versions", dict)
+    monkeypatch.setattr(training.module, "peer_versions", dict)
     page = tmp_path / "page.md"
     sizes = ["lengths=[8,16]", "batch_tokens=16", "repeats=1", "seconds=0", "systems=[scaleformer,softmax,JoeyNMT]"]
     training.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
@@ -63,7 +42,7 @@ def test_training(
     assert "A training step" in page.read_text()
 
 
-def test_a_long_step(training: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_step(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny = [argument.replace("sizes.", "long_sizes.") for argument in TINY]
     places = [f"output={tmp_path}", f"page={tmp_path / 'page.md'}"]
     training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", *places])
@@ -73,7 +52,7 @@ def test_a_long_step(training: ModuleType, tmp_path: Path, capsys: pytest.Captur
     assert "A training step on a pair of long documents" in (tmp_path / "page.md").read_text()
 
 
-def test_a_profile(training: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"output={tmp_path}", f"page={tmp_path / 'page.md'}"]
     training.main(
         [*TINY, "profile=40", "batch_tokens=80", "repeats=1", "systems=[scaleformer,T5 (transformers)]", *places]
@@ -86,9 +65,9 @@ def test_a_profile(training: ModuleType, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_decoding(
-    decoding: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    decoding: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(decoding, "peer_versions", dict)
+    monkeypatch.setattr(decoding.module, "peer_versions", dict)
     page = tmp_path / "page.md"
     sizes = ["positions=12", "windows=2", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_gated]"]
     decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
@@ -100,7 +79,7 @@ def test_decoding(
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 
 
-def test_decoding_far(decoding: ModuleType, tmp_path: Path) -> None:
+def test_decoding_far(decoding: Benchmark, tmp_path: Path) -> None:
     sizes = ["long=20", "long_windows=3", "source=9", "systems=[scaleformer]"]
     decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={tmp_path / 'page.md'}"])
     result = json.loads((tmp_path / "decoding_long.json").read_text())

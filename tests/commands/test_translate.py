@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from scaleformer.translation.translator import Translator
+from tests.commands.calls import run_script
 from tests.runs import DOCUMENTS, make_run, write_corpus
-from tests.scripts.commands import run_script
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "translate.py"
 
@@ -131,20 +131,23 @@ def test_a_process_of_its_own(run, tmp_path):
 BAD = {
     "no checkpoint": (["checkpoint=nowhere"], "nowhere: no such run directory, checkpoint file or exported model"),
     "no input": (["input=missing.jsonl"], "missing.jsonl: no such file"),
-    "key": (["beam=3"], "beam: no such setting; there are "),
-    "setting": (["decoding.beams=3"], "decoding.beams: no such setting; there are strategy, beam_size"),
+    "key": (["beam=3"], "beam: no such setting (did you mean decoding.beam_size?); there are "),
+    "setting": (
+        ["decoding.beams=3"],
+        "decoding.beams: no such setting (did you mean decoding.beam_size?); there",
+    ),
     "added setting": (["+decoding.beams=3"], "no such decoding setting: beams"),
     "choice": (["decoding=best"], "Available options in 'decoding': beam greedy sample"),
     "value": (["decoding.beam_size=0"], "beam_size=0 (wanted a whole number of at least 1)"),
-    "grammar": (["input=a=b"], "input=a=b: mismatched input '='"),
+    "grammar": (["decoding.seed=a=b"], "decoding.seed=a=b: mismatched input '='"),
+    "an equals sign in a name": (["input=a=b"], "a=b: no such file"),
     "format": (["format=xml"], "format=xml: choose one of auto, jsonl, text"),
     "mode": (["mode=page"], "mode=page: choose one of document, segment"),
     "device": (["device=gpu"], "device=gpu: not available here"),
     "max_tokens": (["max_tokens=ten"], "max_tokens='ten': wanted int | null"),
-    "devices": (["device=[cpu]"], "device=['cpu']: not available here"),
-    "output of no name": (["output=null"], "output=None: wanted str | int"),
-    "input that is a number": (["input=1e5"], "input=100000.0: wanted str | int"),
-    "threads": (["threads=many"], "threads=many: wanted a whole number of at least 1"),
+    "devices": (["device=[cpu]"], "device=[cpu]: not available here"),
+    "input that is a number": (["input=1e5"], "1e5: no such file"),
+    "threads": (["threads=many"], "threads='many': wanted int | null"),
 }
 
 

@@ -1,0 +1,173 @@
+"""From a command line to a command: the list, the help, names as they were typed, settings that do not exist."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from scaleformer import commands
+from scaleformer.commands.call import CONF, config_of, default_options, module_of, typed
+from scaleformer.commands.help import describe, read_settings
+
+WITHOUT_OPTIONS = {"train"}
+
+
+def error_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """The one line in which the program says what is wrong."""
+    for name in ("HYDRA_FULL_ERROR", "SCALEFORMER_ONE_LINE", "SCALEFORMER_TRACEBACK"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setattr(sys, "argv", ["scaleformer", *arguments])
+    with pytest.raises(SystemExit) as end:
+        commands.main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("error: ").rstrip()
+
+
+def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["--help"], ["benchmark", "--help"]):
+        commands.main(arguments)
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split("  ")[1] for line in lines if line.startswith("  ")] == list(commands.COMMANDS)
+    assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["tranlate"], "tranlate: no such command (did you mean translate?); there are train, translate, "),
+        (["benchmark", "atention"], "benchmark atention: no such command (did you mean benchmark attention?)"),
+        (["benchmark"], "benchmark: no such command"),
+        (["zzz"], "zzz: no such command; there are train"),
+    ],
+)
+def test_an_unknown_command_is_told_the_nearest(capsys, monkeypatch, given: list[str], line: str) -> None:
+    assert error_of(capsys, monkeypatch, *given).startswith(line)
+
+
+@pytest.mark.parametrize("name", sorted(set(commands.COMMANDS) - WITHOUT_OPTIONS))
+def test_configuration_and_options_have_the_same_names(name: str) -> None:
+    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
+    groups = {
+        next(iter(entry)).lstrip("/") for entry in content.pop("defaults") if isinstance(entry, dict | type(content))
+    }
+    assert {*content, *groups} == {field.name for field in fields(module_of(name).Options)}
+
+
+@pytest.mark.parametrize("name", sorted(commands.COMMANDS))
+def test_help_describes_every_setting(name: str) -> None:
+    text = describe(name)
+    assert f"usage: scaleformer {name}" in text
+    own = read_settings((CONF / f"{config_of(name)}.yaml").read_text(encoding="utf-8"))
+    for setting in own:
+        assert f"\n  {setting.name}" in text
+        assert setting.text in " ".join(text.split()) or " ".join(setting.text.split()) in " ".join(text.split())
+    if name == "translate":  # its own keys and those of the search, nothing else
+        assert "decoding.beam_size = 5  (int)" in text
+        assert "optimizer" not in text
+        assert "max_tokens = null  (int | null)" in text
+
+
+def test_comments_are_those_of_the_same_line_or_the_line_above() -> None:
+    content = """
+# of the first
+first: 1
+second: [a, "b # c"] # of the second
+group: # of the group
+  inner: "x # y" # of the inner
+
+  last: null
+hydra:
+  run: here
+"""
+    assert [(s.name, s.value, s.text) for s in read_settings(content)] == [
+        ("first", "1", "of the first"),
+        ("second", '[a, "b # c"]', "of the second"),
+        ("group", "", "of the group"),
+        ("group.inner", '"x # y"', "of the inner"),
+        ("group.last", "null", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("output=2024_11_27", "output='2024_11_27'"),
+        ("output=nan", "output='nan'"),
+        ("input=a\u00f1o (1).txt", "input='a\u00f1o (1).txt'"),
+        ("input=it's", "input='it\\'s'"),
+        ("input='quoted already'", "input='quoted already'"),
+        ("max_tokens=512", "max_tokens=512"),
+        ("max_tokens=null", "max_tokens=null"),
+        ("decoding.beam_size=5", "decoding.beam_size=5"),
+        ("--cfg=job", "--cfg=job"),
+        ("unknown=1_0", "unknown=1_0"),
+    ],
+)
+def test_names_are_taken_as_typed(argument: str, expected: str) -> None:
+    assert typed(argument, module_of("translate")) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("runs=[2024,b c]", "runs=['2024','b c']"),
+        ("runs=2024", "runs='2024'"),
+        ("output=null", "output=null"),
+        ("metrics=null", "metrics='null'"),
+    ],
+)
+def test_names_in_lists_too(argument: str, expected: str) -> None:
+    assert typed(argument, module_of("compare")) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "override", "line"),
+    [
+        (
+            "translate",
+            "decoding.beam=5",
+            "decoding.beam: no such setting (did you mean decoding.beam_size?); there",
+        ),
+        ("translate", "beam=5", "beam: no such setting (did you mean decoding.beam_size?); there are decoding, "),
+        ("translate", "lr=1", "lr: no such setting; there are decoding, checkpoint"),
+        ("train", "lr=1", "lr: no such setting (did you mean optimizer.learning_rate?); there are seed, "),
+        ("train", "batch_size=8", "batch_size: no such setting (did you mean data.batch_tokens?)"),
+        ("train", "epochs=8", "epochs: no such setting (did you mean trainer.max_epochs?)"),
+        (
+            "train",
+            "data.max_token=8",
+            "data.max_token: no such setting (did you mean data.max_tokens?); there are path",
+        ),
+        ("train", "optimizer.warmup_steps=8", "optimizer.warmup_steps: no such setting (did you mean schedule.warmup_"),
+    ],
+)
+def test_a_misspelt_setting_is_told_the_nearest(capsys, monkeypatch, tmp_path: Path, command, override, line) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = ["checkpoint=x", "input=y", "output=z"] if command == "translate" else []
+    said = error_of(capsys, monkeypatch, command, *places, override)
+    assert said.startswith(line)
+    assert said.endswith("may have others)") == ("." in override)
+
+
+def test_a_missing_setting_is_named(capsys, monkeypatch) -> None:
+    assert error_of(capsys, monkeypatch, "translate", "checkpoint=x", "input=y").startswith(
+        "Missing mandatory value: output"
+    )
+
+
+def test_another_type_is_named(capsys, monkeypatch) -> None:
+    said = error_of(capsys, monkeypatch, "comet", "translations=x", "gpus=-1")
+    assert said == "gpus=-1: wanted int of at least 0"
+
+
+def test_the_defaults_of_a_command_with_changes() -> None:
+    options = default_options("benchmark attention", repeats=1, lengths=[8])
+    assert (options.repeats, options.lengths, options.part) == (1, (8,), "compare")
