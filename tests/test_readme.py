@@ -1,4 +1,4 @@
-"""What the documentation tells people to type exists: every command's configuration composes, its options are read."""
+"""What the documentation tells people to type exists: every command's settings compose and have the right types."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from tests.commands.calls import load
+from scaleformer.commands import COMMANDS
+from scaleformer.commands.call import CONF, config_of, module_of, options_of, typed
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "data/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
-    *sorted((ROOT / "conf" / "experiment").glob("*.yaml")),
+    *sorted((ROOT / "conf").rglob("*.yaml")),
 ]
-COMMAND = re.compile(r"^[#\s$]*python (train|scripts/\w+)\.py *(.*)$")
-QUOTED = re.compile(r"`(?:[A-Z_]+=\S+ )*(?:python )?(train|scripts/\w+)\.py *([^`]*)`")  # in tables and in sentences
+NAMES = "|".join(sorted(COMMANDS, key=len, reverse=True))
+PROGRAM = rf"(?:[A-Z_]+=\S+ )*(?:scaleformer ({NAMES})|python (train|scripts/\w+)\.py)"
+COMMAND = re.compile(rf"^[#\s$]*{PROGRAM}(?=\s|$) *(.*)$")
+QUOTED = re.compile(rf"`{PROGRAM}(?=[\s`]) *([^`]*)`")  # in tables and in sentences
 
 
 def commands() -> list[tuple[str, str]]:
-    """(program, arguments) of every command shown, continued lines joined and comments left out."""
+    """(command, arguments) of every command shown, continued lines joined and comments left out."""
     found = []
     for page in PAGES:
         prose: list[str] = []
@@ -31,33 +34,47 @@ def commands() -> list[tuple[str, str]]:
             prose.append("" if shown else line.strip())
             found += shown
         found += QUOTED.findall(" ".join(prose))
-    split = [(program, shlex.split(arguments, comments=True)) for program, arguments in found]
-    return sorted({(program, shlex.join(arguments)) for program, arguments in split})
+    split = [(name or of_script(script), shlex.split(arguments, comments=True)) for name, script, arguments in found]
+    return sorted({(name, shlex.join(arguments)) for name, arguments in split})
 
 
-@pytest.mark.parametrize(("program", "arguments"), commands(), ids=" ".join)
-def test_every_command_shown_is_right(program: str, arguments: str) -> None:
-    assert (ROOT / f"{program}.py").is_file()
-    given = [a for a in shlex.split(arguments) if "=" in a and not a.endswith("=NAME")]  # whose value stands for any
-    name = "config" if program == "train" else Path(program).name
-    if (ROOT / "conf" / f"{name}.yaml").is_file():
-        if not re.search(r"resume=|--|-m ", arguments):  # these are tested with the program
-            with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-                compose(name, given)
-    elif given:
-        script = load(name)
-        (script.read_options if hasattr(script, "read_options") else script.settings)(given)
+def of_script(script: str) -> str:
+    """The command that a script calls."""
+    if script == "train":
+        return "train"
+    (name,) = re.findall(r"run\(\"([\w -]+)\"\)", (ROOT / f"{script}.py").read_text(encoding="utf-8"))
+    return str(name)
+
+
+@pytest.mark.parametrize(("name", "arguments"), commands(), ids=[" ".join(shown) for shown in commands()])
+def test_every_command_shown_is_right(name: str, arguments: str) -> None:
+    if re.search(r"resume=|--|-m ", arguments):  # these are tested with the program
+        return
+    words = [word.strip("[]") for word in shlex.split(arguments)]
+    given = [w for w in words if re.match(r"[+~]?[\w./@]+=", w) and not w.endswith(("=NAME", "key=value"))]
+    module = module_of(name)
+    given = [re.sub(r"(=\[[^\]]*)$", r"\1]", w) for w in given]  # an option shown in brackets, [lengths=[1,2]]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(config_of(name), [typed(argument, module) for argument in given])
+    if hasattr(module, "Options") and not re.search(r": *'?\?\?\?", str(config)):
+        options_of(module, config)
 
 
 def test_commands_are_found_in_sentences_and_tables() -> None:
-    programs = {program for program, _ in commands()}
-    assert {"train", "scripts/benchmark_attention", "scripts/compare_backends", "scripts/plot"} <= programs
+    programs = {name for name, _ in commands()}
+    assert {"train", "translate", "prepare", "benchmark attention", "benchmark mechanisms", "plot"} <= programs
     assert any("part=long" in arguments for _, arguments in commands())
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "scripts").glob("*.py")), ids=lambda path: path.stem)
+def test_every_script_calls_a_command(script: Path) -> None:
+    assert of_script(f"scripts/{script.stem}") in COMMANDS
+    assert len(script.read_text(encoding="utf-8").splitlines()) < 12
 
 
 def test_a_sweep_has_a_folder() -> None:
     """Hydra asks for it before it knows of any choices: `${hydra:...}` cannot stand in it."""
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         sweep = compose("config", return_hydra_config=True).hydra.sweep
     assert sweep.dir.startswith("runs/sweep/")
 

@@ -246,7 +246,7 @@ def write_page(results: Path, page: Path) -> Path:
         parts.append(_conditions(result))
     if not found:
         raise ValueError(
-            f"{results}: no results of a benchmark there; run scripts/benchmark_*.py output={results} first"
+            f"{results}: no results of a benchmark there; run `scaleformer benchmark ... output={results}` first"
         )
     with atomic_writer(page) as file:
         file.write("\n\n".join(parts) + "\n")

@@ -27,5 +27,5 @@ def main(options: Options, given: Sequence[str]) -> None:
     if Path(options.output).exists():  # the state of a training, perhaps, which an average cannot go on from
         raise ValueError(f"output={options.output} exists already: take another name, or remove it")
     SafeCheckpointIO().save_checkpoint(average_checkpoints(checkpoints), options.output)
-    print(f"the mean of {len(checkpoints)} checkpoints is in {options.output}: python scripts/evaluate_bleu.py "
+    print(f"the mean of {len(checkpoints)} checkpoints is in {options.output}: scaleformer evaluate "
           f"checkpoint={options.output}")  # fmt: skip

@@ -66,7 +66,7 @@ def _file(path: Path, split: str) -> Path:
     """The translations that a run directory or a file name means."""
     file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
     if not file.is_file():
-        raise ValueError(f"{path}: no translations ({file} is missing): run scripts/evaluate_bleu.py checkpoint={path}")
+        raise ValueError(f"{path}: no translations ({file} is missing): run scaleformer evaluate checkpoint={path}")
     return file
 
 

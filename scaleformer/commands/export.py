@@ -31,4 +31,4 @@ def main(options: Options, given: Sequence[str]) -> None:
         loaded = change_attention(loaded, options.attention)
     target = Path(options.output)
     export_model(loaded, target)
-    print(f"exported {loaded.path} to {target}: python scripts/translate.py checkpoint={target} input=- output=-")
+    print(f"exported {loaded.path} to {target}: scaleformer translate checkpoint={target} input=- output=-")

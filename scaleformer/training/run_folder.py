@@ -31,7 +31,7 @@ WRITTEN = ("checkpoints/.*", ".config.yaml.*", ".environment.json.*", ".metrics.
 
 
 def write_config(directory: Path, config: Mapping[str, Any], runs: str | None = None) -> None:
-    """config.yaml, from which `python train.py --config-path RUN --config-name config` repeats a run in a new folder.
+    """config.yaml, from which `scaleformer train --config-path RUN --config-name config` repeats a run in a new folder.
 
     runs  the folder for it; None for that of the experiment called default
     """

@@ -108,7 +108,7 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
             if isinstance(callback, ValidationBleu):
                 raise ValueError(
                     "trainer.strategy=fsdp has no process with all weights that could translate in validations: set "
-                    "callbacks.validation_bleu.examples=0 (scripts/evaluate_bleu.py takes its checkpoints)"
+                    "callbacks.validation_bleu.examples=0 (`scaleformer evaluate` takes its checkpoints)"
                 )
             if isinstance(callback, WeightAverage):
                 raise ValueError("trainer.strategy=fsdp does not average weights: set callbacks.ema.decay=null")

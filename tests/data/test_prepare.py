@@ -175,7 +175,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     [
         (["format=po", "output=x"], "error: Missing mandatory value: input"),
         (["format"], "error: format: Error parsing override 'format' missing EQUAL"),
-        (["fmt=po"], "error: fmt: no such setting (did you mean format?); there are format, input"),
+        (["formt=po"], "error: formt: no such setting (did you mean format?); there are format, input"),
         (["format=po", "input=none", "output=x", "valid=much"], "error: valid='much': wanted float"),
         (["format=po", "input=none", "output=x"], "error: none: no such file or folder"),
     ],
