@@ -110,13 +110,59 @@ def asked_for(begin: str, given: str | None) -> tuple[str, float]:
     return told, int(kibibytes) / 1024
 
 
-@pytest.mark.parametrize("begin", ["import scaleformer", "import train", "sys.path.append('scripts'); import score"])
-def test_large_tensors_ask_for_large_pages(begin: str) -> None:
+def test_large_tensors_ask_for_large_pages() -> None:
     """The flag of the mapping tells, whether there is a free page of that size or not; other libraries ask too."""
+    begin = "from scaleformer.system.allocator import use_huge_pages; use_huge_pages()"
     (told, asked), (given, without) = asked_for(begin, None), asked_for(begin, "0")
     there = Path("/sys/kernel/mm/transparent_hugepage").is_dir()
     assert (told, given) == ("1" if there else "None", "0")
     assert (asked - without >= 30) == there
+
+
+def test_the_package_changes_nothing_when_it_is_imported() -> None:
+    code = "import os; before = dict(os.environ); import scaleformer.ops; assert os.environ == before"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_a_command_asks_before_torch_is_imported() -> None:
+    code = "import sys; import scaleformer.commands; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+FAULTS = """
+import resource
+import torch
+from scaleformer.ops import relative_kernel_attention
+{begin}
+torch.set_num_threads(1)
+q, k, v = (torch.randn(1, 8, 2048, 64) for _ in range(3))
+rel = torch.randn(33, 64)
+with torch.no_grad():
+    for _ in range(3):
+        relative_kernel_attention(q, k, v, rel, causal=True)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        relative_kernel_attention(q, k, v, rel, causal=True)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(begin: str) -> int:
+    """How many pages five calls of 2,048 tokens take from the system."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_", "THP_"))}
+    code = FAULTS.format(begin=begin)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    return int(run.stdout)
+
+
+def test_plain_python_takes_few_pages_from_the_system() -> None:
+    """Without a command, and without any call but that of the attention itself."""
+    if GLIBC:
+        plain = "import scaleformer.ops.kernel.attention as module; module.widen_heap = lambda: None"
+        assert faults("pass") < faults(plain) / 4
 
 
 def test_pages_are_left_alone_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from scaleformer.ops.common.relative_positions import bidirectional_table, causa
 from scaleformer.ops.kernel.bidirectional import BidirectionalAttention
 from scaleformer.ops.kernel.causal import CausalAttention
 from scaleformer.ops.kernel.quadratic import quadratic_attention
+from scaleformer.system.cpu import widen_heap
 
 
 def relative_kernel_attention(
@@ -52,6 +53,7 @@ def relative_kernel_attention(
         check_rel(rel, q.shape[1], q.shape[3])
     check_choice("algorithm", algorithm, ALGORITHMS)
     check_positive("chunk_size", chunk_size)
+    widen_heap()
     phi = get_feature_map(feature_map)
     if 0 in (q.shape[0], q.shape[2], k.shape[2]):
         return v.new_zeros(*q.shape[:3], v.shape[3])
