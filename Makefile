@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, some 10 minutes)
-	$(BIN)/python train.py
+	$(BIN)/scaleformer train
 
 test: install  ## Run the tests
 	$(BIN)/python -m pytest
@@ -35,6 +35,6 @@ check: lint test  ## Style, types and tests; CI also builds a wheel, trains, and
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps -c constraints.txt $(JOEYNMT)
-	$(BIN)/python scripts/benchmark_attention.py
-	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/python scripts/benchmark_training.py
-	$(BIN)/python scripts/benchmark_decoding.py page=docs/benchmarks.md
+	$(BIN)/scaleformer benchmark attention settings=[plain,commands]
+	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
+	$(BIN)/scaleformer benchmark decoding page=docs/benchmarks.md

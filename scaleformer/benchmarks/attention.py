@@ -36,6 +36,7 @@ PAPER = "the paper's algorithms"
 ALL = "all scores"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 PASSES = ("forward", "forward+backward")
+SETTINGS = ("plain", "commands")
 SLOPE_FROM = 2048  # tokens from which on growth is measured
 #: what is compared: attention of a sequence to itself, to a source of the same length, and the terms of [Scaleformer]
 #: Figures 4 and 5
@@ -71,6 +72,7 @@ class Options:
     device: str
     dtype: str
     memory: bool
+    settings: tuple[str, ...]
     seed: int
     output: str
     page: str | None
@@ -80,7 +82,7 @@ class Options:
         for name, choices in (("part", tuple(DEFAULTS)), ("clock", tuple(CLOCKS))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(choices)}")
-        for name, known in (("cases", CASES), ("mechanisms", MECHANISMS)):
+        for name, known in (("cases", CASES), ("mechanisms", MECHANISMS), ("settings", SETTINGS)):
             if (value := getattr(self, name)) is not None and (not value or set(value) - set(known)):
                 raise ValueError(f"{name} is {list(value)}: choose of {'; '.join(known)}")
         if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):

@@ -1,6 +1,7 @@
 """Time the attention of this package against softmax attention, all scores and the paper's own algorithms.
 
     scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [device=cuda] [dtype=bfloat16] ...
+    scaleformer benchmark attention settings=[plain,commands]   # as from plain Python, beside as by the commands
     scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
     scaleformer benchmark attention part=auto       # what algorithm=auto takes, beside every algorithm
     scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
@@ -31,6 +32,7 @@ from scaleformer.benchmarks.attention import (
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
+from scaleformer.benchmarks.plain import plain_rows
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
@@ -39,9 +41,11 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
     with console.status("") as status:
         for case in options.cases or ():
             for length in sorted(options.lengths or ()):
-                if case != "cross" or length <= options.cross_limit:
-                    status.update(f"{length} tokens, {case}")
-                    rows += measure(options, length, case)
+                if case == "cross" and length > options.cross_limit:
+                    continue
+                for settings in options.settings:
+                    status.update(f"{length} tokens, {case}, {settings}")
+                    rows += (measure if settings == "commands" else plain_rows)(options, length, case)
     return {
         "slope_from": SLOPE_FROM,
         "slopes": slopes(rows),

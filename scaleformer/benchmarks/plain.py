@@ -1,0 +1,49 @@
+"""The attention benchmark as a user of the library meets it: a process that called nothing but the attention itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+
+import torch
+
+from scaleformer.benchmarks.attention import Options, Row, measure
+from scaleformer.system.schema import from_mapping
+
+# What the commands tell torch and oneDNN before they are imported.
+OF_COMMANDS = ("THP_MEM_ALLOC_ENABLE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+def plain_rows(options: Options, length: int, case: str) -> list[Row]:
+    """The rows of `measure`, from a process of its own; each system is named with ", plain Python" behind it.
+
+    Raises RuntimeError with the last line of what went wrong there.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in OF_COMMANDS}
+    run = subprocess.run(
+        [sys.executable, "-m", "scaleformer.benchmarks.plain"],
+        input=json.dumps({"options": asdict(options), "length": length, "case": case}),
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    if run.returncode:
+        raise RuntimeError(f"{case}, {length} tokens: {run.stderr.strip().splitlines()[-1]}")
+    rows = [from_mapping(Row, row, "") for row in json.loads(run.stdout)]
+    return [replace(row, system=f"{row.system}, plain Python") for row in rows]
+
+
+def main() -> None:
+    """Measure what stdin asks for and print the rows."""
+    asked = json.load(sys.stdin)
+    options = from_mapping(Options, asked["options"], "")
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    json.dump([asdict(row) for row in measure(options, asked["length"], asked["case"])], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
