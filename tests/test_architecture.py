@@ -24,7 +24,7 @@ FLOORS = (
     "benchmarks",
     "commands",
 )
-OPS_FLOORS = ("common", "softmax", "loss", "kernel", "segments", "gated", "hybrid", "recall")
+OPS_FLOORS = ("common", "softmax", "loss", "kernel", "segments", "gated", "recall")
 # Who may know these libraries at all.
 LIGHTNING = ("data", "checkpoints", "training", "commands", "benchmarks")
 HYDRA = ("commands",)

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.ops import (
+    SegmentLayout,
     get_feature_map,
     relative_kernel_attention,
     segment_gated_attention,
-    segment_hybrid_attention,
     segment_recall_attention,
 )
 from scaleformer.ops.common.relative_positions import relative_scores
@@ -29,9 +29,8 @@ from scaleformer.system.timing import alternate, peak_memory, saved_bytes
 SOFTMAX = "softmax (torch, fused)"
 KERNEL = "scaleformer"
 GATED = "segment-gated"
-HYBRID = "segment-hybrid"
 RECALL = "segment-recall"
-MECHANISMS = (KERNEL, GATED, HYBRID, RECALL)
+MECHANISMS = (KERNEL, GATED, RECALL)
 PAPER = "the paper's algorithms"
 ALL = "all scores"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -58,7 +57,7 @@ class Options:
     near: int
     kept: int
     segments: tuple[int, ...] | None
-    hybrid_segments: tuple[int, ...]
+    recall_segments: tuple[int, ...]
     mechanisms: tuple[str, ...]
     softmax_limit: int
     cross_limit: int
@@ -201,24 +200,19 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         numbers = segment_numbers(options, length, tokens)
         gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
         systems[f"{GATED}, {tokens} tokens each"] = gated
-    for tokens in options.hybrid_segments:
+    for tokens in options.recall_segments if RECALL in chosen else ():
         numbers = segment_numbers(options, length, tokens)
-        hybrid = partial(
-            segment_hybrid_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, near=options.near, causal=causal
-        )
-        if HYBRID in chosen:
-            systems[f"{HYBRID}, {tokens} tokens each"] = hybrid
-        if RECALL in chosen:
-            systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
+        systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
     return systems, x.leaves
 
 
 def recall(options: Options, x: Arguments, rel: Tensor | None, numbers: Tensor, causal: bool) -> partial[Tensor]:
-    """A call of `segment_recall_attention`; numbers (B, L) the segments."""
+    """A call of `segment_recall_attention`; numbers (B, L) the segments, of one layout for all calls."""
     recency = torch.linspace(0, 1, options.heads, device=x.q.device)
     gates = x.log_gate[:, : 2 * options.near + 3], x.salience, recency
+    layout = SegmentLayout(numbers, numbers)
     return partial(
-        segment_recall_attention, x.q, x.k, x.v, rel, *gates, numbers, numbers, kept=options.kept, causal=causal
+        segment_recall_attention, x.q, x.k, x.v, rel, *gates, layout=layout, kept=options.kept, causal=causal
     )
 
 

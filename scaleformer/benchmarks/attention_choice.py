@@ -13,7 +13,6 @@ from scaleformer.benchmarks.attention import (
     ALL,
     CLOCKS,
     GATED,
-    HYBRID,
     KERNEL,
     PASSES,
     RECALL,
@@ -29,7 +28,6 @@ from scaleformer.benchmarks.attention import (
 from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
 from scaleformer.ops.common.feature_maps import get_feature_map
 from scaleformer.ops.gated.linear import Path, cheaper_path, linear_segment_attention, path_costs
-from scaleformer.ops.hybrid.attention import segment_hybrid_attention
 from scaleformer.system.timing import alternate
 
 TOO_SLOW = 4.0  # where all scores took so many times as long as the best they are measured at no greater length
@@ -67,11 +65,8 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> tup
     if mechanism == RECALL:
         kept = recall(options, x, rel, numbers, causal)
         return {ALL: partial(kept, algorithm="quadratic"), "linear": partial(kept, algorithm="linear")}, "linear"
-    function = segment_gated_attention if mechanism == GATED else partial(segment_hybrid_attention, near=options.near)
-    gated = partial(function, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+    gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
     found: dict[str, Run] = {ALL: partial(gated, algorithm="quadratic")}
-    if mechanism == HYBRID:
-        return found | {"linear": partial(gated, algorithm="linear")}, "linear"
     phi, dtype = get_feature_map("elu1"), torch.promote_types(x.q.dtype, torch.float32)
     sizes = options.reach, 0 if rel is None else options.horizon, causal, options.width
     for path in path_costs(numbers, numbers, *sizes):

@@ -23,6 +23,7 @@ from torch import Tensor
 from scaleformer.batch import Batch
 from scaleformer.model.attention import MECHANISMS, build_attention
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.timing import peak_memory
 
@@ -133,10 +134,10 @@ def _alone_points(attention: Any, lengths: Sequence[int], how: Conditions, send:
                 continue
             x = torch.randn(1, length, width, requires_grad=True)
             mask = torch.ones(1, length, dtype=torch.bool)
-            segments = segments_of(length)
+            layout = SegmentLayout(segments_of(length), segments_of(length), mask)
 
-            def step(module: Any = module, given: tuple[Tensor, ...] = (x, x, mask, segments, segments)) -> None:
-                module(*given).sum().backward()
+            def step(module: Any = module, x: Tensor = x, layout: SegmentLayout = layout) -> None:
+                module(x, x, layout).sum().backward()
 
             def point(step: Callable[[], None] = step) -> dict[str, Any]:
                 step()  # warm-up

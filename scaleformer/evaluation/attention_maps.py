@@ -23,6 +23,7 @@ from scaleformer.data.tokenizer import BOS, EOS, Tokenizer
 from scaleformer.evaluation.attention_files import SIDES, AttentionMaps
 from scaleformer.model.attention import MECHANISMS, Attention
 from scaleformer.model.transformer import Transformer
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.translation.translator import Translator
 
 
@@ -70,11 +71,11 @@ def _recorded(model: Transformer) -> Iterator[dict[str, list[Tensor]]]:
     def watch(attention: Attention) -> None:
         attend = attention.attend
 
-        def attend_and_record(query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> Tensor:
+        def attend_and_record(query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
             B, H, S, _ = key.shape
             unit = torch.eye(S, dtype=value.dtype, device=value.device).expand(B, H, S, S)
-            found[attention.site].append(attend(query, key, unit, *rest))  # (B, H, L, S)
-            return attend(query, key, value, *rest)
+            found[attention.site].append(attend(query, key, unit, layout))  # (B, H, L, S)
+            return attend(query, key, value, layout)
 
         attention.attend = attend_and_record  # type: ignore[method-assign,assignment]
 

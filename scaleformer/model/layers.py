@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from scaleformer.model.attention import Attention
 from scaleformer.ops.common.matmul import Linear
+from scaleformer.ops.segments.layout import SegmentLayout
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 
@@ -60,10 +61,10 @@ class EncoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """x (B, S, D), mask (B, S) bool, segments (B, S) long -> (B, S, D)"""
+    def forward(self, x: Tensor, layout: SegmentLayout) -> Tensor:
+        """x (B, S, D) and its layout -> (B, S, D)"""
         h = self.attention_norm(x)
-        x = x + self.dropout(self.attention(h, h, mask, segments, segments))
+        x = x + self.dropout(self.attention(h, h, layout))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -95,14 +96,12 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, mask: Tensor, segments: Tensor, memory: Tensor, memory_mask: Tensor, memory_segments: Tensor
-    ) -> Tensor:
-        """x (B, L, D), mask and segments (B, L); memory (B, S, D), its mask and segments (B, S) -> (B, L, D)"""
+    def forward(self, x: Tensor, layout: SegmentLayout, memory: Tensor, cross_layout: SegmentLayout) -> Tensor:
+        """x (B, L, D) and its layout; memory (B, S, D) and the layout of both -> (B, L, D)"""
         h = self.attention_norm(x)
-        x = x + self.dropout(self.attention(h, h, mask, segments, segments))
+        x = x + self.dropout(self.attention(h, h, layout))
         h = self.cross_attention_norm(x)
-        x = x + self.dropout(self.cross_attention(h, memory, memory_mask, segments, memory_segments))
+        x = x + self.dropout(self.cross_attention(h, memory, cross_layout))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
     def init_state(self, memory: Tensor, mask: Tensor, segments: Tensor, rows: int) -> LayerState:

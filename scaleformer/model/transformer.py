@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from scaleformer.batch import Batch
 from scaleformer.model.attention import SITES, Attention, build_attention
 from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState
+from scaleformer.ops.segments.layout import SegmentLayout
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class ModelConfig:
     activation: str = "relu"
     tie_embeddings: bool = True
     gradient_checkpointing: bool = False
-    attention: Mapping[str, Any] = field(default_factory=lambda: {"name": "scaleformer"})
+    attention: Mapping[str, Any] = field(default_factory=lambda: {"name": "segment_recall"})
     sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,8 +142,10 @@ class Transformer(nn.Module):
         """Teacher-forced decoder states (B, L, D), position by position before the output layer (`logits`)."""
         memory = self.encode(batch.source, batch.source_mask, batch.source_segments)
         x = self._embed(self.target_embedding, batch.target_input, self.target_positions)  # (B, L, D)
+        layout = SegmentLayout(batch.target_segments, batch.target_segments, batch.target_mask)
+        cross_layout = SegmentLayout(batch.target_segments, memory.segments, memory.mask)
         for layer in self.decoder_layers:
-            x = self._run(layer, x, batch.target_mask, batch.target_segments, *memory)
+            x = self._run(layer, x, layout, memory.states, cross_layout)
         return self.decoder_norm(x)  # (B, L, D)
 
     def penalty(self) -> Tensor | float:
@@ -157,8 +160,9 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
         """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Memory"""
         x = self._embed(self.source_embedding, source, self.source_positions)  # (B, S, D)
+        layout = SegmentLayout(source_segments, source_segments, source_mask)
         for layer in self.encoder_layers:
-            x = self._run(layer, x, source_mask, source_segments)
+            x = self._run(layer, x, layout)
         return Memory(self.encoder_norm(x), source_mask, source_segments)
 
     def init_state(self, memory: Memory, beams: int) -> DecoderState:
@@ -197,7 +201,7 @@ class Transformer(nn.Module):
             x = x + positions(index).to(x.dtype)  # (B, L, D)
         return self.dropout(x)
 
-    def _run(self, layer: nn.Module, *inputs: Tensor) -> Tensor:
+    def _run(self, layer: nn.Module, *inputs: Tensor | SegmentLayout) -> Tensor:
         if self.config.gradient_checkpointing and self.training:
             return checkpoint(layer, *inputs, use_reentrant=False)
         return layer(*inputs)

@@ -10,9 +10,6 @@ from scaleformer.ops.gated.decoding import (
     segment_causal_step,
 )
 from scaleformer.ops.gated.decoding_cross import SegmentCrossState, segment_cross_state, segment_cross_step
-from scaleformer.ops.hybrid.attention import segment_hybrid_attention
-from scaleformer.ops.hybrid.decoding import HybridCausalState, hybrid_causal_init, hybrid_causal_step
-from scaleformer.ops.hybrid.decoding_cross import HybridCrossState, hybrid_cross_state, hybrid_cross_step
 from scaleformer.ops.kernel.attention import relative_kernel_attention
 from scaleformer.ops.kernel.decoding import (
     CausalState,
@@ -26,18 +23,18 @@ from scaleformer.ops.kernel.decoding import (
 from scaleformer.ops.recall.attention import segment_recall_attention
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
 from scaleformer.ops.recall.decoding_cross import RecallCrossState, recall_cross_state, recall_cross_step
+from scaleformer.ops.segments.layout import SegmentLayout
 
 __all__ = [
     "FEATURE_MAPS",
     "CausalState",
     "Choice",
     "CrossState",
-    "HybridCausalState",
-    "HybridCrossState",
     "RecallCausalState",
     "RecallCrossState",
     "SegmentCausalState",
     "SegmentCrossState",
+    "SegmentLayout",
     "causal_init",
     "causal_state",
     "causal_step",
@@ -45,10 +42,6 @@ __all__ = [
     "cross_state",
     "cross_step",
     "get_feature_map",
-    "hybrid_causal_init",
-    "hybrid_causal_step",
-    "hybrid_cross_state",
-    "hybrid_cross_step",
     "recall_causal_init",
     "recall_causal_step",
     "recall_cross_state",
@@ -60,6 +53,5 @@ __all__ = [
     "segment_cross_state",
     "segment_cross_step",
     "segment_gated_attention",
-    "segment_hybrid_attention",
     "segment_recall_attention",
 ]

@@ -21,30 +21,29 @@ MIXED = {
     "scaleformer raw": {"attention": {"name": "scaleformer", "horizon": 3, "relative": "raw"}},
     "scaleformer symmetric": {"attention": {"name": "scaleformer", "horizon": 3, "symmetric": True}},
     "longformer narrow": {
-        "attention": {"name": "longformer", "window": 2, "global_tokens": 2, "elsewhere": {"name": "softmax"}}
+        "attention": {"name": "longformer", "window": 2, "global_tokens": 2, "fallback": {"name": "softmax"}}
     },
     "transformer_xl short": {
-        "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "elsewhere": {"name": "softmax"}}
+        "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "fallback": {"name": "softmax"}}
     },
     "compressive short": {
         "attention": {"name": "transformer_xl", "piece": 2, "memory": 2, "compressed": 2, "rate": 2},
         "sites": {"encoder": {"name": "softmax"}, "cross": {"name": "softmax"}},
     },
     "bigbird small": {
-        "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "elsewhere": {"name": "softmax"}}
+        "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "fallback": {"name": "softmax"}}
     },
-    "sparse strided": {"attention": {"name": "sparse", "stride": 3, "summaries": 1, "elsewhere": {"name": "softmax"}}},
+    "sparse strided": {"attention": {"name": "sparse", "stride": 3, "summaries": 1, "fallback": {"name": "softmax"}}},
     "sparse fixed": {
         "attention": {"name": "sparse", "pattern": "fixed", "stride": 3, "summaries": 1},
         "sites": {"cross": {"name": "softmax"}},
     },
     "reformer small": {
-        "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "elsewhere": {"name": "softmax"}}
+        "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "fallback": {"name": "softmax"}}
     },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
     # so that these batches of few segments have far ones
     "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},
-    "segment_hybrid far": {"attention": {"name": "segment_hybrid", "near": 0, "reach": 1}},
     "segment_recall far": {"attention": {"name": "segment_recall", "near": 0, "kept": 2}},
 }
 CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for path in SHIPPED}, **MIXED}

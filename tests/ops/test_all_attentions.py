@@ -1,4 +1,4 @@
-"""What must hold of every linear attention alike: precise gradients, types of segments, empty batches, autocast."""
+"""What must hold of every linear attention alike: causality, pads, precise gradients, types of segments, autocast."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from scaleformer.ops import (
     relative_kernel_attention,
     segment_gated_attention,
-    segment_hybrid_attention,
     segment_recall_attention,
 )
 from tests.ops.inputs import gradients
@@ -29,17 +28,13 @@ def gated(leaves: list[Tensor], segments: Tensor, **options: Any) -> Tensor:
     return segment_gated_attention(*leaves, segments, segments, **options)
 
 
-def hybrid(leaves: list[Tensor], segments: Tensor, **options: Any) -> Tensor:
-    return segment_hybrid_attention(*leaves, segments, segments, **options)
-
-
 def recall(leaves: list[Tensor], segments: Tensor, **options: Any) -> Tensor:
     salience, recency = leaves[1].double().sum(-1), torch.tensor([0.0, 0.5])  # the same choice in any precision
     return segment_recall_attention(*leaves, salience, recency, segments, segments, kept=8, **options)
 
 
 Call = Callable[..., Tensor]
-each_attention = pytest.mark.parametrize("call", [kernel, gated, hybrid, recall])
+each_attention = pytest.mark.parametrize("call", [kernel, gated, recall])
 each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
 each_kind = pytest.mark.parametrize("kind", ["short", "long"])  # by windows and by states, where there are both
@@ -106,7 +101,7 @@ def test_a_gradient_of_the_gradient_is_refused(call: Call, causal: bool) -> None
         first.sum().backward()
 
 
-@pytest.mark.parametrize("call", [gated, hybrid, recall])
+@pytest.mark.parametrize("call", [gated, recall])
 @each_direction
 @each_algorithm
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
@@ -123,3 +118,54 @@ def test_segments_of_any_integer_type(call: Call, causal: bool, algorithm: str, 
 def test_nothing_at_all(call: Call, causal: bool, algorithm: str, batch: int, length: int) -> None:
     leaves, segments = make(length, batch=batch)
     assert call(leaves, segments, causal=causal, algorithm=algorithm).shape == (batch, HEADS, length, WIDTH)
+
+
+@each_attention
+@each_algorithm
+def test_no_query_sees_later_keys(call: Call, algorithm: str) -> None:
+    leaves, segments = make(70)
+    before = call(leaves, segments, causal=True, algorithm=algorithm)
+    for position in (0, 1, 17, 31, 32, 63, 64, 68):
+        q, k, v, *rest = (x.detach().clone() for x in leaves)
+        k[:, :, position + 1 :] += 10.0
+        v[:, :, position + 1 :] -= 10.0
+        later = segments.clone()
+        later[:, position + 1 :] += 1
+        after = call([q, k, v, *rest], later, causal=True, algorithm=algorithm)
+        torch.testing.assert_close(after[:, :, : position + 1], before[:, :, : position + 1], rtol=0, atol=1e-11)
+
+
+@each_attention
+@each_direction
+@each_algorithm
+@pytest.mark.parametrize("content", [1e30, float("nan")])
+def test_pads_hold_anything(call: Call, causal: bool, algorithm: str, content: float) -> None:
+    """In keys and values, and in the segment numbers of both sides."""
+    leaves, segments = make(50)
+    used = leaves[:4] if call is kernel else leaves
+    mask = torch.arange(50) < torch.tensor([[50], [31]])
+    options: dict[str, Any] = {"causal": causal, "key_mask": mask, "algorithm": algorithm}
+    out = call(leaves, segments, **options).transpose(1, 2)[mask]  # (n, H, e)
+    pads = ~mask[:, None, :, None]
+    noisy = [x.detach().clone().requires_grad_() for x in leaves]
+    noisy[1:3] = (x.detach().masked_fill(pads, content).requires_grad_() for x in leaves[1:3])
+    garbage = torch.randint(-5, 99, mask.shape, generator=torch.Generator().manual_seed(0))
+    changed = call(noisy, torch.where(mask, segments, garbage), **options).transpose(1, 2)[mask]
+    torch.testing.assert_close(changed, out, rtol=1e-12, atol=1e-12)
+    for found, wanted in zip(gradients(changed, noisy[: len(used)]), gradients(out, used), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+@each_attention
+@each_direction
+@each_algorithm
+def test_no_key_gives_zeros(call: Call, causal: bool, algorithm: str) -> None:
+    leaves, segments = make(9)
+    key_mask = torch.ones(2, 9, dtype=torch.bool)
+    key_mask[0] = False
+    key_mask[1, :4] = False
+    out = call(leaves, segments, causal=causal, algorithm=algorithm, key_mask=key_mask)
+    assert (out[0] == 0).all()
+    assert (out[1, :, :4] == 0).all() == causal
+    for gradient in gradients(out, leaves[:4] if call is kernel else leaves):
+        assert gradient.isfinite().all()

@@ -73,11 +73,11 @@ def run(script: Benchmark, folder: Path, *arguments: str) -> dict[str, Any]:
 
 def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(
-        script, tmp_path, *["lengths=[8,40]", "segments=[3]", "hybrid_segments=[3]", "paper_limit=8", "cross_limit=8"]
+        script, tmp_path, *["lengths=[8,40]", "segments=[3]", "recall_segments=[3]", "paper_limit=8", "cross_limit=8"]
     )
     assert result["settings"]["lengths"] == [8, 40]
     systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
-    ours = ["segment-gated, 3 tokens each", "segment-hybrid, 3 tokens each", "segment-recall, 3 tokens each"]
+    ours = ["segment-gated, 3 tokens each", "segment-recall, 3 tokens each"]
     assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", *ours]
     cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
     assert cross == [SOFTMAX, "scaleformer", "all scores", *ours]
@@ -99,7 +99,7 @@ def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
 def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SLOPE_FROM", 16)
     result = run(
-        script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "hybrid_segments=[]", "softmax_limit=16"]
+        script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "recall_segments=[]", "softmax_limit=16"]
     )
     systems = {row["system"] for row in result["rows"] if row["length"] == 64}
     assert systems == {"scaleformer", "segment-gated, 4 tokens each"}
@@ -121,7 +121,7 @@ def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_chosen_mechanisms_alone(script: Benchmark, tmp_path: Path, chosen: str, measured: set[str]) -> None:
-    sizes = ["part=long", "lengths=[16]", "segments=[3]", "hybrid_segments=[3]", "memory=false"]
+    sizes = ["part=long", "lengths=[16]", "segments=[3]", "recall_segments=[3]", "memory=false"]
     result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
     assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
 
@@ -166,7 +166,7 @@ def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixtur
         if row["choice"] in row["seconds"]:
             best = min(row["seconds"].values())
             assert row["excess"] == pytest.approx(row["seconds"][row["choice"]] / best - 1)
-    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-hybrid", "segment-recall"}
+    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-recall"}
     assert "causal, forward: auto" in capsys.readouterr().out
 
 

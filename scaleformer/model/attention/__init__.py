@@ -24,7 +24,6 @@ from scaleformer.model.attention.literature.transformer_xl import TransformerXLA
 from scaleformer.model.attention.rotary import RotaryAttention
 from scaleformer.model.attention.scaleformer import ScaleformerAttention
 from scaleformer.model.attention.segment_gated import SegmentGatedAttention
-from scaleformer.model.attention.segment_hybrid import SegmentHybridAttention
 from scaleformer.model.attention.segment_recall import SegmentRecallAttention
 from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention
@@ -34,7 +33,6 @@ from scaleformer.model.attention.spe import StochasticPositionsAttention
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
     "segment_gated": SegmentGatedAttention,
-    "segment_hybrid": SegmentHybridAttention,
     "segment_recall": SegmentRecallAttention,
     "kernelized": KernelizedAttention,
     "performer": PerformerAttention,
@@ -54,6 +52,9 @@ MECHANISMS: dict[str, type[Attention]] = {
     "adaptive_span": AdaptiveSpanAttention,
 }
 
+#: mechanisms of the past: what replaces each, and the last version that has it
+RETIRED = {"segment_hybrid": ("segment_recall", "0.1.0")}
+
 __all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -70,18 +71,19 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
     """The attention that a configuration asks for at a site.
 
     choice  {"name": a key of MECHANISMS, and the options of that mechanism}; and, for one that cannot serve every site,
-            {"elsewhere": the choice, or its name, that serves the others}, which is told in the log
+            {"fallback": the choice, or its name, that serves the others}, which is told in the log
     strict  the choice was made for this very site: nothing may stand in
     Raises ValueError naming the choices, the sites or the options where one does not fit.
     """
     options = dict(choice)
-    name, elsewhere = options.pop("name", None), options.pop("elsewhere", None)
-    if name not in MECHANISMS:
-        raise ValueError(f"model/attention is {name!r}: choose one of {', '.join(MECHANISMS)}")
+    name = options.pop("name", None)
+    fallback = options.pop("fallback", options.pop("elsewhere", None))  # `elsewhere` in models of before
+    _check_name("model/attention", name, name)
     mechanism = MECHANISMS[name]
-    other = {"name": elsewhere} if isinstance(elsewhere, str) else elsewhere
-    if other is not None and (not isinstance(other, Mapping) or other.get("name") not in MECHANISMS):
-        raise ValueError(f"model.attention.elsewhere is {elsewhere!r}: choose one of {', '.join(MECHANISMS)}")
+    other = {"name": fallback} if isinstance(fallback, str) else fallback
+    if other is not None:
+        named = other.get("name") if isinstance(other, Mapping) else other
+        _check_name("model.attention.fallback", named, fallback)
     if site not in mechanism.sites:
         if other and not strict:
             _tell(name, site, str(other.get("name")))
@@ -99,6 +101,17 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds) or not number:
             raise ValueError(f"model.attention.{option} is {value!r}: it must be {wanted}")
     return mechanism(site, width, heads, **options)
+
+
+def _check_name(where: str, name: Any, given: Any) -> None:
+    """Raise ValueError unless it is the name of a mechanism that there is."""
+    if isinstance(name, str) and name in RETIRED:
+        successor, version = RETIRED[name]
+        raise ValueError(
+            f"{where} is {given!r}, which is gone: {successor} replaces it, and scaleformer {version} still reads it"
+        )
+    if not isinstance(name, str) or name not in MECHANISMS:
+        raise ValueError(f"{where} is {given!r}: choose one of {', '.join(MECHANISMS)}")
 
 
 def options_of(name: str) -> dict[str, str]:

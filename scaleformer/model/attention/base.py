@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.ops.common.matmul import Linear, linear
+from scaleformer.ops.segments.layout import SegmentLayout
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -64,28 +65,20 @@ class Attention(nn.Module, ABC):
         """What adds absolute positions to the embeddings, positions (L,) -> (L, D); None where none are needed."""
         return Sinusoids(self.heads * self.head_width) if self.absolute_positions else None
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
         """What each query position gathers from the keys.
 
-        x               (B, L, D) asks
-        memory          (B, S, D) answers; x itself in self-attention
-        key_mask        (B, S) bool, True = real token
-        query_segments  (B, L) long, never falling along a row
-        key_segments    (B, S) long, never falling along a row
-        returns         (B, L, D)
+        x        (B, L, D) asks
+        memory   (B, S, D) answers; x itself in self-attention
+        layout   of the segments (B, L) and (B, S), which never fall along a row, and of the keys' mask (B, S); pads
+                 stand at the end of a row. One for all layers: what one has derived of it serves the others
+        returns  (B, L, D)
         """
         if memory is x:
             query, key, value = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
         else:
             query, (key, value) = self._split(self.query(x)), self._project(memory, self.key, self.value)
-        gathered = self.attend(query, key, value, key_mask, query_segments, key_segments)  # (B, H, L, d)
+        gathered = self.attend(query, key, value, layout)  # (B, H, L, d)
         return self.output(self._merge(gathered))  # (B, L, D)
 
     def init_state(self, memory: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
@@ -114,15 +107,7 @@ class Attention(nn.Module, ABC):
         return self.output(out.reshape(rows, width)), state
 
     @abstractmethod
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         """query (B, H, L, d), key and value (B, H, S, d) -> (B, H, L, d), causal at the decoder site."""
 
     @abstractmethod

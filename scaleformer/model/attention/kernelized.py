@@ -20,6 +20,7 @@ from scaleformer.ops import (
     relative_kernel_attention,
 )
 from scaleformer.ops.common.checks import ALGORITHMS
+from scaleformer.ops.segments.layout import SegmentLayout
 
 
 class KernelizedAttention(Attention):
@@ -50,22 +51,14 @@ class KernelizedAttention(Attention):
         """What phi is applied to, from queries or keys (..., L, d) of positions first .. first + L - 1."""
         return x
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         return relative_kernel_attention(
             self.features(query, True, 0),
             self.features(key, False, 0),
             value,
             self.relative(),
             causal=self.causal,
-            key_mask=None if self.causal else key_mask,  # pads stand at the end: no real query sees one
+            key_mask=None if self.causal else layout.mask,  # pads stand at the end: no real query sees one
             feature_map=self.feature_map,
             algorithm=self.algorithm,
         )  # (B, H, L, d)

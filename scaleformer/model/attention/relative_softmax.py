@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor
 
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, write
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.relative import relative_softmax_attention
 
 
@@ -31,16 +32,8 @@ class RelativeSoftmaxAttention(SoftmaxAttention):
     def terms(self, reach: int, like: Tensor) -> Terms:
         """The terms for distances up to `reach`, on the device of `like`."""
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
-        mask = None if self.causal else key_mask  # pads stand at the end: no real query sees one
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
+        mask = None if self.causal else layout.mask  # pads stand at the end: no real query sees one
         rel, bias = self.terms(query.shape[2], query)
         return relative_softmax_attention(query, key, value, rel, bias, causal=self.causal, key_mask=mask)
 

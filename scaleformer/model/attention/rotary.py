@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
+from scaleformer.ops.segments.layout import SegmentLayout
 
 
 class RotaryAttention(SoftmaxAttention):
@@ -34,18 +35,10 @@ class RotaryAttention(SoftmaxAttention):
             raise ValueError(f"model.attention.base is {base}: it must be greater than 1")
         self.base = base
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         positions = torch.arange(query.shape[2], device=query.device)  # (L,)
         query, key = rotate(query, positions, self.base), rotate(key, positions, self.base)  # (B, H, L, d)
-        return super().attend(query, key, value, key_mask, query_segments, key_segments)
+        return super().attend(query, key, value, layout)
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache

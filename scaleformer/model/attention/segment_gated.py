@@ -17,6 +17,7 @@ from scaleformer.ops import (
     segment_cross_step,
     segment_gated_attention,
 )
+from scaleformer.ops.segments.layout import SegmentLayout
 
 
 class SegmentGatedAttention(ScaleformerAttention):
@@ -56,25 +57,17 @@ class SegmentGatedAttention(ScaleformerAttention):
     def relative(self) -> Tensor | None:  # type: ignore[override]
         return None if self.site == "cross" else self.relative_embedding
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         return segment_gated_attention(
             query,
             key,
             value,
             self.relative(),
             self.log_gate,
-            query_segments,
-            key_segments,
+            layout.query_segments,
+            layout.key_segments,
             causal=self.causal,
-            key_mask=None if self.causal else key_mask,  # pads stand at the end: no real query sees one
+            key_mask=None if self.causal else layout.mask,  # pads stand at the end: no real query sees one
             far_tokens=self.far_tokens,
             feature_map=self.feature_map,
             algorithm=self.algorithm,

@@ -12,6 +12,7 @@ from scaleformer.model.attention.options import at_least, log_gate, one_of, rela
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
 from scaleformer.ops.recall.decoding import recall_causal_init, recall_causal_step
 from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
+from scaleformer.ops.segments.layout import SegmentLayout
 
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last
 
@@ -77,15 +78,7 @@ class SegmentRecallAttention(Attention):
             dtype = torch.promote_types(key.dtype, torch.float32)
             return (key.to(dtype) @ self.salience.to(dtype)[..., None])[..., 0]
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         return segment_recall_attention(
             query,
             key,
@@ -94,11 +87,9 @@ class SegmentRecallAttention(Attention):
             self.log_gate,
             self.saliences(key),
             self.recency,
-            query_segments,
-            key_segments,
             kept=self.kept,
             causal=self.causal,
-            key_mask=key_mask,  # in causal attention too: pads in the last segment would cost as much as keys
+            layout=layout,  # its mask in causal attention, too: pads in the last segment would cost as much as keys
             explore=self.explore if self.training else 0.0,
             algorithm=self.algorithm,
         )  # (B, H, L, d)

@@ -1,4 +1,4 @@
-"""Softmax attention, the quadratic yardstick."""
+"""Softmax attention, the quadratic baseline."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
 from scaleformer.model.attention.options import at_least, one_of
+from scaleformer.ops.segments.layout import SegmentLayout
 
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512
@@ -79,18 +80,10 @@ class SoftmaxAttention(Attention):
             return LearnedPositions(self.max_positions, self.heads * self.head_width)
         return None if self.positions == "none" else super().make_positions()
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         if self.causal:  # pads stand at the end of a row: no real query sees one
             return fused(query, key, value, causal=True)  # (B, H, L, d)
-        return fused(query, key, value, key_mask[:, None, None, :])  # (B, H, L, d)
+        return fused(query, key, value, layout.mask[:, None, None, :])  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
         empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)

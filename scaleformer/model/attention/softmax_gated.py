@@ -1,4 +1,4 @@
-"""Softmax attention gated by the distance in segments: the quadratic yardstick of the `segment_*` attentions."""
+"""Softmax attention gated by the distance in segments: the quadratic baseline of the `segment_*` attentions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scaleformer.model.attention.base import Attention, beams_as_queries, grow, 
 from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.segments.gate import pair_weights
+from scaleformer.ops.segments.layout import SegmentLayout
 
 
 @dataclass
@@ -57,19 +58,11 @@ class SoftmaxGatedAttention(Attention):
             self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
         self.log_gate = log_gate(heads, reach, slope)
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         relative = None
         if self.site != "cross":
             relative = relative_scores(query @ self.relative_embedding.transpose(-1, -2), key.shape[2])  # (B, H, L, S)
-        return self._gather(query, key, value, relative, key_mask, query_segments, key_segments)
+        return self._gather(query, key, value, relative, layout.mask, layout.query_segments, layout.key_segments)
 
     def empty_state(self, rows: int, like: Tensor) -> GatedCache:
         empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)

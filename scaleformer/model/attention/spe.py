@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.options import at_least
+from scaleformer.ops.segments.layout import SegmentLayout
 
 BLOCK_NUMBERS = 1 << 20
 
@@ -59,17 +60,9 @@ class StochasticPositionsAttention(KernelizedAttention):
         self.register_buffer("noise", torch.randn(heads, self.head_width, 2 * sines + 1, realizations))
         self.drawn: Tensor | None = None
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         self.drawn = torch.randn_like(self.noise) if self.training else None
-        return super().attend(query, key, value, key_mask, query_segments, key_segments)
+        return super().attend(query, key, value, layout)
 
     def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
         noise = self.noise if self.drawn is None or not self.training else self.drawn  # (H, d, 2K+1, R)

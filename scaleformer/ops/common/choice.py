@@ -42,11 +42,6 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "bidirectional": (_Cost(257, 265000, 740), _Cost(201, 416000, 1460)),
         "without positions": (_Cost(193, 286000, 350), _Cost(155, 426000, 450)),
     },
-    "segment_hybrid": {
-        "causal": (_Cost(188, 0, 384), _Cost(223, 0, 597)),
-        "bidirectional": (_Cost(274, 0, 373), _Cost(350, 0, 597)),
-        "without positions": (_Cost(258, 0, 459), _Cost(339, 0, 768)),
-    },
     "segment_recall": {
         "causal": (_Cost(757, 0, 1120), _Cost(748, 0, 1940)),
         "bidirectional": (_Cost(655, 0, 750), _Cost(715, 0, 1070)),
@@ -84,11 +79,6 @@ _ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
             **_GATED_ON_ZEN,
             "without positions": (_Cost(220, 370000, 400), _Cost(165, 480000, 480)),
         },
-        "segment_hybrid": {
-            "causal": (_Cost(229, 0, 850), _Cost(303, 0, 530)),
-            "bidirectional": (_Cost(397, 0, 750), _Cost(437, 0, 560)),
-            "without positions": (_Cost(341, 0, 1200), _Cost(440, 0, 500)),
-        },
     },
 }
 _FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
@@ -117,8 +107,7 @@ def choose_algorithm(
     25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 3, for Zen
     4, for Zen 5 and later, and for all other devices.
 
-    mechanism      scaleformer (`relative_kernel_attention`), segment_gated, segment_hybrid or
-                   segment_recall
+    mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
     queries, keys  L_Q and L_K
     width          d, of a head
     rows           batch times heads, of segment_gated heads alone: how many are worked on together; fewer than 4 count

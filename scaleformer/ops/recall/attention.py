@@ -8,12 +8,12 @@ from torch import Tensor
 from scaleformer.ops.common.checks import check_choice, check_positive, check_segment_attention
 from scaleformer.ops.common.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.common.relative_positions import horizon_of, score_table
-from scaleformer.ops.hybrid.quadratic import HIDDEN
 from scaleformer.ops.recall.linear import RecallAttention
-from scaleformer.ops.recall.plan import RecallPlan, plan_recall
+from scaleformer.ops.recall.plan import plan_recall
 from scaleformer.ops.recall.quadratic import dense_recall
-from scaleformer.ops.recall.selection import recall
-from scaleformer.ops.segments.tiles import shared_plan
+from scaleformer.ops.recall.selection import select
+from scaleformer.ops.segments.gate import HIDDEN
+from scaleformer.ops.segments.layout import SegmentLayout, layout_of
 
 RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
 
@@ -26,12 +26,13 @@ def segment_recall_attention(
     log_gate: Tensor,
     salience: Tensor,
     recency: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
+    query_segments: Tensor | None = None,
+    key_segments: Tensor | None = None,
     *,
     kept: int = 64,
     causal: bool = False,
     key_mask: Tensor | None = None,
+    layout: SegmentLayout | None = None,
     explore: float = 0.0,
     algorithm: str = "auto",
 ) -> Tensor:
@@ -59,6 +60,8 @@ def segment_recall_attention(
     kept            M, at least 1
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
+    layout          these segments and this mask in place of the three, for all calls that share them: what has to be
+                    planned is planned once
     explore         in training: how much Gumbel noise is added to each priority. With 1 the keys kept are drawn without
                     replacement in proportion to exp(priority) [Kool 2019], so that none is left out of learning
     algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
@@ -67,7 +70,9 @@ def segment_recall_attention(
     values and weights are multiplied in it, as by torch's own functions; gates, salience, softmax and what is kept stay
     in fp32, as all does elsewhere. Raises ValueError if the arguments do not fit together.
     """
-    check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, 1)
+    layout = layout_of(query_segments, key_segments, key_mask, layout)
+    given = layout.query_segments, layout.key_segments, layout.key_mask
+    check_segment_attention(q, k, v, rel, log_gate, *given, far_tokens=1)
     check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
     check_recall(recency, kept, q.shape[1])
     if explore < 0:
@@ -83,8 +88,7 @@ def segment_recall_attention(
             backward=wants_gradients(q, k, v, rel, log_gate, salience),
         ).algorithm  # fmt: skip
     products = product_type(q)
-    if key_mask is not None and key_mask.device.type == "cpu" and bool(key_mask.all()):
-        key_mask = None
+    key_mask = layout.real()
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
@@ -94,12 +98,7 @@ def segment_recall_attention(
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
         near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
         each = kept if causal else -(-kept // 2)
-        options = near, causal, horizon, each, heads, dtype
-
-        def make() -> RecallPlan:
-            return plan_recall(query_segments, key_segments, key_mask, *options)
-
-        plan = shared_plan((query_segments, key_segments, key_mask), options, make)
+        plan = plan_recall(layout, near, causal, horizon, each, heads, dtype)
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
         priority = salience.detach()
         windows = algorithm == "linear"
@@ -107,7 +106,7 @@ def segment_recall_attention(
         if explore and any(choosing):
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            recall(priority - toward if side.after else priority + toward, key_mask, side, each, windows)
+            select(priority - toward if side.after else priority + toward, key_mask, side, each, windows)
             if choose else None
             for side, choose in zip(plan.sides, choosing, strict=True)
         ]  # fmt: skip

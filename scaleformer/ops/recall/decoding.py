@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.common.checks import check_gate, check_step
-from scaleformer.ops.hybrid.quadratic import HIDDEN
 from scaleformer.ops.recall.attention import check_recall
 from scaleformer.ops.recall.near_tokens import NearTokens
+from scaleformer.ops.segments.gate import HIDDEN
 
 
 @dataclass

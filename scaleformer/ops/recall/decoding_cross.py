@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.common.checks import check_gate, check_kv, check_segments
-from scaleformer.ops.hybrid.quadratic import HIDDEN
 from scaleformer.ops.recall.attention import check_recall, check_salience
-from scaleformer.ops.recall.selection import Kept
+from scaleformer.ops.recall.selection import RankedKeys
+from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import clean_segments
 
 
@@ -90,7 +90,7 @@ def recall_cross_state(
     sets = []
     for after in (False, True):
         priority = salience.to(dtype) + (-toward if after else toward)  # (B, H, S)
-        keys = Kept(priority, real, -(-kept // 2), after)
+        keys = RankedKeys(priority, real, -(-kept // 2), after)
         ranks = keys.among(length - borders if after else borders)  # (B, H, E, N)
         found = keys.positions(ranks).masked_fill(ranks < 0, length)
         sets.append(found.transpose(1, 2).contiguous())

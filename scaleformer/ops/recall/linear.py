@@ -1,14 +1,15 @@
 """Softmax attention with recall in linear time: windows of keys around tiles of queries, and what is kept of the rest.
 
-The windows are those of hybrid attention. Each tile of queries has, beside its window, the keys of highest rank of all
-that lie before the window and after it. Which of these, and of the far keys in the window itself, a query sees is the
-same for all queries of a segment, as are gates and salience: a small matrix of the segments in a tile and its keys,
-which comes to the scores by one more product, of few columns. The backward pass makes the scores again, from the
-logarithm of each query's denominator ([Dao 2022], Algorithm 4).
+Queries are taken in tiles of consecutive positions, and a tile sees the window of keys that are near to any of its
+queries. Beside it stand the keys of highest rank of all that lie before the window and after it. Which of these, and of
+the far keys in the window itself, a query sees is the same for all queries of a segment, as are gates and salience: a
+small matrix of the segments in a tile and its keys, which comes to the scores by one more product, of few columns. The
+backward pass makes the scores again, from the logarithm of each query's denominator ([Dao 2022], Algorithm 4).
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -16,13 +17,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.common.autograd import own_backward
-from scaleformer.ops.hybrid.join import BITS
-from scaleformer.ops.hybrid.quadratic import HIDDEN
-from scaleformer.ops.recall.plan import Asking, RecallPlan
+from scaleformer.ops.recall.plan import QuerySegments, RecallPlan
 from scaleformer.ops.recall.selection import NONE, Recalled
-from scaleformer.ops.segments.tiles import BLOCK, Step
+from scaleformer.ops.segments.gate import HIDDEN
+from scaleformer.ops.segments.tiles import BLOCK, TileGroup
 from scaleformer.ops.segments.windows import (
-    Rows,
+    KeyBlocks,
     Windows,
     add_keys,
     from_blocks,
@@ -31,6 +31,10 @@ from scaleformer.ops.segments.windows import (
     to_blocks,
     to_tiles,
 )
+
+# Scores are logarithms to the base of 2: torch's exp2 is as fast where the result is nothing, its exp many times as
+# slow there on a CPU (torch 2.13, Intel).
+BITS = math.log2(math.e)
 
 
 class RecallAttention(torch.autograd.Function):
@@ -50,22 +54,22 @@ class RecallAttention(torch.autograd.Function):
         key_mask: Tensor | None,
     ) -> Tensor:
         """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e) of the type that products are made in; of that of all
-        else, fp32 at least, salience (B, H, L_K), no matter what at pads; log_gate (H, 2G+1); table (1 or H, n, d) of
+        else, fp32 at least, salience (B, H, L_K), no matter what at pads; log_gate (H, 2N+3); table (1 or H, n, d) of
         `score_table`, or None; and the result (B, H, L_Q, e)"""
-        work = _Work(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
-        count, heads, size, _ = work.q.shape
+        call = _Call(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
+        count, heads, size, _ = call.q.shape
         out, log_total = (salience.new_empty(count, heads, size, n) for n in (v.shape[3], 1))
         products = q.dtype
-        for step, asking in zip(plan.windows.steps, plan.asking, strict=True):
-            p = work.scores(step, asking)
+        for group, asked in zip(plan.tiles.groups, plan.asked, strict=True):
+            p = call.scores(group, asked)
             top = p.scores.amax(-1, keepdim=True)  # (m, H, T, 1)
             none = top < HIDDEN / 2
             top.masked_fill_(none, 0.0)
             weights = p.scores.sub_(top).exp2_()
             total = weights.sum(-1, keepdim=True)
             sums = product(weights.to(products), p.values)  # (m, H, T, e)
-            out.index_copy_(0, step.tiles, sums.div_(total.masked_fill(none, 1.0)))
-            log_total.index_copy_(0, step.tiles, total.log2_().add_(top).masked_fill_(none, float("inf")))
+            out.index_copy_(0, group.tiles, sums.div_(total.masked_fill(none, 1.0)))
+            log_total.index_copy_(0, group.tiles, total.log2_().add_(top).masked_fill_(none, float("inf")))
         ctx.save_for_backward(q, k, v, salience, table, log_gate, log_total, key_mask)
         ctx.options = plan, recalled
         return from_tiles(out, q.shape[0], q.shape[2])
@@ -76,16 +80,16 @@ class RecallAttention(torch.autograd.Function):
         q, k, v, salience, table, log_gate, log_total, key_mask = ctx.saved_tensors
         plan, recalled = ctx.options
         products = q.dtype
-        work = _Work(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
-        d, total = q.shape[3], len(work.keys.blocks)
-        d_q = log_total.new_empty(work.q.shape)
+        call = _Call(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
+        d, total = q.shape[3], len(call.keys.blocks)
+        d_q = log_total.new_empty(call.q.shape)
         d_k, d_v, d_salience = (log_total.new_zeros(total, BLOCK, n) for n in (d, v.shape[3], 1))
         d_gate = log_gate.new_zeros(len(log_gate), log_gate.shape[1] + 1)
         d_table = None if table is None else torch.zeros_like(table)
-        grad = to_tiles(grad.to(products), plan.windows.queries)  # (M, H, T, e)
-        for step, asking in zip(plan.windows.steps, plan.asking, strict=True):
-            d_out, log_totals = (x.index_select(0, step.tiles) for x in (grad, log_total))
-            p = work.scores(step, asking)
+        grad = to_tiles(grad.to(products), plan.tiles.queries)  # (M, H, T, e)
+        for group, asked in zip(plan.tiles.groups, plan.asked, strict=True):
+            d_out, log_totals = (x.index_select(0, group.tiles) for x in (grad, log_total))
+            p = call.scores(group, asked)
             weights = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W)
             add_keys(d_v, p.blocks, weights.to(products), d_out)
             d_scores = product(d_out, p.values.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
@@ -95,19 +99,19 @@ class RecallAttention(torch.autograd.Function):
             d_query = product(factor, p.keys)  # (m, H, T, d)
             add_keys(d_k, p.blocks, factor, p.query)
             if table is not None and d_table is not None:
-                by_distance = work.sums_by_distance(step, d_scores)  # (m, H, T, n)
+                by_distance = call.sums_by_distance(group, d_scores)  # (m, H, T, n)
                 d_query += by_distance @ table
                 d_table += (by_distance.transpose(-1, -2) @ p.query.to(table.dtype)).sum(0).sum_to_size(table.shape)
-            d_q.index_copy_(0, step.tiles, d_query)
+            d_q.index_copy_(0, group.tiles, d_query)
             d_bias = product(p.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
-            for part in asking.far:
+            for part in asked.far:
                 blocks = p.blocks[..., part.columns.start // BLOCK : part.columns.stop // BLOCK]
                 sums = (d_bias[..., part.columns] * part.pairs).sum(2)  # (m, H, w)
                 d_salience.flatten(1).index_add_(0, blocks.flatten(), sums.view(-1, BLOCK))
-            gates = (d_bias.flatten(1, 2) @ step.slot.transpose(-1, -2)).sum(0).view(len(d_gate), -1)  # (H, n S)
-            d_gate.scatter_add_(1, asking.distance.flatten().expand_as(gates), gates)
+            gates = (d_bias.flatten(1, 2) @ group.slot.transpose(-1, -2)).sum(0).view(len(d_gate), -1)  # (H, n S)
+            d_gate.scatter_add_(1, asked.distance.flatten().expand_as(gates), gates)
         for gradient in (d_k, d_v, d_salience):
-            work.add_kept(gradient)
+            call.add_kept(gradient)
         d_table = None if d_table is None else d_table * d**-0.5
         d_q, d_k = (x * d**-0.5 for x in (from_tiles(d_q, *q.shape[::2]), from_blocks(d_k, k)))
         d_v, d_salience = from_blocks(d_v, v), from_blocks(d_salience, salience)[..., 0]
@@ -115,7 +119,7 @@ class RecallAttention(torch.autograd.Function):
 
 
 class _Scores(NamedTuple):
-    """What a step works on: m tiles of T queries, in n segments at most, and W keys.
+    """What a group works on: m tiles of T queries, in n segments at most, and W keys.
 
     blocks (m, H, W/32) where the keys stand; query (m, H, T, d); inside (m, H, T, n) 1 where a query is in a segment;
     keys (m, H, W, d); values (m, H, W, e); scores (m, H, T, W), to the base of 2
@@ -129,7 +133,7 @@ class _Scores(NamedTuple):
     scores: Tensor
 
 
-class _Work(Windows):
+class _Call(Windows):
     """The tensors of a call: in both passes. A row of marks is [salience, rank on each side]."""
 
     def __init__(
@@ -144,22 +148,22 @@ class _Work(Windows):
         recalled: list[Recalled],
         key_mask: Tensor | None,
     ) -> None:
-        windows = plan.windows
-        self.after = table is not None and not windows.causal  # whether keys after the tile have a column of the table
-        super().__init__(q, 0 if table is None else table.shape[1] - self.after, windows, salience.dtype)
-        more = windows.before.numel() * self.heads * plan.room * len(recalled)
+        tiles = plan.tiles
+        self.after = table is not None and not tiles.causal  # whether keys after the tile have a column of the table
+        super().__init__(q, 0 if table is None else table.shape[1] - self.after, tiles, salience.dtype)
+        more = tiles.low.numel() * self.heads * plan.room * len(recalled)
         pads = None if key_mask is None else ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
         marks = salience.unsqueeze(-1), *(x.rank.unsqueeze(-1) for x in recalled)
         # Apart, since a product of parts of rows in bfloat16 copies them.
         self.keys, self.values, self.marks = (
-            Rows(to_blocks(*parts, pads=pads, more=more), self.heads, windows) for parts in ((k,), (v,), marks)
+            KeyBlocks(to_blocks(*parts, pads=pads, more=more), self.heads, tiles) for parts in ((k,), (v,), marks)
         )
         self.scale = BITS * self.width**-0.5
         self.table = None if table is None else table.transpose(-1, -2) * self.scale  # (1 or H, d, R or 2R)
         gate = log_gate * BITS
-        if windows.causal:
+        if tiles.causal:
             gate = torch.cat([gate[:, :-1], torch.full_like(gate[:, -1:], HIDDEN)], dim=1)
-        self.gate = functional.pad(gate, (0, 1), value=HIDDEN)  # (H, 2G+2)
+        self.gate = functional.pad(gate, (0, 1), value=HIDDEN)  # (H, 2N+4)
         self.room, self.own_blocks = plan.room, len(self.keys.blocks) - more  # the blocks of the keys themselves
         self.least = [x.least for x in recalled]  # (B, H, numbers)
         self.sides = len(recalled)
@@ -193,61 +197,61 @@ class _Work(Windows):
             own, copies = gradient.flatten(0, 1).split((self.own_blocks * BLOCK, len(self.places)))
             own.index_add_(0, self.places, copies)
 
-    def scores(self, step: Step, asking: Asking) -> _Scores:
-        blocks = self._numbers(step)
+    def scores(self, group: TileGroup, asked: QuerySegments) -> _Scores:
+        blocks = self._numbers(group)
         keys, values = self.keys.gather(blocks), self.values.gather(blocks)  # (m, H, W, d), (m, H, W, e)
-        query = self.q.index_select(0, step.tiles)  # (m, H, T, d)
-        inside = asking.inside[:, None].expand(-1, self.heads, -1, -1)  # (m, H, T, n)
-        features, bias, by_distance = inside, self._bias(step, asking, blocks), None
+        query = self.q.index_select(0, group.tiles)  # (m, H, T, d)
+        inside = asked.inside[:, None].expand(-1, self.heads, -1, -1)  # (m, H, T, n)
+        features, bias, by_distance = inside, self._bias(group, asked, blocks), None
         if self.table is not None:
             by_distance = query.to(self.table.dtype) @ self.table  # (m, H, T, R or 2R)
             if self.after:
                 features = torch.cat([inside, by_distance[..., -1:]], dim=-1)
                 bias = functional.pad(bias, (0, 0, 0, 1))
-                self.beyond(step, bias[..., -1, :]).fill_(1.0)
+                self.beyond(group, bias[..., -1, :]).fill_(1.0)
         scores = product(query, keys.transpose(-1, -2))  # (m, H, T, W)
         scores.flatten(0, 1).baddbmm_(features.flatten(0, 1), bias.flatten(0, 1), beta=self.scale)
         if self.plan.causal:
-            self.own(step, scores).add_(self.later * HIDDEN)
+            self.own(group, scores).add_(self.later * HIDDEN)
         if by_distance is not None:
             if self.after:
-                self.own(step, scores).addcmul_(by_distance[..., -1:], self.later)
-            self.within(step, scores).add_(by_distance[..., : self.band].flatten(0, 1))
+                self.own(group, scores).addcmul_(by_distance[..., -1:], self.later)
+            self.within(group, scores).add_(by_distance[..., : self.band].flatten(0, 1))
         return _Scores(blocks, query, inside, keys, values, scores)
 
-    def _bias(self, step: Step, asking: Asking, blocks: Tensor) -> Tensor:
+    def _bias(self, group: TileGroup, asked: QuerySegments, blocks: Tensor) -> Tensor:
         """What is added to the score of a key for all queries of a segment: (m, H, n, W)."""
-        count = len(asking.distance)
+        count = len(asked.distance)
         marks = self.marks.gather(blocks)  # (m, H, W, 1 or more)
-        gates = self.gate.index_select(1, asking.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
-        bias = (gates @ step.slot).unflatten(1, (self.heads, count))  # (m, H, n, W)
-        for side, part in enumerate(asking.far):
+        gates = self.gate.index_select(1, asked.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
+        bias = (gates @ group.slot).unflatten(1, (self.heads, count))  # (m, H, n, W)
+        for side, part in enumerate(asked.far):
             some, columns = bias[..., part.columns], marks[:, :, None, part.columns]
             some.addcmul_(part.pairs, columns[..., 0] * BITS)
-            dropped = columns[..., 1 + side] < self._least(side, step, asking)  # (m, H, n, w)
+            dropped = columns[..., 1 + side] < self._least(side, group, asked)  # (m, H, n, w)
             some.masked_fill_(dropped.logical_and_(part.pairs > 0), HIDDEN)
         return bias
 
-    def _least(self, side: int, step: Step, asking: Asking) -> Tensor:
+    def _least(self, side: int, group: TileGroup, asked: QuerySegments) -> Tensor:
         """The least rank that the queries of a segment see: (m, H, n, 1)."""
         least = self.least[side]  # (B, H, numbers)
-        row = step.tiles // (len(self.q) // len(least))  # (m,)
-        number = asking.first[:, None] + torch.arange(len(asking.distance), device=row.device)  # (m, n)
+        row = group.tiles // (len(self.q) // len(least))  # (m,)
+        number = asked.first[:, None] + torch.arange(len(asked.distance), device=row.device)  # (m, n)
         number = number.clamp(max=least.shape[2] - 1)
         return least[row[:, None], :, number].transpose(1, 2).unsqueeze(-1)
 
-    def sums_by_distance(self, step: Step, d_scores: Tensor) -> Tensor:
+    def sums_by_distance(self, group: TileGroup, d_scores: Tensor) -> Tensor:
         """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
-        band = self.within(step, d_scores).unflatten(0, d_scores.shape[:2])
-        return torch.cat([band, self.later_sums(step, d_scores)], dim=-1) if self.after else band
+        band = self.within(group, d_scores).unflatten(0, d_scores.shape[:2])
+        return torch.cat([band, self.later_sums(group, d_scores)], dim=-1) if self.after else band
 
-    def _numbers(self, step: Step) -> Tensor:
-        """Where the keys of a step stand, what is kept among them: (m, H, W/32)."""
-        numbers = self.block_numbers(step)
+    def _numbers(self, group: TileGroup) -> Tensor:
+        """Where the keys of a group stand, what is kept among them: (m, H, W/32)."""
+        numbers = self.block_numbers(group)
         if not self.sides:
             return numbers
         head = torch.arange(self.heads, device=numbers.device)
-        first = (step.tiles[:, None] * self.heads + head) * (self.sides * self.room) + self.own_blocks  # (m, H)
+        first = (group.tiles[:, None] * self.heads + head) * (self.sides * self.room) + self.own_blocks  # (m, H)
         parts = [numbers]
         for side in range(self.sides):
             kept = first[..., None] + side * self.room + torch.arange(self.room, device=numbers.device)

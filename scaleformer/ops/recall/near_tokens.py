@@ -1,4 +1,4 @@
-"""The tokens of the segments near by, whole: what hybrid attention and that with recall keep of them in decoding."""
+"""The tokens of the segments near by, whole: what decoding keeps of them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,12 @@ class Leaving(NamedTuple):
     columns  (r, H, g, c) each; g is the most that leave a row
     numbers  (r, g) long, their segments
     real     (r, g) boolean, False behind the last one of a row
-    gone     (r,) long, how many they are
     length   (r,) long, how many tokens the row held
     """
 
     columns: list[Tensor]
     numbers: Tensor
     real: Tensor
-    gone: Tensor
     length: Tensor
 
 
@@ -101,7 +99,7 @@ class NearTokens:
         self.most = int(self.length.max())
         self.segment[rows] = segments[rows]
         first = slice(0, int(gone.max()))
-        return Leaving([column[:, :, first] for column in columns], numbers[:, first], real[:, first], gone, length)
+        return Leaving([column[:, :, first] for column in columns], numbers[:, first], real[:, first], length)
 
     def reorder(self, index: Tensor) -> NearTokens:
         """Those whose row b is this one's row index[b]; index (B',) long."""

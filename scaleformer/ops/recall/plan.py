@@ -1,4 +1,4 @@
-"""Where segments lie, for attention with recall: the windows of hybrid attention, and room for what is kept in mind."""
+"""The plan of attention with recall: the windows of tiles, room beside them for what is kept, and who sees it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from scaleformer.ops.recall.selection import Side
-from scaleformer.ops.segments.layout import clean_segments
-from scaleformer.ops.segments.tiles import BLOCK, Step, TilePlan, fill_up, number_segments, plan_tiles
+from scaleformer.ops.recall.selection import FarSide
+from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.ops.segments.tiles import BLOCK, Numbers, TileGroup, TilePlan, fill_up, number_segments, plan_tiles
 
 
-class Far(NamedTuple):
-    """The keys of a step that may be far from its queries on one side: part of its columns.
+class FarColumns(NamedTuple):
+    """The keys of a group that may be far from its queries on one side: part of its columns.
 
     pairs (m, 1, n, w) 1 where a key is far from a segment of the queries on this side
     """
@@ -23,46 +23,41 @@ class Far(NamedTuple):
     pairs: Tensor
 
 
-class Asking(NamedTuple):
-    """The segments of a step's queries, n in each tile: counted from that of the first query on.
+class QuerySegments(NamedTuple):
+    """The segments of a group's queries, n in each tile: counted from that of the first query on.
 
     first     (m,) the number of that one
     inside    (m, T, n) 1 where a query is in a segment
-    distance  (n, S) from a segment to a slot of the step, G added; 2G + 1 for the last slot
+    distance  (n, S) from a segment to a slot of the group, N + 1 added; 2N + 3 for the last slot
     far       by side
     """
 
     first: Tensor
     inside: Tensor
     distance: Tensor
-    far: list[Far]
+    far: list[FarColumns]
 
 
 @dataclass(frozen=True)
 class RecallPlan:
-    """Windows whose steps have columns for what is kept: before the keys of the window, and behind them.
+    """Windows whose groups have columns for what is kept: before the keys of the window, and behind them.
 
     room      of how many blocks, on either side; 0 and no sides where nothing is far
-    asking    of each step
-    queries   (B, L_Q) segment numbers, and keys (B, L_K), from 0 on
-    total     how many numbers there are
+    asked     the segments of each group's queries
+    numbers   of segments, from 0 on
     segments  (B, L_K) of the keys, as they were given
     """
 
-    windows: TilePlan
+    tiles: TilePlan
     room: int
-    sides: list[Side]
-    asking: list[Asking]
-    queries: Tensor
-    keys: Tensor
-    total: int
+    sides: list[FarSide]
+    asked: list[QuerySegments]
+    numbers: Numbers
     segments: Tensor
 
 
 def plan_recall(
-    query_segments: Tensor,
-    key_segments: Tensor,
-    key_mask: Tensor | None,
+    layout: SegmentLayout,
     near: int,
     causal: bool,
     horizon: int | None,
@@ -70,68 +65,64 @@ def plan_recall(
     heads: int,
     dtype: torch.dtype,
 ) -> RecallPlan:
-    """The plan for `count` keys kept on a side; other arguments as in `plan_tiles`."""
-    numbers = number_segments(query_segments, key_segments, key_mask, causal, near + 1)
-    plan = plan_tiles(numbers, key_mask, near, near + 1, causal, horizon, 1, heads, dtype, hold_horizon=True)
-    segments = clean_segments(query_segments, key_segments, key_mask, causal)[1]
-    own = fill_up(numbers.queries, plan.queries).flatten(0, 1)  # (M, T)
-    most = torch.stack([(own[step.tiles, -1] - own[step.tiles, 0]).max() for step in plan.steps]).tolist()
-    far = plan.scale is not None
-    room = -(-count // BLOCK) if far else 0
-    sides = []
-    if far:
-        length = numbers.keys.shape[1]
-        number = torch.arange(numbers.total, device=segments.device).expand(len(segments), -1).contiguous()
-        low, high = (x.view(len(segments), -1) % plan.blocks for x in (plan.before, plan.after))  # (B, tiles)
-        before, behind = ((x * BLOCK).clamp(max=length) for x in (low - 1, high))
-        sides.append(_side(False, torch.searchsorted(numbers.keys, number - near), before, count))
-        if not causal:
-            end = torch.searchsorted(numbers.keys, number + near, right=True)
-            sides.append(_side(True, length - end, length - behind, count))
-    steps, asking = [], []
-    for step, last in zip(plan.steps, most, strict=True):
-        parts = _parts(step, room, len(sides))
-        if far:
-            step = _with_room(step, room, len(sides))
-        steps.append(step)
-        asking.append(_asking(step, own[step.tiles], last + 1, near, parts))
-    return RecallPlan(replace(plan, steps=steps), room, sides, asking, *numbers, segments)
+    """The plan for `count` keys kept on a side; other arguments as in `plan_tiles`. Made once for a layout."""
+
+    def make() -> RecallPlan:
+        queries, keys = layout.clean(causal)
+        numbers = number_segments(queries, keys, near + 1)
+        tiles = plan_tiles(numbers, layout.real(), near, causal, horizon, heads, dtype)
+        far = numbers.total > near + 1
+        room, sides = (-(-count // BLOCK), _sides(numbers, tiles, near, count)) if far else (0, [])
+        own = fill_up(numbers.queries, tiles.queries).flatten(0, 1)  # (M, T)
+        groups = [_with_room(group, room, len(sides)) for group in tiles.groups]
+        asked = [_asked(group, own[group.tiles], near, len(sides)) for group in groups]
+        return RecallPlan(replace(tiles, groups=groups), room, sides, asked, numbers, keys)
+
+    return layout.derived(("recall", near, causal, horizon, count, heads, dtype), make)
 
 
-def _side(after: bool, ends: Tensor, windows: Tensor, count: int) -> Side:
-    all_kept = ends.device.type == "cpu" and bool((ends <= count).all())  # to ask a GPU would be to wait for it
-    return Side(after, ends, windows, all_kept)
+def _sides(numbers: Numbers, tiles: TilePlan, near: int, count: int) -> list[FarSide]:
+    """What is far before queries and, unless causal, after them."""
+    batch, length = numbers.keys.shape
+    number = torch.arange(numbers.total, device=numbers.keys.device).expand(batch, -1).contiguous()
+    before, after = (
+        (x.view(batch, -1) * BLOCK).clamp(max=length) for x in (tiles.low, tiles.high)
+    )  # (B, tiles): the window of each tile, from and up to
+    ends = [(torch.searchsorted(numbers.keys, number - near), before)]
+    if not tiles.causal:
+        end = torch.searchsorted(numbers.keys, number + near, right=True)
+        ends.append((length - end, length - after))
+    on_cpu = number.device.type == "cpu"  # to ask a GPU would be to wait for it
+    return [
+        FarSide(bool(side), far, outside, on_cpu and bool((far <= count).all()))
+        for side, (far, outside) in enumerate(ends)
+    ]
 
 
-def _parts(step: Step, room: int, sides: int) -> list[slice]:
-    """The columns that may be far from queries, by side, once there is room."""
-    width = step.width // BLOCK
-    left = next((end for start, end in step.edges if start == 0), 0)
-    right = next((start for start, end in step.edges if end == width), width)
-    last = width + sides * room
-    return [slice(0, (room + left) * BLOCK), slice((room + right) * BLOCK, last * BLOCK)][:sides]
-
-
-def _with_room(step: Step, room: int, sides: int) -> Step:
-    """The step with columns for what is kept, which counts to the slots before and after all segments of the window."""
-    kept = step.slot.new_zeros(*step.slot.shape[:2], room * BLOCK)  # (m, S, n)
+def _with_room(group: TileGroup, room: int, sides: int) -> TileGroup:
+    """The group with columns for what is kept, in the slots before and after all segments of the window."""
+    if room == 0:
+        return group
+    kept = group.slot.new_zeros(*group.slot.shape[:2], room * BLOCK)  # (m, S, n)
     first, last = kept.clone(), kept
     first[:, 0], last[:, -2] = 1, 1
-    slot = torch.cat([first, step.slot, last][: sides + 1], dim=2)  # (m, S, W)
-    return step._replace(slot=slot, width=slot.shape[2], ahead=step.ahead + room * BLOCK)
+    slot = torch.cat([first, group.slot, last][: sides + 1], dim=2)  # (m, S, W)
+    ahead, before, after = (x + kept.shape[2] for x in (group.ahead, group.before, group.after))
+    return group._replace(slot=slot, width=slot.shape[2], ahead=ahead, before=before, after=after)
 
 
-def _asking(step: Step, own: Tensor, count: int, near: int, parts: list[slice]) -> Asking:
-    """What is asked in a step whose queries have the numbers own (m, T), `count` segments in a tile at most."""
-    slots, dtype, reach = step.slot.shape[1], step.slot.dtype, near + 1
-    number = torch.arange(count, device=own.device)
+def _asked(group: TileGroup, own: Tensor, near: int, sides: int) -> QuerySegments:
+    """Of a group whose queries have the numbers own (m, T)."""
+    slots, dtype, reach = group.slot.shape[1], group.slot.dtype, near + 1
+    number = torch.arange(slots - 3 - 2 * near, device=own.device)  # (n,)
     inside = (own[..., None] - own[:, :1, None] == number).to(dtype)  # (m, T, n)
     # The window begins `near` segments before the first query's, in the second slot.
     distance = torch.arange(slots, device=own.device) - 1 - near - number[:, None]  # (n, S)
     distance = distance.clamp(-reach, reach) + reach
     distance[:, -1] = 2 * reach + 1
+    columns = [slice(0, group.before), slice(group.after, group.width)][:sides]
     far = [
-        Far(part, ((distance == beyond).to(dtype) @ step.slot[..., part]).unsqueeze(1))
-        for part, beyond in zip(parts, (0, 2 * reach), strict=False)
+        FarColumns(part, ((distance == beyond).to(dtype) @ group.slot[..., part]).unsqueeze(1))
+        for part, beyond in zip(columns, (0, 2 * reach), strict=False)
     ]
-    return Asking(own[:, 0], inside, distance, far)
+    return QuerySegments(own[:, 0], inside, distance, far)

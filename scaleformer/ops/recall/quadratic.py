@@ -16,10 +16,9 @@ from torch import Tensor
 from scaleformer.ops.common.autograd import own_backward
 from scaleformer.ops.common.bands import add_band, read_band
 from scaleformer.ops.common.blocks import spread, table_gradient
-from scaleformer.ops.hybrid.quadratic import HIDDEN
 from scaleformer.ops.recall.plan import RecallPlan
 from scaleformer.ops.recall.selection import Recalled
-from scaleformer.ops.segments.gate import look_up
+from scaleformer.ops.segments.gate import HIDDEN, look_up
 
 _FEWEST_ROWS = 128  # of causal scores that are made together: fewer cost more calls than they save
 
@@ -36,15 +35,15 @@ def dense_recall(
     key_mask: Tensor | None,
 ) -> Tensor:
     """Arguments and result as in `RecallAttention`; None is recalled on a side where all keys are kept."""
-    keys, causal = k.shape[2], plan.windows.causal
+    keys, causal = k.shape[2], plan.tiles.causal
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
-    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.queries, key_mask, causal)
+    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.numbers.queries, key_mask, causal)
     is_open = q.device.type == "cpu" and bool((log_gate > HIDDEN / 2).all())  # to ask a GPU would be to wait for it
     if key_mask is None and is_open:
         return out
     visible = bias.detach() > HIDDEN / 2 if key_mask is None or not is_open else key_mask[:, None, None]
     rows = torch.arange(len(q), device=q.device)[:, None]
-    segments = plan.queries.clamp(max=visible.shape[2] - 1)  # (B, L_Q)
+    segments = plan.numbers.queries.clamp(max=visible.shape[2] - 1)  # (B, L_Q)
     last = torch.arange(q.shape[2], device=q.device).clamp(max=keys - 1) if causal else keys - 1
     seen = visible.cumsum(-1).transpose(1, 2)[rows, segments, :, last] > 0  # (B, L_Q, 1 or H)
     if q.device.type == "cpu" and bool(seen.all()):
@@ -58,16 +57,15 @@ def segment_bias(
     """What is added to the score of each key for all queries of a segment: (B, H, n, L_K), `HIDDEN` where they do not
     see it. Arguments as in `dense_recall`."""
     reach = log_gate.shape[1] // 2
-    number = torch.arange(plan.total, device=log_gate.device)
-    distance = (plan.keys[:, None] - number[:, None]).clamp(-reach, reach)  # (B, n, L_K)
+    number = torch.arange(plan.numbers.total, device=log_gate.device)
+    distance = (plan.numbers.keys[:, None] - number[:, None]).clamp(-reach, reach)  # (B, n, L_K)
     far = distance.abs() == reach
     # Where nothing is far salience has a gradient of zero, not none: processes that train together wait for one.
     bias = torch.addcmul(look_up(log_gate, distance + reach), salience[:, :, None], far[:, None].to(log_gate.dtype))
-    for x, end in zip(recalled, (-reach, reach), strict=False):
-        if x is None:
-            continue
-        dropped = x.rank[:, :, None] < x.least[..., None]  # (B, H, n, L_K)
-        bias = bias.masked_fill(dropped & (distance == end)[:, None], HIDDEN)
+    for kept, end in zip(recalled, (-reach, reach), strict=False):
+        if kept is not None:
+            dropped = kept.rank[:, :, None] < kept.least[..., None]  # (B, H, n, L_K)
+            bias = bias.masked_fill(dropped & (distance == end)[:, None], HIDDEN)
     return bias if key_mask is None else bias.masked_fill(~key_mask[:, None, None], HIDDEN)
 
 

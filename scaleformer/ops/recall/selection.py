@@ -18,8 +18,8 @@ from scaleformer.ops.segments.tiles import BLOCK
 NONE = -1.0  # the rank of what is no key
 
 
-class Kept:
-    """The `count` keys of highest priority among those n that stand at one end of each row, for any n.
+class RankedKeys:
+    """Keys by priority: which `count` are highest among those n that stand at one end of each row, for any n.
 
     rank  (B, H, L) of the keys, whole numbers as floats, no two alike in a row; `NONE` at pads. Of two keys of like
           priority the one farther from that end, nearer to who asks, is higher
@@ -104,7 +104,7 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(2, where)
 
 
-class Side(NamedTuple):
+class FarSide(NamedTuple):
     """Where the keys lie that are far from a query on one side of it, before or after: counted from the end of the row
     that they begin at.
 
@@ -135,12 +135,12 @@ class Recalled(NamedTuple):
 
 
 @torch.no_grad()
-def recall(priority: Tensor, real: Tensor | None, side: Side, count: int, windows: bool) -> Recalled:
+def select(priority: Tensor, real: Tensor | None, side: FarSide, count: int, windows: bool) -> Recalled:
     """What is kept on a side for every segment number, and for every tile if there are `windows`.
 
     priority (B, H, L_K), real (B, L_K) bool or None
     """
-    keys = Kept(priority, real, count, side.after)
+    keys = RankedKeys(priority, real, count, side.after)
     if not windows:
         return Recalled(keys.rank, keys.least(side.ends), None)
     least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)

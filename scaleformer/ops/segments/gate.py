@@ -9,6 +9,8 @@ from torch import Tensor
 
 from scaleformer.ops.common.autograd import own_backward
 
+HIDDEN = -1e30  # the logit of a key that a query does not see: finite, so that a row of them is no NaN
+
 
 def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
     """min(1, far_tokens / count), elementwise."""

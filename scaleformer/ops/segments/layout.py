@@ -1,13 +1,75 @@
-"""Where segments lie: clean segment numbers, and positions cut into blocks that never cross a segment's border."""
+"""Where segments lie: one layout for all layers, clean segment numbers, and positions cut at borders of segments."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+T = TypeVar("T")
+
 NO_SEGMENT = torch.iinfo(torch.long).min // 2  # of a state without tokens: before all others, also one segment on
+
+
+class SegmentLayout:
+    """Where the segments of queries and keys lie, with what has been derived of it: all layers of a model share one.
+
+    To derive a plan is to wait for a GPU, and a plan of long segments is large: so it is made once, and goes with the
+    layout. Its tensors must not be changed after.
+
+    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
+    key_segments    (B, L_K) the same for the keys
+    key_mask        (B, L_K) bool, True for a real token, or None where all are
+    """
+
+    def __init__(self, query_segments: Tensor, key_segments: Tensor, key_mask: Tensor | None = None) -> None:
+        self.query_segments, self.key_segments, self.key_mask = query_segments, key_segments, key_mask
+        self._derived: dict[Hashable, Any] = {}
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """`make()`, called once for a key: what it returns may depend on the layout and the key alone."""
+        # What is made in inference mode may not come near a gradient.
+        place = key, torch.is_inference_mode_enabled()
+        if place not in self._derived:
+            self._derived[place] = make()
+        return self._derived[place]  # type: ignore[no-any-return]
+
+    def clean(self, causal: bool) -> tuple[Tensor, Tensor]:
+        """`clean_segments` of queries (B, L_Q) and keys (B, L_K)."""
+        arguments = self.query_segments, self.key_segments, self.key_mask, causal
+        return self.derived(("clean", causal), lambda: clean_segments(*arguments))
+
+    @property
+    def mask(self) -> Tensor:
+        """(B, L_K) bool: key_mask, all True where none was given."""
+        if self.key_mask is not None:
+            return self.key_mask
+        return self.derived("mask", lambda: torch.ones_like(self.key_segments, dtype=torch.bool))
+
+    def real(self) -> Tensor | None:
+        """key_mask, or None where all keys are known to be real."""
+        return self.derived("real", self._real)
+
+    def _real(self) -> Tensor | None:
+        mask = self.key_mask
+        known = mask is not None and mask.device.type == "cpu"  # to ask a GPU would be to wait for it
+        return None if mask is None or (known and bool(mask.all())) else mask
+
+
+def layout_of(
+    query_segments: Tensor | None, key_segments: Tensor | None, key_mask: Tensor | None, layout: SegmentLayout | None
+) -> SegmentLayout:
+    """The layout that a caller gives, whole or as its parts. Raises ValueError where it is neither, or both."""
+    parts = query_segments, key_segments, key_mask
+    if layout is not None:
+        if any(x is not None for x in parts):
+            raise ValueError("a layout has segments and a mask of its own: give it, or query_segments, key_segments")
+        return layout
+    if query_segments is None or key_segments is None:
+        raise ValueError("query_segments and key_segments are missing: give both, or a layout")
+    return SegmentLayout(query_segments, key_segments, key_mask)
 
 
 def clean_segments(

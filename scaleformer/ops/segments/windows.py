@@ -1,4 +1,4 @@
-"""Windows of keys around tiles of queries: how both are laid out, and where in them positions count."""
+"""Windows of keys around tiles of queries: how tensors are laid out for them, and where in them positions count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.common.blocks import diagonals
-from scaleformer.ops.segments.tiles import BLOCK, Step, TilePlan
+from scaleformer.ops.segments.tiles import BLOCK, TileGroup, TilePlan
 
 
 def to_tiles(x: Tensor, size: int) -> Tensor:
@@ -58,26 +58,26 @@ def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> No
     total.flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
-class Rows:
-    """Rows of keys in blocks, of which each step reads its windows.
+class KeyBlocks:
+    """Keys in blocks, of which each group of tiles reads its windows.
 
-    One place serves all steps: pages of memory that are new cost more than what is copied to them.
+    One place serves all groups: pages of memory that are new cost more than what is copied to them.
     """
 
     def __init__(self, blocks: Tensor, heads: int, plan: TilePlan) -> None:
         """blocks (N, 32, n) of `to_blocks`"""
-        most = max(len(step.tiles) * step.width for step in plan.steps)
+        most = max(len(group.tiles) * group.width for group in plan.groups)
         self.blocks, self._place = blocks, blocks.new_empty(most * heads * blocks.shape[-1])
 
     def gather(self, numbers: Tensor) -> Tensor:
-        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next step."""
+        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next group."""
         rows = self._place[: numbers.numel() * self.blocks[0].numel()].view(numbers.numel(), -1)
         torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
         return rows.view(*numbers.shape[:2], -1, self.blocks.shape[-1])
 
 
 class Windows:
-    """What both passes of a call read of queries and keys, step by step."""
+    """What both passes of a call read of queries and keys, group by group."""
 
     def __init__(self, q: Tensor, band: int, plan: TilePlan, dtype: torch.dtype) -> None:
         """q (B, H, L_Q, d); band: how many distances have a score of their own, of 2R - 1 or, causal, R; dtype: of
@@ -87,27 +87,27 @@ class Windows:
         self.plan, self.band = plan, band
         self.later = q.new_ones(plan.queries, plan.queries, dtype=dtype).triu_(1)  # (T, T)
 
-    def block_numbers(self, step: Step) -> Tensor:
-        """Where the keys of a step stand among all blocks: (m, H, W/32)."""
+    def block_numbers(self, group: TileGroup) -> Tensor:
+        """Where the keys of a group stand among all blocks: (m, H, W/32)."""
         count = self.plan.blocks
-        row, block = step.blocks // count, step.blocks % count  # (m, W/32)
+        row, block = group.blocks // count, group.blocks % count  # (m, W/32)
         head = torch.arange(self.heads, device=row.device)[:, None]
         return (row[:, None] * self.heads + head) * count + block[:, None]
 
-    def own(self, step: Step, scores: Tensor) -> Tensor:
+    def own(self, group: TileGroup, scores: Tensor) -> Tensor:
         """Of scores (m, H, T, W) those of the places of the tile itself (m, H, T, T), only where positions count."""
-        return scores[..., step.ahead : step.ahead + self.plan.queries]
+        return scores[..., group.ahead : group.ahead + self.plan.queries]
 
-    def beyond(self, step: Step, scores: Tensor) -> Tensor:
+    def beyond(self, group: TileGroup, scores: Tensor) -> Tensor:
         """Those of the places after the tile."""
-        return scores[..., step.ahead + self.plan.queries :]
+        return scores[..., group.ahead + self.plan.queries :]
 
-    def within(self, step: Step, scores: Tensor) -> Tensor:
+    def within(self, group: TileGroup, scores: Tensor) -> Tensor:
         """View (m H, T, 2R-1 or R) of the scores within the horizon."""
         before = self.band - 1 if self.plan.causal else self.band // 2
-        return diagonals(scores.flatten(0, 1), self.band, step.ahead - before)
+        return diagonals(scores.flatten(0, 1), self.band, group.ahead - before)
 
-    def later_sums(self, step: Step, d_scores: Tensor) -> Tensor:
+    def later_sums(self, group: TileGroup, d_scores: Tensor) -> Tensor:
         """The sums (m, H, T, 1) over the keys after each query."""
-        sums = (self.own(step, d_scores) * self.later).sum(-1, keepdim=True)
-        return sums + self.beyond(step, d_scores).sum(-1, keepdim=True)
+        sums = (self.own(group, d_scores) * self.later).sum(-1, keepdim=True)
+        return sums + self.beyond(group, d_scores).sum(-1, keepdim=True)

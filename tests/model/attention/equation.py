@@ -8,9 +8,15 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.base import Attention
+from scaleformer.ops.segments.layout import SegmentLayout
 
 #: query (H, L, d), key and value (H, S, d) of one example without pads, whether causal -> (H, L, d)
 SlowForm = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+
+
+def one_segment(mask: Tensor) -> SegmentLayout:
+    """The layout of self-attention within a single segment; mask (B, L) bool, True for a real token."""
+    return SegmentLayout(mask.long(), mask.long(), mask)
 
 
 def assert_follows(attention: Attention, slow: SlowForm, lengths: tuple[int, ...] = (7, 1, 12)) -> None:
@@ -24,7 +30,7 @@ def assert_follows(attention: Attention, slow: SlowForm, lengths: tuple[int, ...
     real = torch.tensor(lengths)[:, None] + (4 if attention.site == "cross" else 0)
     mask = torch.arange(memory.shape[1]) < real  # (B, S)
     segments = torch.zeros(mask.shape, dtype=torch.long)
-    out = attention(x, memory, mask, segments[:, :longest], segments)  # (B, L, D)
+    out = attention(x, memory, SegmentLayout(segments[:, :longest], segments, mask))  # (B, L, D)
 
     leaves = [x, memory, *attention.parameters()]
     loss = expected_loss = x.new_zeros(())

@@ -17,7 +17,7 @@ from scaleformer.model.attention.rotary import RotaryAttention
 from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows, softmax_rows, weighted_rows
+from tests.model.attention.equation import assert_follows, one_segment, softmax_rows, weighted_rows
 
 SELF = ("encoder", "decoder")
 
@@ -63,7 +63,7 @@ def test_a_span_costs_its_penalty() -> None:
     for penalty in (0.0, 0.5):
         torch.manual_seed(1)
         attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=4, ramp=2, initial=0.5, penalty=penalty)
-        (attention(x, x, mask, mask.long(), mask.long()).sum() + attention.penalise()).backward()
+        (attention(x, x, one_segment(mask)).sum() + attention.penalise()).backward()
         gradients.append(attention.span.grad)
     torch.testing.assert_close(gradients[1] - gradients[0], torch.full((2,), 0.5 * 4))
     assert attention.penalise().item() == pytest.approx(0.5 * (2 + 2))
@@ -161,11 +161,11 @@ def test_another_mechanism_stands_in_where_one_cannot_serve_unless_it_was_named_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    choice = {"name": "shaw", "elsewhere": {"name": "softmax", "positions": "none"}}
+    choice = {"name": "shaw", "fallback": {"name": "softmax", "positions": "none"}}
     assert type(build_attention(choice, "cross", 16, 2)) is SoftmaxAttention
     build_attention(choice, "cross", 16, 2)
     told = [record.getMessage() for record in caplog.records]
     assert len([line for line in told if "'shaw' cannot serve the cross site: 'softmax' does there" in line]) <= 1
-    assert type(build_attention({"name": "shaw", "elsewhere": "softmax"}, "cross", 16, 2)) is SoftmaxAttention
+    assert type(build_attention({"name": "shaw", "fallback": "softmax"}, "cross", 16, 2)) is SoftmaxAttention
     with pytest.raises(ValueError, match="cannot serve the cross site"):
         build_attention(choice, "cross", 16, 2, strict=True)

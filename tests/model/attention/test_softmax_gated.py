@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.softmax_gated import SoftmaxGatedAttention
+from scaleformer.ops.segments.layout import SegmentLayout
 
 HEADS, WIDTH = 2, 3
 
@@ -50,7 +51,7 @@ def test_equals_the_double_loop_with_all_gradients(site: str) -> None:
     mask = torch.ones(2, keys, dtype=torch.bool)
     mask[1, -2:] = site == "decoder"  # causal attention needs no mask: its pads stand past every real query
 
-    got = attention.attend(q, k, v, mask, asking, told)
+    got = attention.attend(q, k, v, SegmentLayout(asking, told, mask))
     expected = loop(attention, q, k, v, mask, asking, told)
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
 
@@ -76,7 +77,7 @@ def test_a_query_without_a_key_gets_zeros_and_finite_gradients(site: str) -> Non
     q, k, v = (torch.randn(2, HEADS, 3, WIDTH, requires_grad=True) for _ in range(3))
     mask = torch.tensor([[True, True, False], [False, False, False]])
     segments = torch.zeros(2, 3, dtype=torch.long)
-    out = attention.attend(q, k, v, mask, segments, segments)
+    out = attention.attend(q, k, v, SegmentLayout(segments, segments, mask))
     assert out[0].abs().min() > 0
     assert out[1].abs().max() == 0
     out.sum().backward()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.spe import StochasticPositionsAttention
-from tests.model.attention.equation import assert_follows, weighted_rows
+from tests.model.attention.equation import assert_follows, one_segment, weighted_rows
 
 
 def parameters(attention: StochasticPositionsAttention) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -63,10 +63,10 @@ def test_products_are_a_relative_position_on_average() -> None:
 def test_noise_is_new_in_training_and_kept_outside_of_it() -> None:
     attention = StochasticPositionsAttention("decoder", 8, 2)
     x, mask = torch.randn(1, 5, 8), torch.ones(1, 5, dtype=torch.bool)
-    outputs = [attention(x, x, mask, mask.long(), mask.long()) for _ in range(2)]
+    outputs = [attention(x, x, one_segment(mask)) for _ in range(2)]
     assert not torch.equal(*outputs)
     attention.eval()
-    outputs = [attention(x, x, mask, mask.long(), mask.long()) for _ in range(2)]
+    outputs = [attention(x, x, one_segment(mask)) for _ in range(2)]
     assert torch.equal(*outputs)
 
 

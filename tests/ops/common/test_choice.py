@@ -12,7 +12,6 @@ from torch import Tensor
 from scaleformer.ops import Choice, choose_algorithm, relative_kernel_attention, segment_gated_attention
 from scaleformer.ops.common import choice as module
 from scaleformer.ops.common.choice import MECHANISMS, wants_gradients
-from scaleformer.ops.hybrid.attention import segment_hybrid_attention
 from scaleformer.ops.recall.attention import segment_recall_attention
 
 each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -91,7 +90,6 @@ def test_the_operators_take_it(mechanism: str, length: int, gradients: bool) -> 
     calls: dict[str, Callable[..., Tensor]] = {
         "scaleformer": partial(relative_kernel_attention, q, k, v, rel),
         "segment_gated": partial(segment_gated_attention, *gated),
-        "segment_hybrid": partial(segment_hybrid_attention, *gated),
         "segment_recall": partial(segment_recall_attention, *gated[:5], salience, recency, *gated[5:]),
     }
     choice = choose_algorithm(mechanism, length, length, 8, rows=2, backward=gradients)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,9 +37,9 @@ def make(queries: int, keys: int, kind: str = "short", *, near: int = 1, alike: 
     return Case(x, salience.requires_grad_(), recency)
 
 
-def call(case: Case, **options: Any) -> Tensor:
+def call(case: Case, function: Callable[..., Tensor] = segment_recall_attention, **options: Any) -> Tensor:
     x = case.x
     segments = x.query_segments, x.key_segments
     options = {"key_mask": x.tokens.key_mask, **options}
     q, k, v, rel = x.tokens.q, x.tokens.k, x.tokens.v, x.tokens.rel
-    return segment_recall_attention(q, k, v, rel, x.log_gate, case.salience, case.recency, *segments, **options)
+    return function(q, k, v, rel, x.log_gate, case.salience, case.recency, *segments, **options)

@@ -1,4 +1,4 @@
-"""`segment_recall_attention` against the double loop of its equation, and what must hold whatever the numbers are."""
+"""`segment_recall_attention` against the loop of its equation, and what must hold whatever the numbers are."""
 
 from __future__ import annotations
 
@@ -9,129 +9,146 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from scaleformer.ops.common.relative_positions import horizon_of
-from scaleformer.ops.recall import quadratic as recall_dense
-from scaleformer.ops.recall.attention import segment_recall_attention
-from scaleformer.ops.segments import tiles as hybrid_plan
+from scaleformer.ops import SegmentLayout, segment_recall_attention
+from scaleformer.ops.recall import quadratic
+from scaleformer.ops.recall.naive import segment_recall_loop
+from scaleformer.ops.segments import tiles
 from tests.ops.inputs import gradients
+from tests.ops.kernel.test_attention import LargestTensor
 from tests.ops.recall.inputs import Case, call, make
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segments
+from tests.pairwise import pairwise
 
-RELATIVE: dict[str, dict[str, Any]] = {
-    "no-rel": {},
-    "shared-R1": {"horizon": 1},
-    "per-head-R3": {"horizon": 3, "per_head": True},
-}
+RELATIVE: tuple[dict[str, Any], ...] = ({}, {"horizon": 1}, {"horizon": 3, "per_head": True})
 each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-
-
-def chosen(case: Case, b: int, head: int, i: int, kept: int, causal: bool) -> list[int]:
-    """The keys that query i of a row sees, by the words of the definition."""
-    x, near = case.x, case.x.log_gate.shape[1] // 2 - 1
-    mask = x.tokens.key_mask
-    seen = [j for j in range(x.tokens.k.shape[2]) if (mask is None or mask[b, j]) and not (causal and j > i)]
-    distance = {j: int(x.key_segments[b, j]) - int(x.query_segments[b, i]) for j in seen}
-    recency = float(case.recency[head])
-
-    def priority(j: int, sign: int) -> tuple[float, int]:
-        return float(case.salience.detach()[b, head, j]) + sign * recency * int(x.key_segments[b, j]), sign * j
-
-    before = sorted((j for j in seen if distance[j] < -near), key=lambda j: priority(j, 1), reverse=True)
-    after = sorted((j for j in seen if distance[j] > near), key=lambda j: priority(j, -1), reverse=True)
-    each = kept if causal else -(-kept // 2)
-    return [j for j in seen if abs(distance[j]) <= near] + before[:each] + after[:each]
-
-
-def loop(case: Case, kept: int, causal: bool) -> Tensor:
-    """The equation, pair by pair."""
-    x = case.x
-    q, k, v, rel = x.tokens.q, x.tokens.k, x.tokens.v, x.tokens.rel
-    reach, width = x.log_gate.shape[1] // 2, q.shape[3]
-    horizon = 0 if rel is None else horizon_of(rel)
-    out = []
-    for b in range(q.shape[0]):
-        for head in range(q.shape[1]):
-            for i in range(q.shape[2]):
-                scores, values = [], []
-                for j in chosen(case, b, head, i, kept, causal):
-                    distance = int(x.key_segments[b, j]) - int(x.query_segments[b, i])
-                    key = k[b, head, j]
-                    if rel is not None:
-                        table = rel if rel.dim() == 2 else rel[head]
-                        key = key + table[min(max(j - i, -horizon), horizon) + horizon]
-                    score = x.log_gate[head, min(max(distance, -reach), reach) + reach]
-                    score = score + (q[b, head, i] * key).sum() / math.sqrt(width)
-                    scores.append(score + case.salience[b, head, j] if abs(distance) >= reach else score)
-                    values.append(v[b, head, j])
-                if scores:
-                    out.append(torch.stack(scores).softmax(0) @ torch.stack(values))
-                else:
-                    out.append(v.new_zeros(v.shape[3]))
-    return torch.stack(out).view(*q.shape[:3], v.shape[3])
+BOTH = False, True
+ALGORITHMS = "linear", "quadratic"
 
 
 def assert_same(case: Case, out: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-11)
-    for got, want in zip(gradients(out, case.leaves), gradients(expected, case.leaves), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-11)
+    for found, wanted in zip(gradients(out, case.leaves), gradients(expected, case.leaves), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-11)
 
 
-@each_direction
-@each_algorithm
-@pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
-@pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
+def assert_forms_agree(case: Case, **options: Any) -> None:
+    linear, quadratic = (call(case, algorithm=name, **options) for name in ALGORITHMS)
+    assert_same(case, linear, quadratic)
+
+
+SHAPES = (12, 12, 0, 3), (12, 12, 1, 2), (5, 13, 1, 4), (13, 5, 0, 1)  # queries, keys, near, kept
+
+
 @pytest.mark.parametrize(
-    ("queries", "keys", "near", "kept"), [(12, 12, 0, 3), (12, 12, 1, 2), (5, 13, 1, 4), (13, 5, 0, 1)], ids=str
+    ("causal", "algorithm", "relative", "masked", "shape"), pairwise(BOTH, ALGORITHMS, RELATIVE, BOTH, SHAPES), ids=str
 )
-def test_equals_the_double_loop(
-    causal: bool, algorithm: str, relative: dict[str, Any], masked: bool, queries: int, keys: int, near: int, kept: int
+def test_equals_the_equation(
+    causal: bool, algorithm: str, relative: dict[str, Any], masked: bool, shape: tuple[int, int, int, int]
 ) -> None:
+    queries, keys, near, kept = shape
     case = make(queries, keys, near=near, causal=causal, masked=masked, **relative)
-    assert_same(case, call(case, kept=kept, causal=causal, algorithm=algorithm), loop(case, kept, causal))
+    expected = call(case, function=segment_recall_loop, kept=kept, causal=causal)
+    assert_same(case, call(case, kept=kept, causal=causal, algorithm=algorithm), expected)
 
 
-@each_direction
-@each_algorithm
-@pytest.mark.parametrize("kind", ["short", "one-token"])
+@pytest.mark.parametrize(("causal", "algorithm", "kind"), pairwise(BOTH, ALGORITHMS, ("short", "one-token")), ids=str)
 def test_of_like_priorities_the_nearest_are_kept(causal: bool, algorithm: str, kind: str) -> None:
-    case = make(40, 40, kind, near=0, causal=causal, alike=True)
-    assert_same(case, call(case, kept=5, causal=causal, algorithm=algorithm), loop(case, 5, causal))
+    case = make(40, 40, kind, near=0, causal=causal, alike=True, batch=1)
+    expected = call(case, function=segment_recall_loop, kept=5, causal=causal)
+    assert_same(case, call(case, kept=5, causal=causal, algorithm=algorithm), expected)
 
 
-@each_direction
-@pytest.mark.parametrize("relative", [{}, {"horizon": 40, "per_head": True}], ids=["no-rel", "per-head-R40"])
-@pytest.mark.parametrize("kind", SEGMENTS)
-@pytest.mark.parametrize(("near", "kept"), [(0, 1), (1, 40), (3, 9)])
-@pytest.mark.parametrize("lengths", [(1, 1), (100, 100), (30, 110), (110, 30)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
+@pytest.mark.parametrize(
+    ("causal", "relative", "kind", "ranges", "lengths"),
+    pairwise(
+        BOTH,
+        ({}, {"horizon": 40, "per_head": True}),
+        SEGMENTS,
+        ((0, 1), (1, 40), (3, 9)),
+        ((1, 1), (100, 100), (30, 110), (110, 30)),
+    ),
+    ids=str,
+)
 def test_linear_equals_quadratic(
-    causal: bool, relative: dict[str, Any], kind: str, near: int, kept: int, lengths: tuple[int, int]
+    causal: bool, relative: dict[str, Any], kind: str, ranges: tuple[int, int], lengths: tuple[int, int]
 ) -> None:
     """Segments from one token to all of them; more of them in the queries than in the keys, or fewer."""
+    near, kept = ranges
     case = make(*lengths, kind, near=near, causal=causal, masked=lengths[0] > 1, **relative)
-    linear, quadratic = (call(case, kept=kept, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
-    assert_same(case, linear, quadratic)
+    assert_forms_agree(case, kept=kept, causal=causal)
 
 
-@pytest.mark.parametrize("lengths", [(96, 96), (99, 70), (70, 99)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-@pytest.mark.parametrize("horizon", [1, 3, 50])
-def test_causal_scores_made_in_parts(monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, int], horizon: int) -> None:
-    case = make(*lengths, near=1, horizon=horizon, causal=True, masked=True)
-    monkeypatch.setattr(recall_dense, "_FEWEST_ROWS", 20)
-    in_parts, expected = (call(case, kept=9, causal=True, algorithm=name) for name in ("quadratic", "linear"))
-    assert_same(case, in_parts, expected)
+@pytest.mark.parametrize(("queries", "keys", "horizon"), [(96, 96, 1), (99, 70, 3), (70, 99, 50), (99, 70, 50)])
+def test_causal_scores_made_in_parts(monkeypatch: pytest.MonkeyPatch, queries: int, keys: int, horizon: int) -> None:
+    case = make(queries, keys, near=1, horizon=horizon, causal=True, masked=True)
+    monkeypatch.setattr(quadratic, "_FEWEST_ROWS", 20)
+    assert_forms_agree(case, kept=9, causal=True)
+
+
+@pytest.mark.parametrize(
+    ("causal", "kind", "lengths"), pairwise(BOTH, SEGMENTS, ((90, 90), (30, 90), (90, 30))), ids=str
+)
+def test_several_groups(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str, lengths: tuple[int, int]) -> None:
+    """Tiles worked on few at a time, with much outside of their windows."""
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 9)
+    assert_forms_agree(make(*lengths, kind, causal=causal, masked=True, horizon=3), kept=7, causal=causal)
 
 
 @each_direction
-@pytest.mark.parametrize("kind", SEGMENTS)
-@pytest.mark.parametrize("lengths", [(90, 90), (30, 90), (90, 30)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-def test_several_steps(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str, lengths: tuple[int, int]) -> None:
-    """Tiles worked on few at a time, with much outside of their windows."""
-    monkeypatch.setitem(hybrid_plan.SCORE_NUMBERS, "cpu", 1 << 9)
-    case = make(*lengths, kind, causal=causal, masked=True, horizon=3)
-    linear, quadratic = (call(case, kept=7, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
-    assert_same(case, linear, quadratic)
+@pytest.mark.parametrize("relative", [{}, {"horizon": 40}], ids=["no-rel", "R40"])
+def test_a_short_row_beside_a_long_one(monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, int]) -> None:
+    """Tiles of pads far behind the last key: none reads the pads between, and scores are what they were."""
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 12)
+    case = make(500, 500, "long", causal=causal, **relative)
+    key_mask = torch.arange(500) < torch.tensor([[500], [45]])
+    assert_forms_agree(case, kept=9, causal=causal, key_mask=key_mask)
+
+
+@each_direction
+@pytest.mark.parametrize("kind", ["one-token", "single"])
+def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str) -> None:
+    """Neither (L, L) nor (L, d, d) nor segments squared, forward or backward; a key has a number for each segment that
+    a tile of 64 queries may lie in, beside its own 2d and a few."""
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 16)
+    length, d = 1024, 16
+    case = make(length, length, kind, near=3, horizon=3, batch=1, heads=1, d=d, e=d, causal=causal)
+    with LargestTensor() as largest:
+        gradients(call(case, kept=16, causal=causal, algorithm="linear"), case.leaves)
+    assert largest.numel <= (10 if kind == "single" else 14) * d * length
+
+
+@each_direction
+@pytest.mark.parametrize("short", [300, 0])
+def test_pads_cost_no_more_than_keys(causal: bool, short: int) -> None:
+    """In products of matrices, counted."""
+    case = make(2048, 2048, near=3, causal=causal, horizon=16)
+    segments = (torch.arange(2048) // 25).expand(2, -1)
+    case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
+
+    def cost(length: int) -> int:
+        key_mask = torch.arange(2048) < torch.tensor([[2048], [length]])
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            call(case, kept=64, causal=causal, key_mask=key_mask, algorithm="linear")
+        return counter.get_total_flops()
+
+    assert 0 < cost(short) <= 1.02 * cost(2048)
+
+
+@each_algorithm
+@each_direction
+def test_a_layout_serves_several_calls(causal: bool, algorithm: str) -> None:
+    """The very numbers that segments and mask alone give."""
+    case = make(70, 70, causal=causal, masked=True, horizon=3)
+    x = case.x
+    options: dict[str, Any] = {"kept": 5, "causal": causal, "algorithm": algorithm}
+    layout = SegmentLayout(x.query_segments, x.key_segments, x.tokens.key_mask)
+    arguments = x.tokens.q, x.tokens.k, x.tokens.v, x.tokens.rel, x.log_gate, case.salience, case.recency
+    expected = call(case, **options)
+    for _ in range(2):
+        assert torch.equal(segment_recall_attention(*arguments, layout=layout, **options), expected)
 
 
 @each_direction
@@ -140,8 +157,7 @@ def test_segments_of_all_lengths_in_one_batch(causal: bool) -> None:
     rows = torch.cat([make_segments(kind, 1, 150) for kind in ("one-token", "single", "short", "long")])
     x = SegmentInputs(case.x.tokens, case.x.log_gate, rows, rows)
     case = Case(x, case.salience, case.recency)
-    linear, quadratic = (call(case, kept=33, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
-    assert_same(case, linear, quadratic)
+    assert_forms_agree(case, kept=33, causal=causal)
 
 
 def test_all_that_is_far_may_be_kept() -> None:
@@ -197,74 +213,6 @@ def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algori
     assert ((shares - wanted).abs() < 4 * (wanted * (1 - wanted) / rows).sqrt()).all()
 
 
-@each_algorithm
-def test_no_query_sees_later_keys(algorithm: str) -> None:
-    case = make(21, 21, horizon=3, causal=True)
-    options = {"kept": 3, "causal": True, "algorithm": algorithm}
-    before = call(case, **options)
-    x = case.x
-    k, v = x.tokens.k.detach(), x.tokens.v.detach()
-    for position in range(0, 20, 3):
-        later_k, later_v, segments = k.clone(), v.clone(), x.key_segments.clone()
-        later_k[:, :, position + 1 :] += 10.0
-        later_v[:, :, position + 1 :] -= 10.0
-        segments[:, position + 1 :] += 1
-        salience = case.salience.detach().clone()
-        salience[:, :, position + 1 :] += 5.0
-        after = segment_recall_attention(
-            x.tokens.q,
-            later_k,
-            later_v,
-            x.tokens.rel,
-            x.log_gate,
-            salience,
-            case.recency,
-            segments,
-            segments,
-            **options,
-        )  # type: ignore[arg-type]
-        torch.testing.assert_close(after[:, :, : position + 1], before[:, :, : position + 1], rtol=0, atol=1e-12)
-
-
-@each_algorithm
-@each_direction
-@pytest.mark.parametrize("content", [1e30, float("nan")])
-def test_pads_hold_anything(content: float, causal: bool, algorithm: str) -> None:
-    """In k, v, the saliences and the segment numbers."""
-    case = make(19, 19, horizon=3, causal=causal, masked=True)
-    x, options = case.x, {"kept": 4, "causal": causal, "algorithm": algorithm}
-    out = call(case, **options)
-    expected = gradients(out, case.leaves)
-    assert x.tokens.key_mask is not None
-    pads = ~x.tokens.key_mask
-    k = x.tokens.k.detach().masked_fill(pads[:, None, :, None], content).requires_grad_()
-    v = x.tokens.v.detach().masked_fill(pads[:, None, :, None], content).requires_grad_()
-    salience = case.salience.detach().masked_fill(pads[:, None], content).requires_grad_()
-    garbage = torch.randint(-5, 99, pads.shape, generator=torch.Generator().manual_seed(0))
-    segments = torch.where(pads, garbage, x.key_segments)
-    changed = segment_recall_attention(
-        x.tokens.q, k, v, x.tokens.rel, x.log_gate, salience, case.recency, x.query_segments, segments,
-        key_mask=~pads, **options,
-    )  # type: ignore[arg-type]  # fmt: skip
-    torch.testing.assert_close(changed, out, rtol=1e-12, atol=1e-12)
-    for got, want in zip(gradients(changed, [x.tokens.q, k, v, *x.leaves[3:], salience]), expected, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
-
-
-@each_algorithm
-@each_direction
-def test_no_key_gives_zeros(causal: bool, algorithm: str) -> None:
-    case = make(9, 9, horizon=2, causal=causal)
-    key_mask = torch.ones(2, 9, dtype=torch.bool)
-    key_mask[0] = False
-    key_mask[1, :4] = False
-    out = call(case, kept=2, causal=causal, algorithm=algorithm, key_mask=key_mask)
-    assert (out[0] == 0).all()
-    assert (out[1, :, :4] == 0).all() == causal
-    for gradient in gradients(out, case.leaves):
-        assert gradient.isfinite().all()
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -276,8 +224,13 @@ def test_no_key_gives_zeros(causal: bool, algorithm: str) -> None:
         ({"recency": torch.tensor([0.0, -0.5])}, r"recency is \[0.0, -0.5\]: it must be at least 0"),
         ({"log_gate": torch.zeros(2, 1)}, "log_gate has shape"),
         ({"rel": torch.zeros(4, 4)}, r"rel has shape \(4, 4\)"),
+        ({"key_segments": None}, "give both, or a layout"),
+        (
+            {"layout": SegmentLayout(torch.zeros(2, 6), torch.zeros(2, 5))},
+            "a layout has segments and a mask of its own",
+        ),
     ],
-    ids=["kept", "explore", "algorithm", "salience", "recency", "falling", "gate", "rel"],
+    ids=["kept", "explore", "algorithm", "salience", "recency", "falling", "gate", "rel", "no segments", "both"],
 )
 def test_wrong_arguments(change: dict[str, Any], message: str) -> None:
     arguments = {

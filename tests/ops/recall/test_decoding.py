@@ -13,13 +13,13 @@ from torch import Tensor
 from scaleformer.benchmarks.models import tensors
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
 from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
-from tests.ops.recall.test_attention import Case, call, make
+from tests.ops.recall.inputs import Case, call, make
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segments
+from tests.pairwise import pairwise
 
-RELATIVE: dict[str, dict[str, Any]] = {"no-rel": {}, "shared-R1": {"horizon": 1}, "per-head-R9": {"horizon": 9}}
-each_kind = pytest.mark.parametrize("kind", SEGMENTS)
-each_alike = pytest.mark.parametrize("alike", [False, True], ids=["", "alike"])
-each_range = pytest.mark.parametrize(("near", "kept"), [(0, 1), (0, 8), (1, 5), (2, 64)])
+RELATIVE: tuple[dict[str, Any], ...] = ({}, {"horizon": 1}, {"horizon": 9, "per_head": True})
+RANGES = (0, 1), (0, 8), (1, 5), (3, 64)  # near, kept
+BOTH = False, True
 
 
 def empty_state(case: Case, kept: int) -> RecallCausalState:
@@ -45,11 +45,10 @@ def whole(case: Case, **options: Any) -> Tensor:
     return call(case, **{"algorithm": "quadratic", **options})
 
 
-@pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
-@each_kind
-@each_range
-@each_alike
-def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, near: int, kept: int, alike: bool) -> None:
+@pytest.mark.parametrize(("relative", "kind", "ranges", "alike"), pairwise(RELATIVE, SEGMENTS, RANGES, BOTH), ids=str)
+def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, ranges: tuple[int, int], alike: bool) -> None:
+    """Rows whose segments end at different times; more near tokens than there is room for at first."""
+    near, kept = ranges
     case = make(50, 50, kind, causal=True, near=near, alike=alike, **relative)
     out, _ = decode(case, empty_state(case, kept), 0, 50)
     torch.testing.assert_close(out, whole(case, kept=kept, causal=True))
@@ -89,12 +88,10 @@ def test_the_state_does_not_grow_with_the_document() -> None:
     assert [t.shape for t in tensors(state)] == shapes
 
 
-@each_kind
-@each_range
-@each_alike
-@pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
-def test_cross_steps_equal_the_whole(kind: str, near: int, kept: int, alike: bool, masked: bool) -> None:
+@pytest.mark.parametrize(("kind", "ranges", "alike", "masked"), pairwise(SEGMENTS, RANGES, BOTH, BOTH), ids=str)
+def test_cross_steps_equal_the_whole(kind: str, ranges: tuple[int, int], alike: bool, masked: bool) -> None:
     """Every hypothesis in a segment of its own, those past the last one of the source among them."""
+    near, kept = ranges
     case = make(9, 40, kind, near=near, alike=alike, masked=masked)
     x, tokens = case.x, case.x.tokens
     asking = torch.cat([x.query_segments, x.key_segments.amax(1, keepdim=True) + 7], dim=1)[:, 1:]

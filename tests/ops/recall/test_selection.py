@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops.recall.selection import NONE, Kept, running_tops, scan_tops
+from scaleformer.ops.recall.selection import NONE, RankedKeys, running_tops, scan_tops
 
 
 @pytest.mark.parametrize("tops", [running_tops, scan_tops])
@@ -34,7 +34,7 @@ def test_kept_of_any_number_of_keys(after: bool) -> None:
     length, count = 70, 5
     priority = torch.randint(0, 9, (2, 2, length)).float()  # many alike
     real = torch.arange(length) < torch.tensor([[length], [41]])
-    keys = Kept(priority, real, count, after)
+    keys = RankedKeys(priority, real, count, after)
     ends = torch.tensor([[0, 1, 4, 31, 32, 33, 64, 70]]).expand(2, -1)
     ranks = keys.among(ends)  # (2, 2, 8, 5)
     positions = keys.positions(ranks)
@@ -46,7 +46,7 @@ def test_kept_of_any_number_of_keys(after: bool) -> None:
                 standing = [j for j in standing if real[row, j]]
                 nearer = sorted(standing, reverse=not after)  # to who asks: the other end from where counting begins
                 best = sorted(nearer, key=lambda j: -priority[row, head, j])[:count]
-                got = positions[row, head, column][ranks[row, head, column] != NONE]
-                assert got.tolist() == best
+                found = positions[row, head, column][ranks[row, head, column] != NONE]
+                assert found.tolist() == best
                 rank = keys.rank[row, head]
                 assert sorted(j for j in standing if rank[j] >= least[row, head, column]) == sorted(best)

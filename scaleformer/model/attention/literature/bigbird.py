@@ -9,6 +9,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks, joint_softmax, strips
 
 
@@ -33,20 +34,12 @@ class BigBirdAttention(SoftmaxAttention):
         at_least(0, random_blocks=random_blocks)
         self.block, self.random_blocks = block, random_blocks
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         size, length = self.block, query.shape[2]
-        key, value = (x.masked_fill(~key_mask[:, None, :, None], 0.0) for x in (key, value))
+        key, value = (x.masked_fill(~layout.mask[:, None, :, None], 0.0) for x in (key, value))
         asked, keys, values = (chunks(x, size) for x in (query, key, value))  # (B, H, N, C, d)
-        real = chunks(key_mask[:, :, None], size)[..., 0]  # (B, N, C)
-        beside = key_mask.clone()
+        real = chunks(layout.mask[:, :, None], size)[..., 0]  # (B, N, C)
+        beside = layout.mask.clone()
         beside[:, :size] = False  # the first block is seen as the global one
         near = strips(beside[:, None, :, None], size, size, size)[..., 0][:, :, :, None]  # (B, 1, N, 1, 3C)
         groups = [
@@ -59,7 +52,7 @@ class BigBirdAttention(SoftmaxAttention):
             seen = pick(real[:, None, :, :, None], chosen)[..., 0] & new.repeat_interleave(size, 2)[:, None]
             groups.append((picked[0], picked[1], seen[:, :, :, None]))  # (B, 1, N, 1, r C)
         out = blockwise_softmax(asked, groups).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
-        first = joint_softmax(query[:, :, :size], [(key, value, key_mask[:, None, None])])  # (B, H, C, d)
+        first = joint_softmax(query[:, :, :size], [(key, value, layout.mask[:, None, None])])  # (B, H, C, d)
         return torch.cat([first, out[:, :, size:]], dim=2)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.ops import CausalState, CrossState, get_feature_map, relative_kernel_attention
+from scaleformer.ops.segments.layout import SegmentLayout
 
 TINY = torch.finfo(torch.float32).tiny
 
@@ -28,21 +29,13 @@ class EfficientAttention(KernelizedAttention):
         super().__init__(site, width, heads, algorithm=algorithm)
         self.feature_map = "mapped"
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         key = key.to(torch.promote_types(key.dtype, torch.float32))
         if self.causal:  # the sums over the features are one: nothing is left for the core to normalise
             answers, mask = key.exp(), None
             asked = query.to(key.dtype).softmax(-1) / answers.cumsum(2).clamp(min=TINY)  # (B, H, L, d)
         else:
-            asked, answers, mask = query.to(key.dtype).softmax(-1), over_positions(key, key_mask), key_mask
+            asked, answers, mask = query.to(key.dtype).softmax(-1), over_positions(key, layout.mask), layout.mask
         return relative_kernel_attention(
             asked,
             answers,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.ops.segments.layout import SegmentLayout
 
 
 class LinformerAttention(SoftmaxAttention):
@@ -33,16 +34,8 @@ class LinformerAttention(SoftmaxAttention):
         self.value_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
         self.most_keys = max_length
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
-        return fused(query, *self.project(key, value, key_mask))  # (B, H, L, d)
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
+        return fused(query, *self.project(key, value, layout.mask))  # (B, H, L, d)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
         keys, values = self.project(key, value, key_mask)

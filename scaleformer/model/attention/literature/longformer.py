@@ -9,6 +9,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import windowed_attention
 
 
@@ -33,16 +34,8 @@ class LongformerAttention(SoftmaxAttention):
         self.window = window
         self.global_tokens = global_tokens
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
-        mask = None if self.causal else key_mask  # pads stand at the end: no real query sees one
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
+        mask = None if self.causal else layout.mask  # pads stand at the end: no real query sees one
         window, few = self.window, self.global_tokens
         return windowed_attention(query, key, value, window, few, causal=self.causal, key_mask=mask)  # (B, H, L, d)
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.options import at_least
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.random_features import orthogonal_projection, positive_features
 
 
@@ -54,19 +55,11 @@ class PerformerAttention(KernelizedAttention):
         self.seed, self.passes, self.drawn = state.tolist()
         self.draw()
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         if self.training and self.redraw_every and self.passes // self.redraw_every > self.drawn:
             self.drawn = self.passes // self.redraw_every
             self.draw()
-        out = super().attend(query, key, value, key_mask, query_segments, key_segments)  # (B, H, L, d)
+        out = super().attend(query, key, value, layout)  # (B, H, L, d)
         if self.training and out.requires_grad:
             out.register_hook(self._count)  # backward, for gradient checkpointing repeats the forward pass
         return out

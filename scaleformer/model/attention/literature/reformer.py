@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from scaleformer.model.attention.base import grow
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
 
 #: the score of a token with itself: it counts only where there is no other
@@ -61,18 +62,10 @@ class ReformerAttention(SoftmaxAttention):
         self.register_buffer("rotations", torch.randn(heads, rounds, self.head_width, buckets // 2))
         self.rotations: Tensor
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         length = query.shape[2]
         C = min(self.chunk, length)
-        bucket = self.hash(query).masked_fill(~key_mask[:, None, None], self.buckets)  # (B, H, rounds, L)
+        bucket = self.hash(query).masked_fill(~layout.mask[:, None, None], self.buckets)  # (B, H, rounds, L)
         order = (bucket * length + torch.arange(length, device=query.device)).argsort(-1)  # (B, H, rounds, L)
         rank = order.argsort(-1)  # (B, H, rounds, L)
         # at most C apart: in the same bucket with less than C members between; none is that near to 0, the filling
@@ -82,7 +75,7 @@ class ReformerAttention(SoftmaxAttention):
         places = place[:, :, others].take_along_dim(order[:, :, :, None], -1)  # (B, H, rounds, rounds, L)
         places = places.transpose(-1, -2)  # (B, H, rounds, L, rounds)
         after = 0 if self.causal else C
-        key, value = (x.masked_fill(~key_mask[:, None, :, None], 0.0) for x in (normalize(key, dim=-1), value))
+        key, value = (x.masked_fill(~layout.mask[:, None, :, None], 0.0) for x in (normalize(key, dim=-1), value))
         query, key, value = (_Sorted.apply(x, order, rank) for x in (query, key, value))  # (B, H, rounds, L, d)
         q, p = (chunks(x, C) for x in (query, places))  # (B, H, rounds, N, C, d | rounds)
         k, s, v = (strips(x, C, C, after) for x in (key, places, value))  # (B, H, rounds, N, W, d | rounds)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.options import one_of
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused, write
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks, joint_softmax, windowed_attention
 
 PATTERNS = ("strided", "fixed")
@@ -42,24 +43,16 @@ class SparseAttention(SoftmaxAttention):
         self.pattern, self.stride, self.summaries = pattern, stride, summaries
         self.near_heads = (heads + 1) // 2
 
-    def attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         if self.pattern == "fixed":
-            return self.fixed(query, key, value, key_mask)
+            return self.fixed(query, key, value, layout.mask)
         near, far = slice(self.near_heads), slice(self.near_heads, None)
         q, k, v = (x[:, near] for x in (query, key, value))  # (B, H/2, L, d)
-        close = windowed_attention(q, k, v, self.stride, causal=self.causal, key_mask=key_mask)  # (B, H/2, L, d)
+        close = windowed_attention(q, k, v, self.stride, causal=self.causal, key_mask=layout.mask)  # (B, H/2, L, d)
         if self.heads == 1:
             return close
         q, k, v = (x[:, far] for x in (query, key, value))  # (B, H/2, L, d)
-        return torch.cat([close, self.columns(q, k, v, key_mask)], dim=1)  # (B, H, L, d)
+        return torch.cat([close, self.columns(q, k, v, layout.mask)], dim=1)  # (B, H, L, d)
 
     def columns(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor) -> Tensor:
         """The positions of one remainder by the stride are one sequence: (B, H/2, L, d) -> (B, H/2, L, d)."""

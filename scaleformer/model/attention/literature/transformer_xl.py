@@ -12,6 +12,7 @@ from scaleformer.model.attention.base import sinusoids
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
 from scaleformer.ops.common.matmul import Linear
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
 
 
@@ -60,14 +61,7 @@ class TransformerXLAttention(SoftmaxAttention):
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
         self.position_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # v
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        key_mask: Tensor,
-        query_segments: Tensor,
-        key_segments: Tensor,
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
         C, M, K, W = self.piece, self.memory, self.compressed, self.piece + self.memory + self.compressed
         query = chunks(self._split(self.query(x)), C)  # (B, H, N, C, d)
         keys, values = (self._with_memory(f(x), f(x.detach())) for f in (self.key, self.value))  # (B, H, N, W, d)

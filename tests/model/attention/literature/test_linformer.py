@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
-from tests.model.attention.equation import assert_follows, softmax_rows
+from tests.model.attention.equation import assert_follows, one_segment, softmax_rows
 
 
 @pytest.mark.parametrize("site", ["encoder", "cross"])
@@ -29,7 +29,7 @@ def test_longer_texts_are_refused() -> None:
     attention = LinformerAttention("encoder", 16, 2, max_length=5)
     x, mask = torch.zeros(1, 6, 16), torch.ones(1, 6, dtype=torch.bool)
     with pytest.raises(ValueError, match="at most 5 tokens, not 6: cut the text, or train with a greater"):
-        attention(x, x, mask, mask.long(), mask.long())
+        attention(x, x, one_segment(mask))
 
 
 @pytest.mark.parametrize(

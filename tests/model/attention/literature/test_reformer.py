@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.reformer import ReformerAttention
-from tests.model.attention.equation import assert_follows
+from tests.model.attention.equation import assert_follows, one_segment
 
 
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
@@ -50,18 +50,18 @@ def test_what_a_token_sees_does_not_depend_on_later_ones() -> None:
     attention = ReformerAttention("decoder", 16, 2, chunk=2, buckets=4, rounds=2).double()
     x = torch.randn(1, 40, 16, dtype=torch.double)
     ones = torch.ones(1, 40)
-    whole = attention(x, x, ones.bool(), ones.long(), ones.long())
+    whole = attention(x, x, one_segment(ones.bool()))
     for length in (1, 5, 17, 39):
         start = x[:, :length]
-        mask, numbers = ones[:, :length].bool(), ones[:, :length].long()
-        assert torch.allclose(attention(start, start, mask, numbers, numbers), whole[:, :length], atol=1e-12)
+        mask = ones[:, :length].bool()
+        assert torch.allclose(attention(start, start, one_segment(mask)), whole[:, :length], atol=1e-12)
 
 
 def test_steps_follow_over_many_buckets() -> None:
     torch.manual_seed(1)
     attention = ReformerAttention("decoder", 16, 2, chunk=3, buckets=4, rounds=2).double()
     x, ones = torch.randn(2, 100, 16, dtype=torch.double), torch.ones(2, 100)
-    expected = attention(x, x, ones.bool(), ones.long(), ones.long())
+    expected = attention(x, x, one_segment(ones.bool()))
     state = attention.init_state(x, ones.bool(), ones.long(), 2)
     for position in range(100):
         out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)

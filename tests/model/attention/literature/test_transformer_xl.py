@@ -10,6 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention, sinusoids
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
+from tests.model.attention.equation import one_segment
 
 
 def piece_by_piece(attention: TransformerXLAttention, x: Tensor) -> Tensor:
@@ -51,7 +52,7 @@ def test_all_pieces_at_once_are_one_after_the_other(piece: int, memory: int, com
         torch.nn.init.normal_(bias)
     x = torch.randn(2, 11, 8, dtype=torch.double, requires_grad=True)
     mask = torch.ones(2, 11, dtype=torch.bool)
-    out = attention(x, x, mask, mask.long(), mask.long())
+    out = attention(x, x, one_segment(mask))
     expected = torch.stack([piece_by_piece(attention, row) for row in x])
     torch.testing.assert_close(out, expected)
     leaves = [x, *attention.parameters()]
@@ -65,7 +66,7 @@ def test_steps_follow_and_their_state_does_not_grow(piece: int, memory: int, com
     torch.manual_seed(1)
     attention = TransformerXLAttention("decoder", 8, 2, piece, memory, compressed, rate).double()
     x, ones = torch.randn(2, 23, 8, dtype=torch.double), torch.ones(2, 23)
-    expected = attention(x, x, ones.bool(), ones.long(), ones.long())
+    expected = attention(x, x, one_segment(ones.bool()))
     state = attention.init_state(x, ones.bool(), ones.long(), 2)
     for position in range(23):
         out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
