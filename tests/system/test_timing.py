@@ -81,7 +81,7 @@ def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
     assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", *ours]
     cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
     assert cross == [SOFTMAX, "scaleformer", "all scores", *ours]
-    assert len(result["rows"]) == 2 * (2 * (7 + 6) + 6)
+    assert len(result["rows"]) == 2 * (2 * (6 + 5) + 5)
     for row in result["rows"]:
         assert row["memory"] > 0
         assert row["system"] != SOFTMAX or row["ratio"] == 1
@@ -155,7 +155,7 @@ def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
 def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
     rows = result["rows"]
-    assert len(rows) == 4 * 3 * 2 * 2
+    assert len(rows) == 3 * 3 * 2 * 2
     assert {name for row in rows for name in row["seconds"] if row["mechanism"] == "segment-gated"} == {
         "all scores",
         "windows",

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from torch import Tensor, is_grad_enabled
 
 from scaleformer.ops.common.checks import check_choice
-from scaleformer.system.processor import zen
 
 
 class Choice(NamedTuple):
@@ -29,13 +28,14 @@ class _Cost(NamedTuple):
     steps: int
 
 
-# By mechanism, and whether scores are causal and relative: forward, and forward and backward. These are of an Intel
-# Xeon with AVX-512.
-_CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
+# By kind of device, mechanism, and whether scores are causal and relative: forward, and forward and backward. Those of
+# scaleformer lie between what an Intel Xeon with AVX-512 and AMD EPYCs of Zen 3, 4 and 5 would have: each loses less
+# than a tenth by them, but near the crossing itself.
+_CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
-        "causal": (_Cost(235, 0, 704), _Cost(211, 0, 608)),
-        "bidirectional": (_Cost(256, 0, 288), _Cost(246, 0, 139)),
-        "without positions": (_Cost(130, 0, 501), _Cost(125, 0, 501)),
+        "causal": (_Cost(215, 0, 450), _Cost(207, 0, 250)),
+        "bidirectional": (_Cost(200, 0, 220), _Cost(180, 0, 190)),
+        "without positions": (_Cost(112, 0, 360), _Cost(106, 0, 380)),
     },
     "segment_gated": {
         "causal": (_Cost(197, 143000, 1250), _Cost(217, 294000, 1120)),
@@ -48,41 +48,10 @@ _CONSTANTS: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
-_GATED_ON_ZEN = {
-    "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
-    "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
-}
-# What AMD EPYCs have instead, by `zen()`; what is not here serves there as it is, or was never compared with times.
-_ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
-    3: {
-        "scaleformer": {
-            "causal": (_Cost(208, 0, 608), _Cost(208, 0, 213)),
-            "bidirectional": (_Cost(187, 0, 352), _Cost(162, 0, 352)),
-            "without positions": (_Cost(108, 0, 430), _Cost(106, 0, 430)),
-        },
-    },
-    4: {
-        "scaleformer": {
-            "causal": (_Cost(230, 0, 320), _Cost(222, 0, 45)),
-            "bidirectional": (_Cost(202, 0, 170), _Cost(190, 0, 64)),
-            "without positions": (_Cost(118, 0, 300), _Cost(108, 0, 340)),
-        },
-        "segment_gated": _GATED_ON_ZEN,
-    },
-    5: {
-        "scaleformer": {
-            "causal": (_Cost(207, 0, 280), _Cost(188, 0, 285)),
-            "bidirectional": (_Cost(173, 0, 100), _Cost(154, 0, 205)),
-            "without positions": (_Cost(97, 0, 235), _Cost(90, 0, 265)),
-        },
-        "segment_gated": {
-            **_GATED_ON_ZEN,
-            "without positions": (_Cost(220, 370000, 400), _Cost(165, 480000, 480)),
-        },
-    },
-}
+# A GPU has those of the CPU, whatever the host's own is, until somebody has measured it there.
+_COSTS = {"cpu": _CPU, "cuda": _CPU}
 _FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
-MECHANISMS = tuple(_CONSTANTS)
+MECHANISMS = tuple(_CPU)
 
 
 def choose_algorithm(
@@ -95,6 +64,7 @@ def choose_algorithm(
     relative: bool = True,
     causal: bool = False,
     backward: bool = True,
+    device: str = "cpu",
 ) -> Choice:
     """What `algorithm="auto"` takes for these shapes, and why; print it to see.
 
@@ -103,9 +73,8 @@ def choose_algorithm(
     Making all scores costs so much a score; the way in linear time so much a position, and more to start and for every
     step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
     scores that the start, and the steps for one position, are worth. They are fitted to the times that
-    `python scripts/benchmark_attention.py part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of
-    25 tokens); it also shows how far from the best the choice is. There are constants for AMD's Zen 3, for Zen
-    4, for Zen 5 and later, and for all other devices.
+    `scaleformer benchmark attention part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of 25
+    tokens); it also shows how far from the best the choice is.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
     queries, keys  L_Q and L_K
@@ -114,12 +83,13 @@ def choose_algorithm(
                    as 4, more than 64 as 64
     relative       whether there are relative positions
     backward       whether gradients will be asked for
+    device         kind of device of the tensors: cpu | cuda; others count as cuda
 
     Raises ValueError for an unknown mechanism.
     """
     check_choice("mechanism", mechanism, MECHANISMS)
     case = "without positions" if not relative else "causal" if causal else "bidirectional"
-    costs = _CONSTANTS[mechanism] | _ON_ZEN.get(zen(), {}).get(mechanism, {})
+    costs = _COSTS.get(device, _COSTS["cuda"])[mechanism]
     cost = costs[case][1 if backward else 0]
     mean = math.sqrt(queries * keys)
     shared = min(max(rows, _FEWEST), _MOST)

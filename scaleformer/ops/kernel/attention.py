@@ -60,7 +60,7 @@ def relative_kernel_attention(
     if algorithm == "auto":
         algorithm = choose_algorithm(
             "scaleformer", q.shape[2], k.shape[2], q.shape[3], rows=q.shape[0] * q.shape[1], relative=rel is not None,
-            causal=causal, backward=wants_gradients(q, k, v, rel),
+            causal=causal, backward=wants_gradients(q, k, v, rel), device=q.device.type,
         ).algorithm  # fmt: skip
     elif algorithm == "memory":
         algorithm = smaller_algorithm(q.shape[2], k.shape[2], q.shape[3], causal)

@@ -85,7 +85,7 @@ def segment_recall_attention(
     if algorithm == "auto":
         algorithm = choose_algorithm(
             "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
-            backward=wants_gradients(q, k, v, rel, log_gate, salience),
+            backward=wants_gradients(q, k, v, rel, log_gate, salience), device=q.device.type,
         ).algorithm  # fmt: skip
     products = product_type(q)
     key_mask = layout.real()

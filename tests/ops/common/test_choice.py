@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops import Choice, choose_algorithm, relative_kernel_attention, segment_gated_attention
-from scaleformer.ops.common import choice as module
+from scaleformer.ops.common import choice
 from scaleformer.ops.common.choice import MECHANISMS, wants_gradients
 from scaleformer.ops.recall.attention import segment_recall_attention
 
@@ -22,12 +22,6 @@ each_case = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=[0, 3, 4, 5], ids=["any", "zen-3", "zen-4", "zen-5"])
-def on_each_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "zen", lambda: request.param)
-
-
-@pytest.mark.usefixtures("on_each_cpu")
 @each_mechanism
 @each_case
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
@@ -43,7 +37,6 @@ def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[st
     assert choose(border, 4 * border).algorithm == "linear"
 
 
-@pytest.mark.usefixtures("on_each_cpu")
 @each_mechanism
 @each_case
 def test_all_scores_serve_less_long_with_more_rows_and_narrower_heads(mechanism: str, case: dict[str, bool]) -> None:
@@ -55,6 +48,13 @@ def test_all_scores_serve_less_long_with_more_rows_and_narrower_heads(mechanism:
         assert border(backward=False) > border()
     assert border(rows=512) <= border(rows=64) <= border()
     assert border(width=16) < border()
+
+
+def test_the_device_of_the_tensors_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = {case: 2 * (choice._Cost(1, 0, 0),) for case in ("causal", "bidirectional", "without positions")}
+    monkeypatch.setitem(choice._COSTS, "cuda", {"scaleformer": nothing})
+    chosen = [choose_algorithm("scaleformer", 64, 64, 64, device=kind).algorithm for kind in ("cpu", "cuda", "xpu")]
+    assert chosen == ["quadratic", "linear", "linear"]
 
 
 def test_a_choice_in_words() -> None:
