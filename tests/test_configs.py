@@ -45,6 +45,15 @@ def test_every_choice_composes_and_builds(choice: str) -> None:
     Transformer(ModelConfig(20, 20, **small))
 
 
+def test_the_paper_differs_from_the_default_in_its_attention_alone() -> None:
+    paper, default = (configured(f"experiment={name}") for name in ("paper", "default"))
+    assert (paper["model"].pop("attention")["name"], default["model"].pop("attention")["name"]) == (
+        "scaleformer",
+        "segment_recall",
+    )
+    assert paper == default
+
+
 def test_sites_are_chosen_one_by_one() -> None:
     config = configured("model/attention=softmax", "model/attention@model.sites.cross=scaleformer")
     assert config["model"]["attention"]["name"] == "softmax"

@@ -100,8 +100,8 @@ def test_steps_give_the_teacher_forced_logits(model: Transformer) -> None:
         for row in range(len(batch)):
             if batch.target_mask[row, position]:
                 for beam in range(beams):
-                    got = logits[row * beams + beam].double()
-                    torch.testing.assert_close(got, expected[row, position], rtol=1e-6, atol=1e-6)
+                    found = logits[row * beams + beam].double()
+                    torch.testing.assert_close(found, expected[row, position], rtol=1e-6, atol=1e-6)
 
 
 @torch.no_grad()

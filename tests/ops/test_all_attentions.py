@@ -66,8 +66,8 @@ def test_bfloat16_costs_gradients_no_more_than_rounding(call: Call, causal: bool
     out = call(low, segments, causal=causal, algorithm=algorithm)
     expected = call(exact, segments, causal=causal, algorithm="quadratic")
     assert out.dtype is torch.bfloat16
-    for got, want, leaf in zip(gradients(out, low), gradients(expected, exact), low, strict=True):
-        error = (got.double() - want).norm() / want.norm()
+    for found, wanted, leaf in zip(gradients(out, low), gradients(expected, exact), low, strict=True):
+        error = (found.double() - wanted).norm() / wanted.norm()
         assert error < (4e-3 if leaf.dtype is torch.bfloat16 else 1e-4)
 
 
@@ -82,8 +82,8 @@ def test_backward_may_stand_under_autocast(call: Call, causal: bool, algorithm: 
     expected = gradients(out, leaves)
     out = call(leaves, segments, causal=causal, algorithm=algorithm)
     with torch.autocast("cpu", torch.bfloat16):
-        got = gradients(out, leaves)
-    for one, other in zip(got, expected, strict=True):
+        found = gradients(out, leaves)
+    for one, other in zip(found, expected, strict=True):
         if algorithm == "linear":
             assert torch.equal(one, other)
         else:  # torch's own products are in bfloat16 then

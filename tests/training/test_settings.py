@@ -71,7 +71,7 @@ def test_checking_draws_no_random_number() -> None:
         ("model.heads=3", r"model.width is 16: it must be a multiple of model.heads, 3"),
         ("+model.depth=3", r"model.depth: no such setting; there are"),
         ("model.attention.horizon=0", r"model.attention.horizon is 0"),
-        ("+model.attention.window=3", r"attention 'scaleformer' has no option window"),
+        ("+model.attention.window=3", r"attention 'segment_recall' has no option window"),
         ("model.attention.name=other", r"choose one of"),
         ("optimizer.learning_rate=fast", r"optimizer.learning_rate='fast': wanted float"),
         ("optimizer.beta1=2", r"optimizer: Invalid beta"),

@@ -1,4 +1,8 @@
-"""Softmax near the matching segment and over the tokens worth keeping of all others: our own, linear."""
+"""Softmax near the matching segment and over the tokens worth keeping of all others: our own, linear.
+
+In the terms of the field: recall is a top-k memory of the far tokens, `kept` is its size k, and salience is the learned
+importance of a token by which it is chosen.
+"""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ def test_equals_the_double_loop_with_all_gradients(site: str) -> None:
     mask = torch.ones(2, keys, dtype=torch.bool)
     mask[1, -2:] = site == "decoder"  # causal attention needs no mask: its pads stand past every real query
 
-    got = attention.attend(q, k, v, SegmentLayout(asking, told, mask))
+    found = attention.attend(q, k, v, SegmentLayout(asking, told, mask))
     expected = loop(attention, q, k, v, mask, asking, told)
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
     leaves = [q, k, v, attention.log_gate, *([] if site == "cross" else [attention.relative_embedding])]
-    weight = torch.randn_like(got)
+    weight = torch.randn_like(found)
     for a, b in zip(
-        torch.autograd.grad((got * weight).sum(), leaves),
+        torch.autograd.grad((found * weight).sum(), leaves),
         torch.autograd.grad((expected * weight).sum(), leaves),
         strict=True,
     ):

@@ -55,10 +55,10 @@ def test_autocast_costs_no_more_than_with_torchs_own_functions(causal: bool, alg
         plain = scores.softmax(-1) @ x.tokens.v
     expected = call(exact, kept=150, causal=causal, algorithm=algorithm)
     truth = [expected, *gradients(expected, exact.leaves)]
-    for got, other, want in zip(
+    for found, other, wanted in zip(
         [ours, *gradients(ours, low.leaves)], [plain, *gradients(plain, low.leaves)], truth, strict=True
     ):
-        error, torchs = ((y.double() - want).norm() / want.norm() for y in (got, other))
+        error, torchs = ((y.double() - wanted).norm() / wanted.norm() for y in (found, other))
         assert 1e-4 < error < 1.25 * torchs + 1e-3, (error, torchs)
 
 
