@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor, is_grad_enabled
 
 from scaleformer.ops.common.checks import check_choice
-from scaleformer.system.processor import zen
+from scaleformer.system.processor import zen_generation
 
 
 class Choice(NamedTuple):
@@ -57,7 +57,7 @@ _GATED_ON_ZEN = {
     "causal": (_Cost(173, 110000, 1100), _Cost(165, 170000, 850)),
     "bidirectional": (_Cost(245, 240000, 700), _Cost(165, 280000, 1200)),
 }
-# What AMD EPYCs have instead, by `zen()`; what is not here serves there as it is, or was never compared with times.
+# What AMD EPYCs have instead, by generation; what is not here serves there as it is, or was never compared with times.
 _ON_ZEN: dict[int, dict[str, dict[str, tuple[_Cost, _Cost]]]] = {
     3: {
         "scaleformer": {
@@ -130,7 +130,7 @@ def choose_algorithm(
     """
     check_choice("mechanism", mechanism, MECHANISMS)
     case = "without positions" if not relative else "causal" if causal else "bidirectional"
-    costs = _CONSTANTS[mechanism] | _ON_ZEN.get(zen(), {}).get(mechanism, {})
+    costs = _CONSTANTS[mechanism] | _ON_ZEN.get(zen_generation(), {}).get(mechanism, {})
     cost = costs[case][1 if backward else 0]
     mean = math.sqrt(queries * keys)
     shared = min(max(rows, _FEWEST), _MOST)

@@ -25,7 +25,7 @@ each_case = pytest.mark.parametrize(
 
 @pytest.fixture(params=[0, 3, 4, 5], ids=["any", "zen-3", "zen-4", "zen-5"])
 def on_each_cpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "zen", lambda: request.param)
+    monkeypatch.setattr(module, "zen_generation", lambda: request.param)
 
 
 @pytest.mark.usefixtures("on_each_cpu")
