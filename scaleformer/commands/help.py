@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import takewhile
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, get_args, get_type_hints
 
@@ -13,8 +15,6 @@ import yaml
 from scaleformer.commands.call import CONF, config_of, module_of
 from scaleformer.system.schema import type_name
 
-TEXT = r"""(?:"[^"]*"|'[^']*'|[^#"'])*?"""
-LINE = re.compile(rf"^(?P<indent> *)(?P<key>[\w/]+): *(?P<value>{TEXT}) *(?:# ?(?P<text>.*))?$")
 WIDTH = 100
 
 
@@ -45,56 +45,85 @@ def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], Any]]:
     for group, choice, text in _defaults(path):
         folder = CONF / group
         choices = sorted(p.stem for p in folder.glob("*.yaml") if (group, p.stem) != ("data", "base"))
-        title = f"{group}={'|'.join(choices)} ({choice or 'none'} if not given){f': {text}' if text else ''}"
+        title = _lines(f"{group}={choice or 'none'} if not given{f': {text}' if text else ''}", 0)
+        title += _lines(f"one of {', '.join(choices)}", 2)
         if choice is None or group == "experiment":
-            yield title, [], None
-            continue
-        prefix = f"{group.replace('/', '.')}."
-        yield title, [Setting(prefix + s.name, s.value, s.text) for s in _chosen(folder, choice)], kinds.get(group)
+            told = choices if group == "experiment" else []
+            settings = []
+        else:
+            told = [choice]
+            prefix = f"{group.replace('/', '.')}."
+            settings = [Setting(prefix + s.name, s.value, s.text) for s in _chosen(folder, choice)]
+        title += [line for name in told for line in _lines(f"{name}: {header(_read(folder, name))}", 2)]
+        yield "\n".join(title), settings, kinds.get(group)
 
 
-def _chosen(folder: Any, choice: str) -> list[Setting]:
+def _chosen(folder: Path, choice: str) -> list[Setting]:
     """The settings of one choice, with those of the file that it extends."""
-    content = (folder / f"{choice}.yaml").read_text(encoding="utf-8")
+    content = _read(folder, choice)
     first = (yaml.safe_load(content) or {}).get("defaults", [])
     found = {s.name: s for base in first if base != "_self_" for s in _chosen(folder, base)}
     return list({**found, **{s.name: s for s in read_settings(content)}}.values())
 
 
 def read_settings(content: str) -> list[Setting]:
-    """The settings of a YAML file with the comment behind each, or above it; those of `hydra` are left out."""
-    found: list[Setting] = []
-    path: list[tuple[int, str]] = []
-    above: list[str] = []
-    for line in content.splitlines():
-        if line.lstrip().startswith("#"):
-            above.append(line.lstrip("# "))
-            continue
-        match = LINE.match(line)
-        if match is None:
-            above = []
-            continue
-        indent = len(match["indent"])
-        path = [(n, key) for n, key in path if n < indent] + [(indent, match["key"])]
-        name = ".".join(key for _, key in path)
-        if path[0][1] not in ("defaults", "hydra"):
-            found.append(Setting(name, (match["value"] or "").strip(), match["text"] or " ".join(above)))
-        above = []
+    """The settings of a YAML file, each with the comment behind it, or else the one above it.
+
+    `defaults` and what is below `hydra` are left out. The comment at the top is that of the file, not of its first key.
+    """
+    lines = content.splitlines()
+    top = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0)
+    root = yaml.compose(content)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    found = []
+    for name, key, value in _keys([(k, v) for k, v in pairs if k.value not in ("defaults", "hydra")]):
+        flat = not isinstance(value, yaml.MappingNode) or value.flow_style
+        behind = content[(value if flat else key).end_mark.index :].partition("\n")[0]
+        row = key.start_mark.line - 1
+        above = lines[row].strip() if row >= top else ""
+        _, mark, text = behind.partition("#")
+        text = text if mark else above.removeprefix("#") if above.startswith("#") else ""
+        shown = content[value.start_mark.index : value.end_mark.index] if flat else ""
+        found.append(Setting(name, shown, text.strip()))
     return found
+
+
+def _keys(pairs: list[tuple[yaml.Node, yaml.Node]], prefix: str = "") -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    """(name with dots, key, value) of all settings; what stands in braces is one value."""
+    for key, value in pairs:
+        yield prefix + key.value, key, value
+        if isinstance(value, yaml.MappingNode) and not value.flow_style:
+            yield from _keys(value.value, f"{prefix}{key.value}.")
+
+
+def header(content: str) -> str:
+    """What the comment at the top of a YAML file says; of an experiment its goal alone."""
+    lines = [line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), content.splitlines())]
+    goals = [line.removeprefix("Goal: ") for line in lines if line.startswith("Goal: ")]
+    return " ".join(goals or lines)
+
+
+def _read(folder: Path, choice: str) -> str:
+    return (folder / f"{choice}.yaml").read_text(encoding="utf-8")
+
+
+def _lines(text: str, indent: int) -> list[str]:
+    """A text of any length in lines of the page."""
+    return [" " * indent + part for part in wrap(text, WIDTH - indent, break_on_hyphens=False)]
 
 
 def _table(settings: list[Setting], kind: Any) -> list[str]:
     lines = []
     for setting in settings:
         hint = _hint(kind, setting.name) if kind is not None else None
-        typed = _guess(setting.value) if hint is None else type_name(hint)
+        typed = "" if not setting.value else _guess(setting.value) if hint is None else type_name(hint)
         default = f" = {setting.value}" if setting.value else ""
         lines.append(f"  {setting.name}{default}  ({typed})" if typed else f"  {setting.name}{default}")
-        lines += [f"      {part}" for part in wrap(setting.text, WIDTH - 6)]
+        lines += _lines(setting.text, 6)
     return lines
 
 
-def _defaults(path: Any) -> Iterator[tuple[str, str | None, str]]:
+def _defaults(path: Path) -> Iterator[tuple[str, str | None, str]]:
     """(group, choice, comment) of the defaults of a configuration."""
     content = path.read_text(encoding="utf-8")
     comments = dict(re.findall(r"^  - /?([\w/@.]+): *\w+ *# *(.*)$", content, re.MULTILINE))

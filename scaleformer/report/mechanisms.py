@@ -18,7 +18,7 @@ def write_report(
 ) -> None:
     """Write a page of Markdown and the figure beside it.
 
-    results  back-end -> {"tasks": {task: {"steps", "accuracy", "decoded"}}, "train": {"loss"},
+    results  mechanism -> {"tasks": {task: {"steps", "accuracy", "decoded"}}, "train": {"loss"},
              "lengths": {"parameters", "points": [{"times", "loss", "bleu"}]},
              "speed": {"points": [{"length", "tokens_per_second", "memory"}]},
              "slopes": {"points": [{"site", "length", "seconds"}]}}; what is missing is left empty, and {"error"} in its
@@ -58,11 +58,11 @@ longest: 1 is linear, 2 quadratic.
 
 def task_table(results: Results) -> str:
     """The steps to 99% of the tokens in each task, and what is right in decoding."""
-    known = {backend: result["tasks"] for backend, result in results.items() if "tasks" in result}
+    known = {mechanism: result["tasks"] for mechanism, result in results.items() if "tasks" in result}
     names = list(dict.fromkeys(n for found in known.values() for n, task in found.items() if isinstance(task, dict)))
     rows = [["attention", *(head for name in names for head in (f"{name}: steps", "decoded"))]]
-    for backend, found in known.items():
-        row = [f"`{backend}`"]
+    for mechanism, found in known.items():
+        row = [f"`{mechanism}`"]
         for task in (found[name] for name in names):
             missed = "" if task["accuracy"] >= 0.99 else f" ({task['accuracy']:.0%})"
             row += [f"{task['steps']:,}{missed}", f"{task['decoded']:.1%}"]
@@ -73,7 +73,7 @@ def task_table(results: Results) -> str:
 def quality_table(results: Results) -> str:
     """Parameters, validation loss, and loss and BLEU at each multiple of the trained length."""
     rows = [["attention", "parameters", "validation", *(f"loss {t}x" for t in TIMES), *(f"BLEU {t}x" for t in TIMES)]]
-    for backend, result in results.items():
+    for mechanism, result in results.items():
         trained, lengths = result.get("train", {}), result.get("lengths", {})
         points = {p["times"]: p for p in lengths.get("points", [])}
         parameters = f"{lengths['parameters']:,}" if "parameters" in lengths else ""
@@ -82,7 +82,7 @@ def quality_table(results: Results) -> str:
         cells += [f"{points[t]['bleu']:.1f}" if t in points else "" for t in TIMES]
         if "error" in lengths:
             cells[0] = lengths["error"]
-        rows.append([f"`{backend}`", parameters, loss, *cells])
+        rows.append([f"`{mechanism}`", parameters, loss, *cells])
     return table(rows)
 
 
@@ -92,8 +92,8 @@ def cost_table(results: Results, lengths: Sequence[int]) -> str:
     rows = [["attention", *heads]]
     speeds = {b: {p["length"]: p for p in r["speed"]["points"]} for b, r in results.items() if "speed" in r}
     base = speeds.get("softmax", {})
-    for backend, points in speeds.items():
-        row = [f"`{backend}`"]
+    for mechanism, points in speeds.items():
+        row = [f"`{mechanism}`"]
         row += [_cell(points, base, n, "tokens_per_second", lambda value: f"{value:,.0f}") for n in lengths]
         row += [_cell(points, base, n, "memory", lambda value: f"{value / 2**20:,.0f}") for n in lengths]
         rows.append(row)
@@ -103,13 +103,13 @@ def cost_table(results: Results, lengths: Sequence[int]) -> str:
 def slope_table(results: Results, lengths: Sequence[int]) -> str:
     """The times of an attention alone at each site, and how they grow."""
     rows = [["attention", "site", *(f"{n:,}" for n in lengths), "slope"]]
-    for backend, result in results.items():
+    for mechanism, result in results.items():
         points = result.get("slopes", {}).get("points", [])
         for site in dict.fromkeys(p["site"] for p in points):
             here = {p["length"]: p for p in points if p["site"] == site}
             times = {n: p["seconds"] for n, p in sorted(here.items()) if "seconds" in p}
             cells = [f"{1000 * times[n]:,.0f}" if n in times else here.get(n, {}).get("error", "") for n in lengths]
-            rows.append([f"`{backend}`", site, *cells, _slope(times)])
+            rows.append([f"`{mechanism}`", site, *cells, _slope(times)])
     return table(rows)
 
 
@@ -140,17 +140,16 @@ def draw(results: Results, path: Path) -> None:
     """Loss against length, and tokens a second against length; a line for each attention."""
     figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
     lines = {}
-    for number, (backend, result) in enumerate(results.items()):
+    for number, (mechanism, result) in enumerate(results.items()):
         style: dict[str, Any] = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
-        style |= {"marker": "osD"[number // 10 % 3], "markersize": 4, "linewidth": 1.3, "label": backend}
+        style |= {"marker": "osD"[number // 10 % 3], "markersize": 4, "linewidth": 1.3, "label": mechanism}
         points = result.get("lengths", {}).get("points", [])
         if points:
-            lines[backend] = quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)[0]
+            lines[mechanism] = quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)[0]
         known = [p for p in result.get("speed", {}).get("points", []) if "tokens_per_second" in p]
         if known:
-            lines[backend] = speed.plot([p["length"] for p in known], [p["tokens_per_second"] for p in known], **style)[
-                0
-            ]
+            speeds = [p["tokens_per_second"] for p in known]
+            lines[mechanism] = speed.plot([p["length"] for p in known], speeds, **style)[0]
     label(quality, "Beyond the trained length", "segments of a document, by the most in training", "loss, nats a token")
     label(speed, "Training speed", "source tokens, and as many target tokens", "tokens a second")
     for axis in (quality, speed):

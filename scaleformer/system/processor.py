@@ -14,7 +14,7 @@ _ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25,
 
 
 @cache
-def zen() -> int:
+def zen_generation() -> int:
     """The generation of a CPU of AMD: 3 where torch has AVX2 alone, as up to Zen 3, 4, or 5 for Zen 5 and later; 0 for
     all other CPUs."""
     vendor, family = _vendor_and_family()

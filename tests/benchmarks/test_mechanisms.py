@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scaleformer.benchmarks import mechanisms as backends
+from scaleformer.benchmarks import mechanisms as module
 from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, time_of
 
 SMALL = Conditions({"width": 16, "feedforward": 16, "heads": 2}, 1, 1, 10.0, 0.9, 1)
@@ -29,15 +29,15 @@ def test_a_process_sends_each_site_and_length() -> None:
 
 def test_a_model_is_timed_with_the_memory_it_takes() -> None:
     sent = Sent()
-    backends._model_points({"name": "kernelized"}, [16, 64], SMALL, sent)  # type: ignore[arg-type]
+    module._model_points({"name": "kernelized"}, [16, 64], SMALL, sent)  # type: ignore[arg-type]
     assert all(point["tokens_per_second"] > 0 for point in sent)
     assert 2**14 < sent[0]["memory"] < sent[1]["memory"] < 2**26
 
 
 def test_a_pass_that_would_take_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backends, "time_of", lambda step, repeats, most: 1.0)
+    monkeypatch.setattr(module, "time_of", lambda step, repeats, most: 1.0)
     sent = Sent()
-    backends._alone_points({"name": "shaw"}, [8, 24, 80], SMALL, sent)  # type: ignore[arg-type]
+    module._alone_points({"name": "shaw"}, [8, 24, 80], SMALL, sent)  # type: ignore[arg-type]
     assert sent == [{"seconds": 1.0}, {"seconds": 1.0}, {}] * 2
 
 
@@ -45,11 +45,11 @@ def test_too_little_memory_is_said_and_a_mistake_is_not_hidden() -> None:
     def fail(error: Exception) -> dict[str, Any]:
         raise error
 
-    assert backends._guarded(lambda: fail(MemoryError())) == {"error": "out of memory"}
+    assert module._guarded(lambda: fail(MemoryError())) == {"error": "out of memory"}
     message = "DefaultCPUAllocator: can't allocate memory"
-    assert backends._guarded(lambda: fail(RuntimeError(message))) == {"error": "out of memory"}
+    assert module._guarded(lambda: fail(RuntimeError(message))) == {"error": "out of memory"}
     with pytest.raises(RuntimeError, match="shapes"):
-        backends._guarded(lambda: fail(RuntimeError("shapes do not fit")))
+        module._guarded(lambda: fail(RuntimeError("shapes do not fit")))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_which_generation_a_cpu_is_of(
 ) -> None:
     monkeypatch.setattr(module, "_vendor_and_family", lambda: (vendor, family))
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert module.zen.__wrapped__() == expected
+    assert module.zen_generation.__wrapped__() == expected
 
 
 LINUX = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n"

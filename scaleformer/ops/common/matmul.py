@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
-from scaleformer.system.processor import zen
+from scaleformer.system.processor import zen_generation
 
 # Below these a convolution costs as much to call as it saves.
 _FEWEST_ROWS = 192
@@ -59,7 +59,7 @@ def by_convolution(x: Tensor, outputs: int) -> bool:
 def convolutions_are_faster() -> bool:
     """Whether this is a CPU of Zen 5 and torch has both libraries; by that alone, so that a run that goes on elsewhere,
     or is made again, computes the same where CPU and number of threads are the same."""
-    return zen() == 5 and torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return zen_generation() == 5 and torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
 
 
 def _as_image(x: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ def test_the_module_is_torchs_but_for_how_it_multiplies(convolutions: list[int])
 @pytest.mark.parametrize("missing", [None, "mkl", "mkldnn"])
 @pytest.mark.parametrize("zen", [0, 4, 5])
 def test_where_convolutions_are_faster(monkeypatch: pytest.MonkeyPatch, zen: int, missing: str | None) -> None:
-    monkeypatch.setattr(module, "zen", lambda: zen)
+    monkeypatch.setattr(module, "zen_generation", lambda: zen)
     for name in ("mkl", "mkldnn"):
         monkeypatch.setattr(getattr(torch.backends, name), "is_available", lambda name=name: name != missing)
     assert module.convolutions_are_faster() is (zen == 5 and missing is None)
