@@ -1,60 +1,64 @@
-"""Few combinations of many parameters: in them every two values of different parameters meet at least once."""
+"""Few combinations in which any two choices meet: for tests whose choices are too many to be crossed."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import pytest
 
-Values = Sequence[Any] | Mapping[str, Any]  # by themselves, or by the names that stand in the ids of the tests
+Corners = Iterable[Sequence[Any]]  # each with a choice from every axis, or ... where any will do
+Allowed = Callable[..., bool]
 
 
-def labelled(values: Values) -> dict[str, Any]:
-    named = values if isinstance(values, Mapping) else {getattr(x, "__name__", str(x)): x for x in values}
-    if len(named) < len(values):
-        raise ValueError(f"two of the values {values} have one name: give a mapping of names to values")
-    return dict(named)
+def pairwise(*axes: Sequence[Any], corners: Corners = (), allowed: Allowed = lambda *_: True) -> list[tuple[Any, ...]]:
+    """Combinations of one choice from each axis such that each two choices of different axes stand in one of them (if
+    any combination has both that is `allowed`), and such that every corner is among them."""
+    return [
+        tuple(axis[place] for axis, place in zip(axes, places, strict=True))
+        for places in _select(axes, corners, allowed)
+    ]
 
 
-def select(
-    parameters: Mapping[str, Values],
-    corners: Iterable[Mapping[str, str]] = (),
-    allowed: Callable[..., bool] = lambda **_: True,
-    strength: int = 2,
-) -> list[dict[str, str]]:
-    """Names of values by parameter, the same in every process. Each corner (names of values of some parameters) is
-    among them, and so is each pair (or more, by `strength`) of values that a combination which is `allowed` has."""
-    named = {parameter: labelled(values) for parameter, values in parameters.items()}
-    rows = [dict(zip(named, labels, strict=True)) for labels in product(*named.values())]
-    rows = [row for row in rows if allowed(**{parameter: named[parameter][label] for parameter, label in row.items()})]
-    random.Random(0).shuffle(rows)
-    meetings = [set(combinations(row.items(), strength)) for row in rows]
-    missing, chosen = set().union(*meetings), []
+def covering(
+    corners: Corners = (), allowed: Allowed = lambda *_: True, **axes: Sequence[Any] | Mapping[str, Any]
+) -> Any:
+    """The mark that parametrizes a test by such combinations, an axis for each argument of the test. The ids are made
+    of the keys of an axis, or of its choices where it has no keys."""
+    keyed = [
+        axis if isinstance(axis, Mapping) else {getattr(x, "__name__", str(x)): x for x in axis}
+        for axis in axes.values()
+    ]
+    choices, keys = [list(axis.values()) for axis in keyed], [list(axis) for axis in keyed]
+    selected = _select(choices, corners, allowed)
+    cases, ids = (
+        [tuple(axis[p] for axis, p in zip(of, places, strict=True)) for places in selected] for of in (choices, keys)
+    )
+    return pytest.mark.parametrize(list(axes), cases, ids=list(map("-".join, ids)))
 
-    def take(among: list[int]) -> None:
-        best = max(among, key=lambda n: len(meetings[n] & missing))
-        missing.difference_update(meetings[best])
-        chosen.append(rows[best])
+
+def _select(axes: Sequence[Sequence[Any]], corners: Corners, allowed: Allowed) -> list[tuple[int, ...]]:
+    """The places of the choices; the same ones in every process."""
+
+    def values(places: tuple[int, ...]) -> tuple[Any, ...]:
+        return tuple(axis[place] for axis, place in zip(axes, places, strict=True))
+
+    every = {
+        places: set(combinations(enumerate(places), 2))
+        for places in product(*map(range, map(len, axes)))
+        if allowed(*values(places))
+    }
+    missing, chosen = set().union(*every.values()), []
+
+    def take(among: Iterable[tuple[int, ...]]) -> None:
+        chosen.append(max(among, key=lambda places: len(every[places] & missing)))
+        missing.difference_update(every[chosen[-1]])
 
     for corner in corners:
-        if not any(corner.items() <= row.items() for row in chosen):
-            take([n for n, row in enumerate(rows) if corner.items() <= row.items()])
+        there = [p for p in every if all(c is ... or c == x for c, x in zip(corner, values(p), strict=True))]
+        if not set(there) & set(chosen):
+            take(there)
     while missing:
-        take(list(range(len(rows))))
+        take(every)
     return chosen
-
-
-def pairwise(
-    corners: Iterable[Mapping[str, str]] = (),
-    allowed: Callable[..., bool] = lambda **_: True,
-    strength: int = 2,
-    **parameters: Values,
-) -> pytest.MarkDecorator:
-    """Parametrize a test by a selection. `allowed` is asked by the names of the parameters, with their values."""
-    named = {parameter: labelled(values) for parameter, values in parameters.items()}
-    rows = select(parameters, corners, allowed, strength)
-    cases = [[named[parameter][label] for parameter, label in row.items()] for row in rows]
-    return pytest.mark.parametrize(list(named), cases, ids=["-".join(row.values()) for row in rows])

@@ -1,4 +1,4 @@
-"""A selection has every pair of values, every corner and nothing that is not allowed, and far fewer than all."""
+"""A selection has every two choices, every corner and nothing that is not allowed, and is far smaller than all."""
 
 from __future__ import annotations
 
@@ -6,58 +6,39 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.pairwise import pairwise, select
+from tests.pairwise import covering, pairwise
 
-SIZES = {
-    "a": [0, 1, 2, 3, 4],
-    "b": ["x", "y", "z"],
-    "c": {"yes": True, "no": False},
-    "d": [None, 1.5, len],
-    "e": [1, 2],
-}
+AXES = ([0, 1, 2, 3, 4], ["x", "y", "z"], [True, False], [None, 1.5, len], [[1], [2]])
 
 
-def pairs(row: dict[str, str]) -> set[object]:
-    return set(combinations(row.items(), 2))
+def pairs(row: tuple[object, ...]) -> set[str]:
+    return set(map(str, combinations(enumerate(row), 2)))
 
 
-def test_every_pair_is_there_in_far_fewer_than_all() -> None:
-    rows = select(SIZES)
-    names = [[str(a) for a in range(5)], ["x", "y", "z"], ["yes", "no"], ["None", "1.5", "len"], ["1", "2"]]
-    everything = [dict(zip(SIZES, labels, strict=True)) for labels in product(*names)]
+def test_any_two_choices_meet_in_far_fewer_than_all() -> None:
+    rows, everything = pairwise(*AXES), list(product(*AXES))
     assert set().union(*map(pairs, rows)) == set().union(*map(pairs, everything))
     assert all(row in everything for row in rows)
-    assert len({tuple(row.values()) for row in rows}) == len(rows) <= 20 < len(everything)
-    assert rows == select(SIZES)
+    assert len(set(map(str, rows))) == len(rows) <= 20 < len(everything) == 180
+    assert rows == pairwise(*AXES)
 
 
-def test_corners_are_there() -> None:
-    corners = [{"a": "4", "b": "x", "c": "no"}, {"a": "4", "b": "x", "c": "no", "e": "2"}, {"d": "len"}]
-    rows = select(SIZES, corners)
-    assert all(any(corner.items() <= row.items() for row in rows) for corner in corners)
+def test_corners_are_there_once() -> None:
+    rows = pairwise(*AXES, corners=[(4, "x", False, None, [2]), (4, "x", False, ..., ...), (3, "z", True, ..., [1])])
+    assert rows[0] == (4, "x", False, None, [2])
+    assert (rows[1][:3], rows[1][4]) == ((3, "z", True), [1])
+    assert set().union(*map(pairs, rows)) == set().union(*map(pairs, product(*AXES)))
+    with pytest.raises(ValueError, match="empty"):  # a corner that does not exist
+        pairwise(*AXES, corners=[(5, ..., ..., ..., ...)])
 
 
-def test_what_is_not_allowed_is_left_out_with_the_pairs_that_only_it_has() -> None:
-    rows = select(SIZES, allowed=lambda a, d, **_: a < 4 or d is None)
-    assert {row["d"] for row in rows if row["a"] == "4"} == {"None"}
-    assert {(row["a"], row["d"]) for row in rows} == {*product("0123", ["None", "1.5", "len"]), ("4", "None")}
-
-
-def test_threes_meet_where_asked() -> None:
-    rows = select(SIZES, strength=3)
-    assert len({(row["a"], row["b"], row["d"]) for row in rows}) == 45
-    assert len(rows) < 60
-
-
-def test_one_name_for_two_values_is_refused() -> None:
-    with pytest.raises(ValueError, match="have one name"):
-        select({"a": [1, "1"]})
+def test_what_is_not_allowed_is_left_out_with_the_pairs_that_nothing_else_has() -> None:
+    rows = pairwise([1, 2, 3], ["x", "y"], [True, False], allowed=lambda number, letter, _: number < 3 or letter == "x")
+    assert {(number, letter) for number, letter, _ in rows} == {*product([1, 2], "xy"), (3, "x")}
+    assert {(number, flag) for number, _, flag in rows} == set(product([1, 2, 3], [True, False]))
 
 
 def test_the_mark_of_a_test() -> None:
-    mark = pairwise(a=[1, 2], b={"yes": True, "no": False}).mark
-    names, cases = mark.args
-    assert names == ["a", "b"]
-    assert dict(zip(mark.kwargs["ids"], cases, strict=True)) == {
-        "1-yes": [1, True], "1-no": [1, False], "2-yes": [2, True], "2-no": [2, False],
-    }  # fmt: skip
+    mark = covering(corners=[(2, False)], number=[1, 2], flag={"yes": True, "no": False}).mark
+    assert mark.args == (["number", "flag"], [(2, False), (1, True), (1, False), (2, True)])
+    assert mark.kwargs["ids"] == ["2-no", "1-yes", "1-no", "2-yes"]
