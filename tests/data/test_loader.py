@@ -26,6 +26,7 @@ from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
 from tests.data.toy import encoded, random_corpus
+from tests.pairwise import covering
 
 DOCUMENTS = list(generate(SyntheticConfig(train=60), "train"))
 CUTTING = Cutting(50, multi_resolution=True)
@@ -213,9 +214,7 @@ def test_streamed_epochs_of_processes(
     assert [[b.ids for b in part] for part in rest] == [[b.ids for b in part[done:]] for part in parts]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 2])
-@pytest.mark.parametrize("kind", ["kept", "streamed"])
-@pytest.mark.parametrize("done", [3, 10_000], ids=["inside", "behind the last"])
+@covering(workers=[0, 1, 2], kind=["kept", "streamed"], done={"inside": 3, "behind the last": 10_000})
 def test_loader_goes_on(tokenizers: tuple[Tokenizer, Tokenizer], kind: str, workers: int, done: int) -> None:
     def loader(workers: int = 0, **options: Any) -> TrainLoader:
         if kind == "kept":
