@@ -8,6 +8,7 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from scaleformer.model.attention import RETIRED
 from scaleformer.system.schema import unknown_setting
 
 SYNONYMS = {
@@ -43,8 +44,11 @@ SYNONYMS = {
 
 
 def unknown_override(error: HydraException) -> str | None:
-    """What to say of an override of a setting that does not exist, None for another error. (Hydra proposes to add it
-    by a plus sign: it would be refused.)"""
+    """What to say of an override of a setting that does not exist, or of an attention that does no longer, None for
+    another error. (Hydra proposes to add a setting by a plus sign: it would be refused.)"""
+    choice = str(getattr(error, "missing_cfg_file", None)).removeprefix("model/attention/")
+    if choice in RETIRED:
+        return f"attention {choice!r} {RETIRED[choice]}"
     cause = error.__cause__
     parent, key = getattr(cause, "parent_node", None), getattr(cause, "full_key", None)
     if parent is None or not key or "is not in struct" not in str(cause):

@@ -52,10 +52,10 @@ MECHANISMS: dict[str, type[Attention]] = {
     "adaptive_span": AdaptiveSpanAttention,
 }
 
-#: mechanisms of the past: what replaces each, and the last version that has it
-RETIRED = {"segment_hybrid": ("segment_recall", "0.1.0")}
+#: mechanisms of the past, and what to say of each
+RETIRED = {"segment_hybrid": "is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it"}
 
-__all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
+__all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
@@ -106,10 +106,7 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
 def _check_name(where: str, name: Any, given: Any) -> None:
     """Raise ValueError unless it is the name of a mechanism that there is."""
     if isinstance(name, str) and name in RETIRED:
-        successor, version = RETIRED[name]
-        raise ValueError(
-            f"{where} is {given!r}, which is gone: {successor} replaces it, and scaleformer {version} still reads it"
-        )
+        raise ValueError(f"{where} is {given!r}, which {RETIRED[name]}")
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ValueError(f"{where} is {given!r}: choose one of {', '.join(MECHANISMS)}")
 
