@@ -80,7 +80,7 @@ def our_loss(model: Transformer, batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Row:
+class StepCost:
     """One system at one length; `skipped` is the reason why there are no numbers, empty where there are.
 
     seconds    the median time of a step, of `count` steps after one to warm up
@@ -156,7 +156,7 @@ def measure(
     segment: int,
     limits: Limits,
     say: Callable[[str], None],
-) -> tuple[list[Row], tuple[float, float]]:
+) -> tuple[list[StepCost], tuple[float, float]]:
     """All systems at all lengths in one precision, in turn; and the rates of a matrix product (`product_rates`).
 
     `say` is told what is being done.
@@ -169,7 +169,7 @@ def measure(
         trainers[system] = Trainer(system, sizes, max(lengths), precision)
         trainers[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
         courses[system] = Course(trainers[system].held())
-    rows: list[Row] = []
+    rows: list[StepCost] = []
     for length in sorted(lengths):
         say(f"{precision}, {length:,} tokens")
         batch = make_batch(
@@ -190,14 +190,14 @@ def measure(
         best = min((seconds[system] for system in steps if system in PEERS), default=None)
         for system in systems:
             if skipped[system]:
-                rows.append(Row(system, precision, length, len(batch), skipped=skipped[system]))
+                rows.append(StepCost(system, precision, length, len(batch), skipped=skipped[system]))
                 continue
             took = seconds[system]
             # not the median: a slow moment should leave less out
             courses[system].seconds[length] = min(times[system]) / tokens
             courses[system].memory[length] = memory[system] / tokens
             rows.append(
-                Row(
+                StepCost(
                     system,
                     precision,
                     length,
