@@ -31,7 +31,7 @@ GIB = 2**30
 CPU = torch.device("cpu")
 
 
-class Trainer:
+class TrainedSystem:
     """A model of one system, its optimizer, and a whole step: gradients, clipping, Adam.
 
     positions  the longest document that it will meet
@@ -162,13 +162,13 @@ def measure(
     `say` is told what is being done.
     """
     rates = product_rates(getattr(torch, precision))
-    trainers, courses = {}, {}
+    trained, courses = {}, {}
     for system in systems:
         say(f"{precision}, {system}: building")
         torch.manual_seed(0)
-        trainers[system] = Trainer(system, sizes, max(lengths), precision)
-        trainers[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
-        courses[system] = Course(trainers[system].held())
+        trained[system] = TrainedSystem(system, sizes, max(lengths), precision)
+        trained[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
+        courses[system] = Course(trained[system].held())
     rows: list[StepCost] = []
     for length in sorted(lengths):
         say(f"{precision}, {length:,} tokens")
@@ -177,7 +177,7 @@ def measure(
         )
         tokens = batch.source.numel()
         skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
-        steps = {system: partial(trainers[system].step, batch) for system in systems if not skipped[system]}
+        steps = {system: partial(trained[system].step, batch) for system in systems if not skipped[system]}
         memory = {}
         for system in list(steps):  # the warm-up, too
             start = time.perf_counter()
@@ -289,10 +289,10 @@ def _long_step(
     set_up_cpu(threads)
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     try:
-        trainer = Trainer(system, sizes, tokens, precision, checkpointing=True)
+        trained = TrainedSystem(system, sizes, tokens, precision, checkpointing=True)
         batch = make_batch(1, tokens, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
         start = time.perf_counter()
-        trainer.step(batch)
+        trained.step(batch)
         seconds = time.perf_counter() - start
     except (MemoryError, RuntimeError) as error:
         sender.send(LongStep(system, precision, tokens, failure=str(error).splitlines()[0]))
