@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from scaleformer.commands.help import describe, header, read_settings
+from scaleformer.commands.help import describe, described_settings, header
 
 CONF = Path(__file__).parents[1] / "conf"
 FILES = sorted(CONF.rglob("*.yaml"))
@@ -30,7 +30,7 @@ hydra:
 
 def bare(content: str) -> list[str]:
     """The settings without a comment."""
-    return [setting.name for setting in read_settings(content) if not setting.text]
+    return [setting.name for setting in described_settings(content) if not setting.text]
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p not in EXPERIMENTS], ids=lambda p: str(p.relative_to(CONF)))
@@ -43,7 +43,7 @@ def test_a_bare_key_is_found() -> None:
 
 
 def test_the_values_and_comments_of_settings_are_read() -> None:
-    found = {s.name: (s.value, s.text) for s in read_settings(BAD)}
+    found = {s.name: (s.value, s.text) for s in described_settings(BAD)}
     assert found["group"] == ("", "of two")
     assert found["group.described"] == ("1", "in pieces")
     assert found["group.bare"] == ('"#"', "")
@@ -55,7 +55,7 @@ def test_the_values_and_comments_of_settings_are_read() -> None:
 def test_no_setting_is_overlooked(path: Path) -> None:
     content = path.read_text(encoding="utf-8")
     settings = {key: value for key, value in yaml.safe_load(content).items() if key not in ("defaults", "hydra")}
-    assert {s.name.split(".")[0] for s in read_settings(content)} == set(settings)
+    assert {s.name.split(".")[0] for s in described_settings(content)} == set(settings)
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda p: p.stem)

@@ -122,7 +122,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class AttentionCost:
     """One measurement; times in seconds, memory in bytes on top of the arguments.
 
     ratio         softmax time / this time, None where softmax was not measured
@@ -262,7 +262,7 @@ def forward_backward(system: Callable[[], Tensor], leaves: list[Tensor]) -> tupl
     return torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)
 
 
-def measure(options: Options, length: int, case: str) -> list[Row]:
+def measure(options: Options, length: int, case: str) -> list[AttentionCost]:
     """All systems at one length in one case, forward, and forward and backward."""
     systems, leaves = make_systems(options, length, case)
     device = torch.device(options.device)
@@ -279,7 +279,9 @@ def measure(options: Options, length: int, case: str) -> list[Row]:
             ratio = None if softmax is None else softmax / seconds
             kernel, its_softmax = times[KERNEL]
             drift = 1.0 if softmax is None or its_softmax is None else its_softmax / softmax
-            rows.append(Row(case, passes, length, system, seconds, ratio, seconds / kernel * drift, memory, saved))
+            rows.append(
+                AttentionCost(case, passes, length, system, seconds, ratio, seconds / kernel * drift, memory, saved)
+            )
     gc.collect()  # profiles of long documents hold gigabytes
     return rows
 
@@ -308,11 +310,11 @@ def beside_softmax(
     return found
 
 
-def key_of(row: Row) -> str:
+def key_of(row: AttentionCost) -> str:
     return ", ".join((row.case, row.passes, row.system))
 
 
-def slopes(rows: Iterable[Row], quantity: str = "seconds") -> dict[str, float]:
+def slopes(rows: Iterable[AttentionCost], quantity: str = "seconds") -> dict[str, float]:
     """The growth of each system: the slope, by least squares, of the logarithm of a quantity, `seconds` or `memory`,
     against that of the length, from `SLOPE_FROM` on; of at least three lengths."""
     points: dict[str, list[tuple[int, float]]] = {}

@@ -23,7 +23,7 @@ WARM_UP = 100
 
 
 @dataclass(frozen=True)
-class Curve:
+class DecodingCurve:
     """How fast one system decodes, from the 100th position on.
 
     ends       the last position of each window
@@ -128,7 +128,7 @@ def measure_curve(
     segment: int,
     windows: int,
     device: str = "cpu",
-) -> Curve:
+) -> DecodingCurve:
     """One curve: random weights, documents of `source` tokens, `positions` tokens written in `windows` windows."""
     batch = make_batch(documents, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0)).to(device)
     early = min(50, positions - 1)
@@ -138,7 +138,7 @@ def measure_curve(
     ends = [first + round((w + 1) * (len(times) - first) / windows) for w in range(windows)]
     seconds = [median(times[start:end]) for start, end in pairwise([first, *ends])]
     assert model.state is not None
-    return Curve(
+    return DecodingCurve(
         attention,
         documents,
         beams,

@@ -11,7 +11,7 @@ from statistics import median
 import torch
 
 from scaleformer.benchmarks.models import Sizes, make_batch
-from scaleformer.benchmarks.training import Trainer
+from scaleformer.benchmarks.training import TrainedSystem
 from scaleformer.system.timing import profile_cpu
 
 WEIGHTS, BATCHED, COPIES = "products with weights", "products of attention", "copies, casts, gathers, sums by place"
@@ -58,7 +58,7 @@ def profile_steps(
     steps = {}
     for precision in precisions:
         torch.manual_seed(0)
-        steps[precision] = partial(Trainer(system, sizes, length, precision).step, batch)
+        steps[precision] = partial(TrainedSystem(system, sizes, length, precision).step, batch)
         steps[precision]()
     times: dict[str, dict[str, list[float]]] = {p: {kind: [] for kind in KINDS} for p in precisions}
     for turn in range(1 + repeats):

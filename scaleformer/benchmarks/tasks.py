@@ -51,11 +51,16 @@ def learn(
         accuracy += 0.1 * ((logits.argmax(-1) == batch.target_output).float().mean().item() - accuracy)
         step += 1
     seconds = time.process_time() - start
-    return {"steps": step, "seconds": seconds, "accuracy": accuracy, "decoded": decode(model.eval(), task, generator)}
+    return {
+        "steps": step,
+        "seconds": seconds,
+        "accuracy": accuracy,
+        "decoded": decoded_accuracy(model.eval(), task, generator),
+    }
 
 
 @torch.inference_mode()
-def decode(model: Transformer, task: str, generator: torch.Generator) -> float:
+def decoded_accuracy(model: Transformer, task: str, generator: torch.Generator) -> float:
     """The share of right tokens of new documents, decoded greedily."""
     batch = documents(task, generator)
     state = model.init_state(model.encode(batch.source, batch.source_mask, batch.source_segments), 1)

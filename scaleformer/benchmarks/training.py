@@ -31,7 +31,7 @@ GIB = 2**30
 CPU = torch.device("cpu")
 
 
-class Trainer:
+class TrainedSystem:
     """A model of one system, its optimizer, and a whole step: gradients, clipping, Adam.
 
     positions  the longest document that it will meet
@@ -80,7 +80,7 @@ def our_loss(model: Transformer, batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Row:
+class StepCost:
     """One system at one length; `skipped` is the reason why there are no numbers, empty where there are.
 
     seconds    the median time of a step, of `count` steps after one to warm up
@@ -156,20 +156,20 @@ def measure(
     segment: int,
     limits: Limits,
     say: Callable[[str], None],
-) -> tuple[list[Row], tuple[float, float]]:
+) -> tuple[list[StepCost], tuple[float, float]]:
     """All systems at all lengths in one precision, in turn; and the rates of a matrix product (`product_rates`).
 
     `say` is told what is being done.
     """
     rates = product_rates(getattr(torch, precision))
-    trainers, courses = {}, {}
+    trained, courses = {}, {}
     for system in systems:
         say(f"{precision}, {system}: building")
         torch.manual_seed(0)
-        trainers[system] = Trainer(system, sizes, max(lengths), precision)
-        trainers[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
-        courses[system] = Course(trainers[system].held())
-    rows: list[Row] = []
+        trained[system] = TrainedSystem(system, sizes, max(lengths), precision)
+        trained[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
+        courses[system] = Course(trained[system].held())
+    rows: list[StepCost] = []
     for length in sorted(lengths):
         say(f"{precision}, {length:,} tokens")
         batch = make_batch(
@@ -177,7 +177,7 @@ def measure(
         )
         tokens = batch.source.numel()
         skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
-        steps = {system: partial(trainers[system].step, batch) for system in systems if not skipped[system]}
+        steps = {system: partial(trained[system].step, batch) for system in systems if not skipped[system]}
         memory = {}
         for system in list(steps):  # the warm-up, too
             start = time.perf_counter()
@@ -190,14 +190,14 @@ def measure(
         best = min((seconds[system] for system in steps if system in PEERS), default=None)
         for system in systems:
             if skipped[system]:
-                rows.append(Row(system, precision, length, len(batch), skipped=skipped[system]))
+                rows.append(StepCost(system, precision, length, len(batch), skipped=skipped[system]))
                 continue
             took = seconds[system]
             # not the median: a slow moment should leave less out
             courses[system].seconds[length] = min(times[system]) / tokens
             courses[system].memory[length] = memory[system] / tokens
             rows.append(
-                Row(
+                StepCost(
                     system,
                     precision,
                     length,
@@ -289,10 +289,10 @@ def _long_step(
     set_up_cpu(threads)
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     try:
-        trainer = Trainer(system, sizes, tokens, precision, checkpointing=True)
+        trained = TrainedSystem(system, sizes, tokens, precision, checkpointing=True)
         batch = make_batch(1, tokens, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
         start = time.perf_counter()
-        trainer.step(batch)
+        trained.step(batch)
         seconds = time.perf_counter() - start
     except (MemoryError, RuntimeError) as error:
         sender.send(LongStep(system, precision, tokens, failure=str(error).splitlines()[0]))

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from scaleformer.benchmarks.decoding import Comparison, Curve, compare, measure_curve
+from scaleformer.benchmarks.decoding import Comparison, DecodingCurve, compare, measure_curve
 from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
@@ -66,7 +66,7 @@ class Options:
             raise ValueError(f"peer_position={self.peer_position}: wanted more than peer_steps={self.peer_steps}")
 
 
-def measure(options: Options, console: Console) -> tuple[list[Curve], list[Comparison]]:
+def measure(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:
     """All curves, and the comparison where the peer is wanted and installed."""
     curves = []
     for system in options.systems:

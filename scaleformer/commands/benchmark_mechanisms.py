@@ -29,7 +29,7 @@ from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, measure
 from scaleformer.benchmarks.tasks import TASKS, learn
 from scaleformer.commands.call import CONF, default_options
 from scaleformer.report.curves import read_curves
-from scaleformer.report.mechanisms import write_report
+from scaleformer.report.mechanisms import write_comparison
 from scaleformer.system.provenance import provenance, write_result
 
 CHOICES = CONF / "model" / "attention"
@@ -98,7 +98,9 @@ def main(options: Options, given: Sequence[str]) -> None:
             print(f"  {stage}: {time.monotonic() - start:.0f} s {result.get('error', '')}", flush=True)
         # after each, so that a stopped comparison has one as well
         made = text_of(options)
-        write_report(read_results(options, output), Path(options.report), made, options.lengths, options.slope_lengths)
+        write_comparison(
+            read_results(options, output), Path(options.report), made, options.lengths, options.slope_lengths
+        )
     print(f"written to {options.report}")
 
 

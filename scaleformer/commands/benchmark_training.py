@@ -24,7 +24,7 @@ from scaleformer.benchmarks.models import Sizes, available_memory
 from scaleformer.benchmarks.page import draw_training, profile_tables, training_tables, write_page
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.step_profile import profile_steps
-from scaleformer.benchmarks.training import GIB, PEERS, Limits, Row, long_steps, measure
+from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, long_steps, measure
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.system.provenance import provenance, write_result
 
@@ -76,7 +76,7 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
     notes = [f"{s} left out: not installed." for s in options.systems if s not in systems]
     memory = 0.8 * available_memory() if options.memory_limit is None else options.memory_limit * GIB
     limits = Limits(options.step_limit, memory, options.seconds, options.repeats)
-    rows: list[Row] = []
+    rows: list[StepCost] = []
     peaks = {}
     with console.status("") as status:
         for precision in options.precisions:

@@ -40,7 +40,7 @@ def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], Any]]:
     """(title, settings, the dataclass that knows their types) of the command itself and of each of its groups."""
     path = CONF / f"{config_of(name)}.yaml"
     options = getattr(module, "Options", None)
-    yield "settings (??? has to be given):", read_settings(path.read_text(encoding="utf-8")), options
+    yield "settings (??? has to be given):", described_settings(path.read_text(encoding="utf-8")), options
     kinds = _kinds()
     for group, choice, text in _defaults(path):
         folder = CONF / group
@@ -63,10 +63,10 @@ def _chosen(folder: Path, choice: str) -> list[Setting]:
     content = _read(folder, choice)
     first = (yaml.safe_load(content) or {}).get("defaults", [])
     found = {s.name: s for base in first if base != "_self_" for s in _chosen(folder, base)}
-    return list({**found, **{s.name: s for s in read_settings(content)}}.values())
+    return list({**found, **{s.name: s for s in described_settings(content)}}.values())
 
 
-def read_settings(content: str) -> list[Setting]:
+def described_settings(content: str) -> list[Setting]:
     """The settings of a YAML file, each with the comment behind it, or else the one above it.
 
     `defaults` and what is below `hydra` are left out. The comment at the top is that of the file, not of its first key.

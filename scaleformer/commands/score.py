@@ -52,12 +52,12 @@ def main(options: Options, given: Sequence[str]) -> None:
                 translator, sources, lists, length_penalty=alpha, old_weight=options.old_weight,
                 batch_tokens=options.batch_tokens, progress=progress,
             )  # fmt: skip
-            best = [hypotheses[0].forced for hypotheses in ranked]
+            best = [hypotheses[0].own for hypotheses in ranked]
             outputs = [
-                {"hypothesis": hypotheses[0].segments, "score": hypotheses[0].score, **_numbers(hypotheses[0].forced)}
+                {"hypothesis": hypotheses[0].segments, "score": hypotheses[0].score, **_numbers(hypotheses[0].own)}
                 | {
                     "n_best": [
-                        {"segments": h.segments, "score": h.score, "old_score": h.old_score, **_numbers(h.forced)}
+                        {"segments": h.segments, "score": h.score, "old_score": h.old_score, **_numbers(h.own)}
                         for h in hypotheses
                     ]
                 }

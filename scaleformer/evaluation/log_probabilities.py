@@ -90,11 +90,14 @@ def perplexity(scores: Sequence[DocumentScore]) -> float:
 
 @dataclass(frozen=True)
 class RescoredHypothesis:
-    """A hypothesis of an n-best list with the score that it had, the model's own, and the one that ranks it now."""
+    """A hypothesis of an n-best list with the score that it had, the model's own, and the one that ranks it now.
+
+    own  its log-probabilities by teacher forcing, whatever the model itself would have written
+    """
 
     segments: tuple[str, ...]
     old_score: float
-    forced: DocumentScore
+    own: DocumentScore
     score: float
 
 
@@ -123,8 +126,8 @@ def rescore(
         translator, [s for s, _ in flat], [h.segments for _, h in flat], batch_tokens=batch_tokens, progress=progress
     )
     scored = iter(
-        RescoredHypothesis(tuple(h.segments), h.score, forced, forced.normalized(alpha) + old_weight * h.score)
-        for (_, h), forced in zip(flat, scores, strict=True)
+        RescoredHypothesis(tuple(h.segments), h.score, score, score.normalized(alpha) + old_weight * h.score)
+        for (_, h), score in zip(flat, scores, strict=True)
     )
     return [sorted((next(scored) for _ in hypotheses), key=lambda h: -h.score) for hypotheses in lists]
 

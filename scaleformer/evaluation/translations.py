@@ -26,7 +26,7 @@ class SavedTranslation:
 
 
 @dataclass(frozen=True)
-class Lines:
+class ParallelLines:
     """Equally many sources, references and hypotheses, one line each."""
 
     sources: list[str]
@@ -68,7 +68,7 @@ def origin(path: str | Path) -> dict[str, Any]:
         return {}
 
 
-def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> Lines:
+def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> ParallelLines:
     """A line a document, its segments joined by a space, or a line a segment of the reference, hypotheses aligned.
 
     Where the source has another number of segments than the reference, the sources of segments are empty.
@@ -76,7 +76,7 @@ def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> L
     """
     if level not in LEVELS:
         raise ValueError(f"level={level}: choose one of {', '.join(LEVELS)}")
-    lines = Lines([], [], [])
+    lines = ParallelLines([], [], [])
     for d in documents:
         if level == "document":
             texts = [[one_line(side)] for side in (d.source, d.target, d.hypothesis)]

@@ -13,7 +13,7 @@ TIMES = (1, 2, 4, 8)
 Results = Mapping[str, Mapping[str, Any]]
 
 
-def write_report(
+def write_comparison(
     results: Results, report: Path, made: str, lengths: Sequence[int], slope_lengths: Sequence[int]
 ) -> None:
     """Write a page of Markdown and the figure beside it.
@@ -67,7 +67,7 @@ def task_table(results: Results) -> str:
             missed = "" if task["accuracy"] >= 0.99 else f" ({task['accuracy']:.0%})"
             row += [f"{task['steps']:,}{missed}", f"{task['decoded']:.1%}"]
         rows.append(row)
-    return table(rows)
+    return markdown_table(rows)
 
 
 def quality_table(results: Results) -> str:
@@ -83,7 +83,7 @@ def quality_table(results: Results) -> str:
         if "error" in lengths:
             cells[0] = lengths["error"]
         rows.append([f"`{mechanism}`", parameters, loss, *cells])
-    return table(rows)
+    return markdown_table(rows)
 
 
 def cost_table(results: Results, lengths: Sequence[int]) -> str:
@@ -97,7 +97,7 @@ def cost_table(results: Results, lengths: Sequence[int]) -> str:
         row += [_cell(points, base, n, "tokens_per_second", lambda value: f"{value:,.0f}") for n in lengths]
         row += [_cell(points, base, n, "memory", lambda value: f"{value / 2**20:,.0f}") for n in lengths]
         rows.append(row)
-    return table(rows)
+    return markdown_table(rows)
 
 
 def slope_table(results: Results, lengths: Sequence[int]) -> str:
@@ -110,7 +110,7 @@ def slope_table(results: Results, lengths: Sequence[int]) -> str:
             times = {n: p["seconds"] for n, p in sorted(here.items()) if "seconds" in p}
             cells = [f"{1000 * times[n]:,.0f}" if n in times else here.get(n, {}).get("error", "") for n in lengths]
             rows.append([f"`{mechanism}`", site, *cells, _slope(times)])
-    return table(rows)
+    return markdown_table(rows)
 
 
 def _cell(
@@ -130,7 +130,7 @@ def _slope(times: Mapping[int, float]) -> str:
     return f"{math.log(times[long] / times[short]) / math.log(long / short):.2f}"
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, the first the headings, as a table of Markdown; numbers to the right."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---|" + "--:|" * (len(rows[0]) - 1), *lines[1:]])

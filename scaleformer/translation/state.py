@@ -84,7 +84,7 @@ class Rows:
             # where neither <sep> nor </s> is possible, a given beginning goes on
             free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
             logits = logits.masked_fill(self._repeats(self.text, logits.shape[1]) & free, -math.inf)
-        # where no <sep> is possible (all segments are written, or a given beginning goes on) none is forced
+        # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self.ending = full & (logits.argmax(1) != SEP)
         return logits.masked_fill(full[:, None] & (self._ids != SEP), -math.inf)

@@ -7,19 +7,19 @@ import torch
 
 from scaleformer.benchmarks import peers, training
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.benchmarks.training import Course, Limits, Trainer, foresee, measure, take_turns
+from scaleformer.benchmarks.training import Course, Limits, TrainedSystem, foresee, measure, take_turns
 from tests.helpers import PAD
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 
 
 def test_a_step_changes_the_weights_and_counts_what_it_holds() -> None:
-    trainer = Trainer("segment_gated", SIZES, 16, "bfloat16")
-    before = [p.detach().clone() for p in trainer.model.parameters()]
-    trainer.step(make_batch(2, 16, 5, 30, torch.Generator().manual_seed(0)))
-    assert any(not p.equal(old) for p, old in zip(trainer.model.parameters(), before, strict=True))
+    trained = TrainedSystem("segment_gated", SIZES, 16, "bfloat16")
+    before = [p.detach().clone() for p in trained.model.parameters()]
+    trained.step(make_batch(2, 16, 5, 30, torch.Generator().manual_seed(0)))
+    assert any(not p.equal(old) for p, old in zip(trained.model.parameters(), before, strict=True))
     numbers = sum(p.numel() for p in before)
-    assert 3 * 4 * numbers <= trainer.held() <= 3 * 4 * numbers + 100 * len(before)  # weights and two moments
+    assert 3 * 4 * numbers <= trained.held() <= 3 * 4 * numbers + 100 * len(before)  # weights and two moments
 
 
 @pytest.mark.parametrize(

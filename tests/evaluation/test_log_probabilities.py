@@ -71,20 +71,20 @@ def test_a_translation_without_text_or_with_other_segments(translator):
 
 
 def test_rescoring_ranks_by_the_model_and_by_what_was(translator):
-    forced = score_documents(translator, [SOURCES[1]] * 2, [["ein hund"], ["ein hund ein hund"]])
-    assert forced[0].log_probability > forced[1].log_probability
+    scores = score_documents(translator, [SOURCES[1]] * 2, [["ein hund"], ["ein hund ein hund"]])
+    assert scores[0].log_probability > scores[1].log_probability
     hypotheses = [
         DocumentHypothesis(("ein hund ein hund",), -1.0, 0.0, True),
         DocumentHypothesis(("ein hund",), -1.0, -1.0, True),
     ]
     (ranked,) = rescore(translator, [SOURCES[1]], [hypotheses], length_penalty=0.0)
     assert [h.segments[0] for h in ranked] == ["ein hund", "ein hund ein hund"]
-    assert [h.score for h in ranked] == pytest.approx([f.log_probability for f in forced], abs=1e-4)
+    assert [h.score for h in ranked] == pytest.approx([s.log_probability for s in scores], abs=1e-4)
     assert [h.old_score for h in ranked] == [-1.0, 0.0]
     (ranked,) = rescore(translator, [SOURCES[1]], [hypotheses], length_penalty=0.0, old_weight=1000.0)
     assert ranked[0].segments == ("ein hund ein hund",)
     (ranked,) = rescore(translator, [SOURCES[1]], [hypotheses[:1]])
-    assert ranked[0].score == pytest.approx(forced[1].log_probability / forced[1].tokens)  # of the run: penalty 1
+    assert ranked[0].score == pytest.approx(scores[1].log_probability / scores[1].tokens)  # of the run: penalty 1
 
 
 def test_numbers_of_a_score():

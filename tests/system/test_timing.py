@@ -127,8 +127,11 @@ def test_chosen_mechanisms_alone(script: Benchmark, tmp_path: Path, chosen: str,
 
 
 def test_slopes() -> None:
-    rows = [attention.Row("causal", "forward", n, "ours", n * 1e-3, None, 1.0, n * n, None) for n in (4096, 8192, 2048)]
-    short = attention.Row("causal", "forward", 64, "ours", 100.0, None, 1.0, 1, None)
+    rows = [
+        attention.AttentionCost("causal", "forward", n, "ours", n * 1e-3, None, 1.0, n * n, None)
+        for n in (4096, 8192, 2048)
+    ]
+    short = attention.AttentionCost("causal", "forward", 64, "ours", 100.0, None, 1.0, 1, None)
     assert attention.slopes([short, *rows]) == {"causal, forward, ours": pytest.approx(1.0)}
     assert attention.slopes(rows, "memory") == {"causal, forward, ours": pytest.approx(2.0)}
     assert attention.slopes(rows[:2]) == {}

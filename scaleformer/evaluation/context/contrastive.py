@@ -132,7 +132,7 @@ def evaluate_context(
     """Contrastive and generative scores of all phenomena of the documents.
 
     context   how many segments before it a phenomenon is seen with; None for all, 0 for none (what can be guessed)
-    decoding  of the translation; None for the settings of the model's own run. It is forced to write as many segments
+    decoding  of the translation; None for the settings of the model's own run. It has to write as many segments
               as the source has, so that they can be compared one by one
     progress  called with "scoring" or "translating", gives the function that is told how far it is
     Raises ValueError: no phenomena, one that points outside its document, one whose wrong translation is the right one.

@@ -29,7 +29,7 @@ class _State(NamedTuple):
 class PrefixedModel:
     """A model whose translations must begin with given tokens: until they are written, nothing else is possible.
 
-    Forced tokens have probability 1, so that log-probabilities are those of what follows. prefixes (B, P) long, each
+    Given tokens have probability 1, so that log-probabilities are those of what follows. prefixes (B, P) long, each
     with its length in lengths (B,); the number of `<sep>` follows from what is written, as ever.
     """
 
@@ -49,10 +49,10 @@ class PrefixedModel:
     def step(self, tokens: Tensor, segments: Tensor, state: _State) -> tuple[Tensor, _State]:
         logits, inner = self.model.step(tokens, segments, state.inner)
         if state.step < self.longest:
-            forced = state.step < self.lengths[state.rows]  # (A*K,)
+            given = state.step < self.lengths[state.rows]  # (A*K,)
             wanted = self.prefixes[state.rows, state.step]  # (A*K,)
             only = torch.full_like(logits, -math.inf).scatter_(1, wanted[:, None], 0.0)
-            logits = torch.where(forced[:, None], only, logits)
+            logits = torch.where(given[:, None], only, logits)
         return logits, _State(inner, state.step + 1, state.rows)
 
     def reorder(self, state: _State, rows: Tensor, documents: Tensor | None) -> _State:
@@ -148,7 +148,7 @@ def _decode(
     progress: Callable[[int], None],
 ) -> list[Hypothesis]:
     """The best hypothesis of each of the places, in one batch."""
-    # collate wants a target; the context stands there with a </s> that is never forced
+    # collate wants a target; the context stands there with a </s> that is no part of the prefix
     given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS])) for i in places]
     batch = collate(given).to(device)
     lengths = torch.tensor([len(context[i]) for i in places], device=device)

@@ -10,7 +10,7 @@ from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.length.documents import LengthSet, TestText
 from scaleformer.evaluation.length.extrapolation import Measurement
 from scaleformer.evaluation.length.scores import (
-    Lines,
+    ScoredLines,
     hypothesis_lines,
     original_documents,
     paired_t_test,
@@ -64,7 +64,7 @@ def file_name(system: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in system)
 
 
-def _write_texts(folder: Path, m: Measurement, lines: Lines, references: Lines) -> dict[str, str]:
+def _write_texts(folder: Path, m: Measurement, lines: ScoredLines, references: ScoredLines) -> dict[str, str]:
     """The four files; the names of them, below the folder of the result."""
     label = m.length.spec.label
     own = f"{file_name(m.system)}.{m.mode}.{label}"
@@ -82,8 +82,8 @@ def _write_texts(folder: Path, m: Measurement, lines: Lines, references: Lines) 
 
 def _length_tests(
     measurements: Sequence[Measurement],
-    lines: Mapping[tuple[str, str, str], Lines],
-    references: Mapping[str, Lines],
+    lines: Mapping[tuple[str, str, str], ScoredLines],
+    references: Mapping[str, ScoredLines],
     text: TestText,
     metrics: str,
 ) -> list[dict[str, Any]]:
@@ -128,8 +128,8 @@ def _length_tests(
 
 def _comparisons(
     measurements: Sequence[Measurement],
-    lines: Mapping[tuple[str, str, str], Lines],
-    references: Mapping[str, Lines],
+    lines: Mapping[tuple[str, str, str], ScoredLines],
+    references: Mapping[str, ScoredLines],
     metrics: str,
     trials: tuple[int, int],
 ) -> list[dict[str, Any]]:

@@ -23,22 +23,22 @@ SIZE_KEYS = (
 
 
 @dataclass(frozen=True)
-class Lines:
+class ScoredLines:
     """What sacrebleu scores: documents and aligned segments, a line each; segments in the order of the documents."""
 
     documents: list[str]
     segments: list[str]
 
 
-def reference_lines(documents: Sequence[TestDocument]) -> Lines:
+def reference_lines(documents: Sequence[TestDocument]) -> ScoredLines:
     """The references of some documents."""
-    return Lines([one_line(d.target) for d in documents], [one_line([s]) for d in documents for s in d.target])
+    return ScoredLines([one_line(d.target) for d in documents], [one_line([s]) for d in documents for s in d.target])
 
 
-def hypothesis_lines(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]]) -> Lines:
+def hypothesis_lines(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]]) -> ScoredLines:
     """Translations of some documents, their segments aligned to those of the references."""
     aligned = [s for d, h in zip(documents, hypotheses, strict=True) for s in align_segments(h, d.target)]
-    return Lines([one_line(h) for h in hypotheses], [one_line([s]) for s in aligned])
+    return ScoredLines([one_line(h) for h in hypotheses], [one_line([s]) for s in aligned])
 
 
 def score_translations(

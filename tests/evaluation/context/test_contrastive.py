@@ -11,7 +11,7 @@ import pytest
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from scaleformer.evaluation.context import contrastive as discourse
+from scaleformer.evaluation.context import contrastive as module
 from scaleformer.evaluation.context.contrastive import (
     ContextDocument,
     ContextReport,
@@ -40,7 +40,7 @@ EXAMPLE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory) -> Translator:
-    return Translator.load(make_run(tmp_path_factory.mktemp("discourse") / "run"), "cpu")
+    return Translator.load(make_run(tmp_path_factory.mktemp("contrastive") / "run"), "cpu")
 
 
 def document(**changes: Any) -> ContextDocument:
@@ -99,7 +99,7 @@ def test_a_phenomenon_is_seen_with_the_context_asked_for(translator, monkeypatch
         seen.append((sources[0], targets[1]))
         return real(translator, sources, targets, **options)
 
-    monkeypatch.setattr(discourse, "score_documents", spy)
+    monkeypatch.setattr(module, "score_documents", spy)
     for context in (0, 1, 5, None):
         evaluate_context(translator, [document()], generative=False, context=context)
     whole = ["the cat sees", "a dog", "it runs"], ["die katze sieht", "ein hund", "er rennt"]

@@ -73,7 +73,7 @@ def test_greedy_by_views(attention, mode):
 
 @pytest.mark.parametrize("ngram", [0, 1], ids=["", "no token twice"])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
-def test_forced_beginnings(strategy, ngram):
+def test_given_beginnings(strategy, ngram):
     """Every hypothesis begins as told; without anything to force, all is as without the wrapper."""
     model = make_model()
     batch = make_batch([([3, 2], [1]), ([4], [1]), ([2, 2], [1])])
