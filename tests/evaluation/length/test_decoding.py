@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from scaleformer.batch import Batch
 from scaleformer.evaluation.length.decoding import PrefixedModel, translate_views
 from scaleformer.evaluation.length.views import Window, views
 from scaleformer.translation.search import DecodingConfig, decode
@@ -27,12 +28,19 @@ def slow_greedy(model, source: list[int], prefix: list[int], limit: int, most: i
     written, whole = list(prefix), True
     sources = torch.tensor([[*source, EOS]])
     separators = (sources == SEP).long()
-    memory = model.encode(sources, torch.ones_like(sources).bool(), separators.cumsum(1) - separators)
     while len(written) < limit:
-        state, count = model.init_state(memory, 1), 0
-        for given in [BOS, *written]:
-            count += given == SEP
-            logits, state = model.step(torch.tensor([given]), torch.tensor([count]), state)
+        given = torch.tensor([[BOS, *written]])
+        everything = torch.ones_like(sources).bool(), torch.ones_like(given).bool()
+        batch = Batch(
+            source=sources,
+            source_mask=everything[0],
+            source_segments=separators.cumsum(1) - separators,
+            target_input=given,
+            target_output=given,
+            target_mask=everything[1],
+            target_segments=(given == SEP).cumsum(1),
+        )
+        logits = model.logits(model(batch)[:, -1])  # (1, V)
         logits[:, [PAD, BOS]] = -torch.inf
         token = int(logits.argmax())
         if len(written) - max((i + 1 for i, t in enumerate(written) if t == SEP), default=0) >= most:

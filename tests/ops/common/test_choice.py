@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from functools import partial
 
@@ -22,6 +23,15 @@ each_case = pytest.mark.parametrize(
 )
 
 
+def border_of(choose: Callable[[int, int], Choice]) -> int:
+    """The length from which on the linear algorithm is chosen. None of those before takes it, and all those after do:
+    of every sixteenth up to 2,048, and of those beside the border."""
+    border = 1 + bisect_left(range(1, 2049), True, key=lambda n: choose(n, n).algorithm == "linear")
+    for n in (*range(1, 2049, 16), border - 1, border, border + 1):
+        assert choose(n, n).algorithm == ("quadratic" if n < border else "linear")
+    return border
+
+
 @each_mechanism
 @each_case
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
@@ -29,10 +39,8 @@ def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[st
     def choose(queries: int, keys: int) -> Choice:
         return choose_algorithm(mechanism, queries, keys, 64, rows=8, backward=backward, **case)
 
-    taken = [choose(n, n).algorithm for n in range(1, 2049)]
-    border = taken.index("linear")
+    border = border_of(choose) - 1  # the last length with all scores
     assert 64 <= border <= 1000
-    assert taken == ["quadratic"] * border + ["linear"] * (2048 - border)
     assert choose(border // 4, 4 * border).algorithm == "quadratic"  # by the product of the lengths
     assert choose(border, 4 * border).algorithm == "linear"
 
@@ -42,7 +50,7 @@ def test_all_scores_up_to_a_length_and_none_beyond(mechanism: str, case: dict[st
 def test_all_scores_serve_less_long_with_more_rows_and_narrower_heads(mechanism: str, case: dict[str, bool]) -> None:
     def border(width: int = 64, rows: int = 8, backward: bool = True) -> int:
         options = {"width": width, "rows": rows, "backward": backward, **case}
-        return sum(choose_algorithm(mechanism, n, n, **options).algorithm == "quadratic" for n in range(1, 2048))  # type: ignore[arg-type]
+        return border_of(lambda queries, keys: choose_algorithm(mechanism, queries, keys, **options))  # type: ignore[arg-type]
 
     if mechanism == "scaleformer":  # of the others some serve longer with gradients
         assert border(backward=False) > border()
