@@ -10,14 +10,14 @@ from dataclasses import asdict, replace
 
 import torch
 
-from scaleformer.benchmarks.attention import Options, Row, measure
+from scaleformer.benchmarks.attention import AttentionCost, Options, measure
 from scaleformer.system.schema import from_mapping
 
 # What the commands tell torch and oneDNN before they are imported.
 OF_COMMANDS = ("THP_MEM_ALLOC_ENABLE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
-def plain_rows(options: Options, length: int, case: str) -> list[Row]:
+def plain_rows(options: Options, length: int, case: str) -> list[AttentionCost]:
     """The rows of `measure`, from a process of its own; each system is named with ", plain Python" behind it.
 
     Raises RuntimeError with the last line of what went wrong there.
@@ -32,7 +32,7 @@ def plain_rows(options: Options, length: int, case: str) -> list[Row]:
     )
     if run.returncode:
         raise RuntimeError(f"{case}, {length} tokens: {run.stderr.strip().splitlines()[-1]}")
-    rows = [from_mapping(Row, row, "") for row in json.loads(run.stdout)]
+    rows = [from_mapping(AttentionCost, row, "") for row in json.loads(run.stdout)]
     return [replace(row, system=f"{row.system}, plain Python") for row in rows]
 
 

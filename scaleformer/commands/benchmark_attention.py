@@ -25,6 +25,7 @@ from rich.console import Console
 
 from scaleformer.benchmarks.attention import (
     SLOPE_FROM,
+    AttentionCost,
     Options,
     measure,
     slopes,
@@ -37,7 +38,7 @@ from scaleformer.system.provenance import device_in_words, provenance, write_res
 
 
 def compare(options: Options, console: Console) -> dict[str, Any]:
-    rows = []
+    rows: list[AttentionCost] = []
     with console.status("") as status:
         for case in options.cases or ():
             for length in sorted(options.lengths or ()):
