@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from scaleformer.commands import COMMANDS
 from scaleformer.commands.help import describe, described_settings, header
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -67,10 +69,10 @@ def test_an_experiment_says_what_to_expect(path: Path) -> None:
     assert said[said.index("Command:") + 1].startswith(("  make ", "  python ", "  scaleformer "))
 
 
-@pytest.mark.parametrize("name", ["train", "translate", "extrapolation"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_describes_every_setting(name: str) -> None:
     lines = describe(name).splitlines()
-    settings = [n for n, line in enumerate(lines) if line.startswith("  ") and line[2:3].isalpha() and " = " in line]
+    settings = [n for n, line in enumerate(lines) if re.match(r"  [\w.]+ = ", line)]
     assert settings
     assert [lines[n] for n in settings if not lines[n + 1].startswith("      ")] == []
     assert max(map(len, lines)) <= 120
