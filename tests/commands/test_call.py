@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from scaleformer import commands
 from scaleformer.commands.call import CONF, config_of, default_options, module_of, typed
-from scaleformer.commands.help import describe, read_settings
+from scaleformer.commands.help import describe, described_settings
 
 WITHOUT_OPTIONS = {"train"}
 
@@ -65,7 +65,7 @@ def test_configuration_and_options_have_the_same_names(name: str) -> None:
 def test_help_describes_every_setting(name: str) -> None:
     text = describe(name)
     assert f"usage: scaleformer {name}" in text
-    own = read_settings((CONF / f"{config_of(name)}.yaml").read_text(encoding="utf-8"))
+    own = described_settings((CONF / f"{config_of(name)}.yaml").read_text(encoding="utf-8"))
     for setting in own:
         assert f"\n  {setting.name}" in text
         assert setting.text in " ".join(text.split()) or " ".join(setting.text.split()) in " ".join(text.split())
@@ -87,7 +87,7 @@ group: # of the group
 hydra:
   run: here
 """
-    assert [(s.name, s.value, s.text) for s in read_settings(content)] == [
+    assert [(s.name, s.value, s.text) for s in described_settings(content)] == [
         ("first", "1", "of the first"),
         ("second", '[a, "b # c"]', "of the second"),
         ("group", "", "of the group"),
