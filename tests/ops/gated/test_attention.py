@@ -13,7 +13,7 @@ from scaleformer.ops import get_feature_map, relative_kernel_attention, segment_
 from scaleformer.ops.gated import state_attention as segment_state_attention
 from scaleformer.ops.gated import window_plan as segment_window_plan
 from scaleformer.ops.gated.linear import Path, cheaper_path, linear_segment_attention
-from scaleformer.ops.kernel.naive import segment_gated_loop
+from scaleformer.ops.gated.naive import naive_segment_gated_attention
 from tests.ops.inputs import gradients
 from tests.ops.kernel.test_attention import LargestTensor
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
@@ -49,7 +49,7 @@ def test_equals_the_double_loop(
     algorithm: str, causal: bool, relative: dict[str, Any], masked: bool, lengths: tuple[int, int]
 ) -> None:
     x = make_segment_inputs(*lengths, causal=causal, masked=masked, **relative)
-    loop = segment_gated_loop(
+    loop = naive_segment_gated_attention(
         *x.arguments,
         causal=causal,
         key_mask=x.tokens.key_mask,
