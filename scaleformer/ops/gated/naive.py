@@ -1,4 +1,4 @@
-"""Segment-gated attention to the letter, key by key: the slow truth that tests compare with."""
+"""Segment-gated attention to the letter, with the weight of every pair: the slow truth that tests compare with."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from torch import Tensor
 
 from scaleformer.ops.common.feature_maps import get_feature_map
 from scaleformer.ops.common.relative_positions import horizon_of
+from scaleformer.ops.kernel.naive import weighted_mean
 
 
 def naive_segment_gated_attention(
@@ -23,35 +24,30 @@ def naive_segment_gated_attention(
     far_tokens: float = 20,
     feature_map: str = "elu1",
 ) -> Tensor:
-    """Segment-gated attention by a loop over documents, queries and keys; arguments as in `segment_gated_attention`.
+    """Arguments and result as in `segment_gated_attention`. Each pair of a query i and a key j has the score
 
-    Each key j that query i may see, at segment distance x = key segment - query segment, has the score
+        m_ij w_i(x) phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))         x = key segment - query segment
 
-        exp(log_gate_clip(x, -G, G)) phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))
-
-    times min(1, far_tokens / n) if |x| >= G, where n counts the keys at such a distance that query i may see.
+    m_ij is 1 for the keys that query i may see; w_i(x) = exp(log_gate_clip(x, -G, G)), times min(1, far_tokens / n_i)
+    if |x| >= G, where n_i counts the keys at such a distance that query i may see.
     """
-    phi = get_feature_map(feature_map)
-    reach = (log_gate.shape[1] - 1) // 2
-    horizon = 0 if rel is None else horizon_of(rel)
-    documents = []
-    for b in range(q.shape[0]):
-        rows = []
-        for i in range(q.shape[2]):
-            seen = [j for j in range(k.shape[2]) if (key_mask is None or key_mask[b, j]) and not (causal and j > i)]
-            distance = {j: int(key_segments[b, j]) - int(query_segments[b, i]) for j in seen}
-            far = sum(abs(x) >= reach for x in distance.values())
-            top, total = q.new_zeros(q.shape[1], v.shape[3]), q.new_zeros(q.shape[1], 1)  # (H, e), (H, 1)
-            for j in seen:
-                features = phi(k[b, :, j])  # (H, d)
-                if rel is not None:
-                    features = features + phi(rel)[..., min(max(j - i, -horizon), horizon) + horizon, :]
-                x = min(max(distance[j], -reach), reach)
-                gate = log_gate[:, x + reach].exp()  # (H,)
-                if abs(x) == reach:
-                    gate = gate * min(1.0, far_tokens / far)
-                score = (gate * (phi(q[b, :, i]) * features).sum(-1)).unsqueeze(-1)  # (H, 1)
-                top, total = top + score * v[b, :, j], total + score
-            rows.append(torch.where(total == 0, 0.0, top / torch.where(total == 0, 1.0, total)))
-        documents.append(torch.stack(rows, dim=1))
-    return torch.stack(documents)  # (B, H, L_Q, e)
+    phi, reach = get_feature_map(feature_map), log_gate.shape[1] // 2
+    distance = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]  # (L_Q, L_K)
+    seen = torch.ones(q.shape[0], *distance.shape, dtype=torch.bool)  # (B, L_Q, L_K)
+    if causal:
+        seen = seen & (distance <= 0)
+    if key_mask is not None:
+        seen = seen & key_mask[:, None]
+
+    x = key_segments[:, None, :] - query_segments[:, :, None]  # (B, L_Q, L_K)
+    far = x.abs() >= reach
+    count = (far & seen).sum(2, keepdim=True)  # (B, L_Q, 1)
+    scale = torch.where(far, (far_tokens / count.to(q.dtype)).clamp(max=1.0), 1.0)  # (B, L_Q, L_K)
+    gate = log_gate.exp()[:, x.clamp(-reach, reach) + reach].transpose(0, 1)  # (B, H, L_Q, L_K)
+
+    scores = torch.einsum("bhid,bhjd->bhij", phi(q), phi(k))  # (B, H, L_Q, L_K)
+    if rel is not None:
+        horizon = horizon_of(rel)
+        embedding = phi(rel)[..., distance.clamp(-horizon, horizon) + horizon, :]  # (L_Q, L_K, d) or (H, L_Q, L_K, d)
+        scores = scores + torch.einsum("bhid,...ijd->bhij" if rel.dim() == 2 else "bhid,hijd->bhij", phi(q), embedding)
+    return weighted_mean(scores * gate * (scale * seen)[:, None], v)
