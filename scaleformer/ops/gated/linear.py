@@ -31,6 +31,7 @@ class Plan:
     """All that the numbers of segments say; the same for all heads, and in both passes.
 
     shared        whether queries and keys share positions: then they are as many, and cut into the same pieces
+    length        how many they are then
     real          (B, L_K) bool; None if all keys are
     queries, keys (B, L_Q), (B, L_K) long, clean segment numbers
     """
@@ -127,14 +128,14 @@ def _attend(
     if plan.causal:
         own = gate[:, gate.shape[1] // 2].repeat(batch)[:, None, None, None]  # (X, 1, 1, 1)
         scores = (fq @ fk.transpose(2, 3)).tril() * own  # (X, N, C, C)
-        sums = torch.baddbmm(sums, scores.flatten(0, 1), u_pieces.flatten(0, 1))
+        sums.baddbmm_(scores.flatten(0, 1), u_pieces.flatten(0, 1))
     elif by_distance is not None:  # so far keys after a query have b like those before it: they want a - b more
         shift = to_pieces(by_distance[..., -1:], plan.query_pieces)  # (X, N, C, 1)
         by_distance = by_distance[..., :-1]
         own, later = _after(u_pieces, gate, plan.query_pieces, plan.slots)
         scores = shift * own * shift.new_ones(shift.shape[2], shift.shape[2]).triu(1)  # (X, N, C, C)
-        sums = torch.baddbmm(sums, scores.flatten(0, 1), u_pieces.flatten(0, 1))
-        sums = torch.addcmul(sums, shift.flatten(0, 1), later.flatten(0, 1))
+        sums.baddbmm_(scores.flatten(0, 1), u_pieces.flatten(0, 1))
+        sums.addcmul_(shift.flatten(0, 1), later.flatten(0, 1))
     sums = from_pieces(sums.view(*fq.shape[:3], -1), plan.query_pieces).unflatten(0, (batch, heads))
     if by_distance is not None:
         sums = sums + _band(by_distance, u, gate, plan)  # (B, H, L_Q, e+1)
@@ -179,7 +180,7 @@ def _read(fq: Tensor, fk: Tensor, u: Tensor, gate: Tensor, plan: Plan) -> Tensor
     if plan.causal:
         own = gate[:, gate.shape[1] // 2].repeat(fk.shape[0] // heads)[:, None, None]  # (X, 1, 1)
         earlier = plan.key_pieces.earlier_in_slot(matrices, heads)
-        mixed = mixed if earlier is None else mixed + own * earlier
+        mixed = mixed if earlier is None else mixed.addcmul_(own, earlier)
     return torch.bmm(fq.flatten(0, 1), mixed.view(-1, fk.shape[3], u.shape[3]))
 
 
@@ -199,7 +200,7 @@ def _mix(sums: Tensor, gate: Tensor, slots: Slots, causal: bool) -> Tensor:
     sides = gate[:, [0]] if causal else gate[:, [0, -1]]  # (H, K)
     weights = (scale[:, None] * sides[:, None, None]).flatten(0, 2)  # (X n, T, K)
     far = sums_outside(sums, block, margin, after=not causal).flatten(0, 1)  # (X n, K, F)
-    return torch.baddbmm(mixed.view(*weights.shape[:2], -1), weights, far).view_as(mixed)
+    return mixed.view(*weights.shape[:2], -1).baddbmm_(weights, far).view_as(mixed)
 
 
 def _after(u: Tensor, gate: Tensor, pieces: Pieces, slots: Slots) -> tuple[Tensor, Tensor]:
