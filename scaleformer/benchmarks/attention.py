@@ -23,7 +23,7 @@ from scaleformer.ops import (
     segment_recall_attention,
 )
 from scaleformer.ops.common.relative_positions import relative_scores
-from scaleformer.ops.kernel.naive import algorithm_1, algorithm_2, paper_attention
+from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes
 
 SOFTMAX = "softmax (torch, fused)"

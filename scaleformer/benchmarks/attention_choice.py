@@ -26,8 +26,6 @@ from scaleformer.benchmarks.attention import (
     segment_numbers,
 )
 from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
-from scaleformer.ops.common.feature_maps import get_feature_map
-from scaleformer.ops.gated.linear import Path, cheaper_path, linear_segment_attention, path_costs
 from scaleformer.system.timing import alternate
 
 TOO_SLOW = 4.0  # where all scores took so many times as long as the best they are measured at no greater length
@@ -67,18 +65,7 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> tup
         return {ALL: partial(kept, algorithm="quadratic"), "linear": partial(kept, algorithm="linear")}, "linear"
     gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
     found: dict[str, Run] = {ALL: partial(gated, algorithm="quadratic")}
-    phi, dtype = get_feature_map("elu1"), torch.promote_types(x.q.dtype, torch.float32)
-    sizes = options.reach, 0 if rel is None else options.horizon, causal, options.width
-    for path in path_costs(numbers, numbers, *sizes):
-
-        def by_path(path: Path = path) -> Tensor:
-            frel = None if rel is None else phi(rel.to(dtype)).unsqueeze(0)  # (1, 2R+1, d)
-            return linear_segment_attention(
-                x.q, x.k, x.v, frel, x.log_gate.to(dtype), numbers, numbers, causal, None, 20, phi, dtype, path
-            )
-
-        found[path.name] = by_path
-    return found, cheaper_path(numbers, numbers, *sizes).name
+    return found | {"linear": partial(gated, algorithm="linear")}, "linear"
 
 
 def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measured]:

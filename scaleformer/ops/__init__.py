@@ -6,7 +6,6 @@ from scaleformer.ops.gated.attention import segment_gated_attention
 from scaleformer.ops.gated.decoding import (
     SegmentCausalState,
     segment_causal_init,
-    segment_causal_state,
     segment_causal_step,
 )
 from scaleformer.ops.gated.decoding_cross import SegmentCrossState, segment_cross_state, segment_cross_step
@@ -15,7 +14,6 @@ from scaleformer.ops.kernel.decoding import (
     CausalState,
     CrossState,
     causal_init,
-    causal_state,
     causal_step,
     cross_state,
     cross_step,
@@ -36,7 +34,6 @@ __all__ = [
     "SegmentCrossState",
     "SegmentLayout",
     "causal_init",
-    "causal_state",
     "causal_step",
     "choose_algorithm",
     "cross_state",
@@ -48,7 +45,6 @@ __all__ = [
     "recall_cross_step",
     "relative_kernel_attention",
     "segment_causal_init",
-    "segment_causal_state",
     "segment_causal_step",
     "segment_cross_state",
     "segment_cross_step",

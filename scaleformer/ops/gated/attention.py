@@ -58,15 +58,15 @@ def segment_gated_attention(
     """
     check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, far_tokens)
     check_choice("algorithm", algorithm, ALGORITHMS)
-    _, heads, queries, width = q.shape
+    batch, heads, queries, width = q.shape
     phi = get_feature_map(feature_map)
-    if 0 in (q.shape[0], queries, k.shape[2]):
+    if 0 in (batch, queries, k.shape[2]):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     if algorithm == "memory":
         algorithm = smaller_algorithm(queries, k.shape[2], width, causal)
-    elif algorithm == "auto":  # rows: by states it goes through one document after the other
+    elif algorithm == "auto":
         algorithm = choose_algorithm(
-            "segment_gated", queries, k.shape[2], width, rows=heads, relative=rel is not None, causal=causal,
+            "segment_gated", queries, k.shape[2], width, rows=batch * heads, relative=rel is not None, causal=causal,
             backward=wants_gradients(q, k, v, rel, log_gate),
         ).algorithm  # fmt: skip
     with torch.autocast(q.device.type, enabled=False):

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.ops.common.checks import check_gate, check_kv, check_positive, check_segments, check_step_segments
+from scaleformer.ops.common.checks import check_gate, check_positive, check_step_segments
 from scaleformer.ops.common.feature_maps import get_feature_map
 from scaleformer.ops.common.sums import normalise
-from scaleformer.ops.kernel.decoding import CausalState, causal_init, causal_state, values_with_ones, without_pads
+from scaleformer.ops.kernel.decoding import CausalState, causal_init
 from scaleformer.ops.segments.gate import far_scale
 from scaleformer.ops.segments.layout import NO_SEGMENT
 
@@ -185,53 +185,3 @@ def _look_back(state: SegmentCausalState, rows: Tensor, recent: Tensor) -> Tenso
         near = near * torch.where(distance <= -reach, scale, 1.0)[:, :, None]
         state.ring_gate[rows] = near.transpose(1, 2)  # (r, H, R)
     return torch.einsum("rhg,rghde->rhde", weights, recent)  # (r, H, d, e+1)
-
-
-@torch.no_grad()
-def segment_causal_state(
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None,
-    log_gate: Tensor,
-    key_segments: Tensor,
-    key_mask: Tensor | None = None,
-    far_tokens: float = 20,
-    feature_map: str = "elu1",
-) -> SegmentCausalState:
-    """The state after a whole prefix: k (B, H, L, d), v (B, H, L, e), key_segments (B, L), key_mask (B, L) bool."""
-    check_kv(k, v, key_mask)
-    check_gate(log_gate, k.shape[1])
-    check_segments("key_segments", key_segments, k.shape[0], k.shape[2])
-    batch, heads, length, d = k.shape
-    if length == 0:
-        dtype = torch.promote_types(k.dtype, torch.float32)
-        return segment_causal_init(batch, heads, d, v.shape[3], rel, log_gate, k.device, far_tokens, feature_map, dtype)
-    whole = causal_state(k, v, rel, key_mask, feature_map)
-    dtype = whole.memory.dtype
-    empty = segment_causal_init(batch, heads, d, v.shape[3], rel, log_gate, k.device, far_tokens, feature_map, dtype)
-    reach = empty.recent.shape[1]
-    segments = key_segments.to(empty.segment)
-    if key_mask is not None:
-        segments = segments.masked_fill(~key_mask, NO_SEGMENT)
-    segment = segments.max(1).values  # (B,)
-    distance = (segment[:, None] - segments).clamp(max=reach)  # (B, L)
-    at = functional.one_hot(distance, reach + 1).to(dtype).transpose(1, 2)  # (B, G+1, L)
-    if key_mask is not None:
-        at = at * key_mask[:, None]
-    with torch.autocast(k.device.type, enabled=False):
-        fk = get_feature_map(feature_map)(without_pads(k, key_mask).to(dtype))  # (B, H, L, d)
-        if whole.far is not None:
-            fk = fk + whole.far
-        u = values_with_ones(v.to(dtype), key_mask)  # (B, H, L, e+1)
-        sums = [(fk * at[:, None, x, :, None]).transpose(-1, -2) @ u for x in range(reach + 1)]  # (B, H, d, e+1)
-    ring_segments = empty.ring_segments
-    if ring_segments is not None:
-        kept = min(ring_segments.shape[1], length)
-        slots = torch.arange(length - kept, length, device=k.device) % ring_segments.shape[1]  # (kept,)
-        ring_segments = ring_segments.index_copy(1, slots, segments[:, length - kept :])
-    recent = torch.stack(sums[1:], dim=1)  # (B, G, H, d, e+1)
-    state = replace(empty, recent=recent, counts=at.sum(-1), segment=segment, ring_segments=ring_segments)
-    with torch.autocast(k.device.type, enabled=False):
-        past = _look_back(state, state.held, recent)  # (B, H, d, e+1)
-        memory = torch.addcmul(past, sums[0], state.own_gate)  # (B, H, d, e+1)
-    return replace(state, past=past, tokens=replace(whole, memory=memory))

@@ -151,30 +151,6 @@ def causal_step(
 
 
 @torch.no_grad()
-def causal_state(
-    k: Tensor, v: Tensor, rel: Tensor | None = None, key_mask: Tensor | None = None, feature_map: str = "elu1"
-) -> CausalState:
-    """The state after a whole prefix: k (B, H, L, d), v (B, H, L, e), key_mask (B, L) bool, True = real token."""
-    check_kv(k, v, key_mask)
-    batch, heads, length, d = k.shape
-    dtype = torch.promote_types(k.dtype, torch.float32)
-    state = causal_init(batch, heads, d, v.shape[3], rel, k.device, feature_map, dtype)
-    with torch.autocast(k.device.type, enabled=False):
-        fk = get_feature_map(feature_map)(without_pads(k, key_mask).to(dtype))
-        u = values_with_ones(v.to(dtype), key_mask)
-        if state.far is not None:
-            fk = fk + state.far
-        memory = fk.transpose(-1, -2) @ u  # (B, H, d, e+1)
-        ring = state.ring
-        if ring is not None:
-            horizon = ring.shape[2]
-            kept = min(horizon, length)
-            slots = torch.arange(length - kept, length, device=k.device) % horizon  # (kept,)
-            ring = ring.index_copy(2, slots, u[:, :, length - kept :])  # (B, H, R, e+1)
-    return replace(state, memory=memory, ring=ring, position=length)
-
-
-@torch.no_grad()
 def cross_state(
     k: Tensor, v: Tensor, rel: Tensor | None = None, key_mask: Tensor | None = None, feature_map: str = "elu1"
 ) -> CrossState:

@@ -1,30 +1,42 @@
-"""`segment_gated_attention` against the double loop, and what must hold whatever the numbers are."""
+"""`segment_gated_attention` against the equation, and what must hold whatever the numbers are."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import get_feature_map, relative_kernel_attention, segment_gated_attention
-from scaleformer.ops.gated import state_attention as segment_state_attention
-from scaleformer.ops.gated import window_plan as segment_window_plan
-from scaleformer.ops.gated.linear import Path, cheaper_path, linear_segment_attention
-from scaleformer.ops.kernel.naive import segment_gated_loop
+from scaleformer.ops import relative_kernel_attention, segment_gated_attention
+from scaleformer.ops.gated import layout, linear
+from scaleformer.ops.gated.naive import naive_segment_gated_attention
+from scaleformer.system.timing import saved_bytes
 from tests.ops.inputs import gradients
 from tests.ops.kernel.test_attention import LargestTensor
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
 
 FAR_TOKENS = 3
+PIECE = 4
 RELATIVE: dict[str, dict[str, Any]] = {
     "no-rel": {},
     "shared-R3": {"horizon": 3},
     "per-head-R3": {"horizon": 3, "per_head": True},
+    "shared-R20": {"horizon": 20},
 }
-each_relative = pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
+LENGTHS = [(1, 1), (PIECE - 1, PIECE - 1), (PIECE, PIECE), (PIECE + 1, PIECE + 1), (111, 111), (20, 75), (75, 20)]
+# Every length with every kind of segments; with these every table, reach and mask.
+CASES = [
+    pytest.param(
+        *case, list(RELATIVE.values())[n % 4], (1, 4, 2)[n % 3], (n + n // 5) % 2 == 0, id=f"{case[0]}-{case[1]}"
+    )
+    for n, case in enumerate(product(LENGTHS, SEGMENTS))
+]
+each_case = pytest.mark.parametrize(("lengths", "kind", "relative", "reach", "masked"), CASES)
+each_relative = pytest.mark.parametrize("relative", list(RELATIVE.values())[:3], ids=list(RELATIVE)[:3])
 each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
 
@@ -34,98 +46,86 @@ def call(x: SegmentInputs, **options: Any) -> Tensor:
     return segment_gated_attention(*x.arguments, **options)  # type: ignore[arg-type]
 
 
-def assert_same(x: SegmentInputs, out: Tensor, expected: Tensor) -> None:
+def assert_equals_the_equation(x: SegmentInputs, causal: bool, algorithm: str = "linear") -> None:
+    """The output and every gradient."""
+    out = call(x, causal=causal, algorithm=algorithm)
+    options: dict[str, Any] = {"causal": causal, "key_mask": x.tokens.key_mask, "far_tokens": FAR_TOKENS}
+    expected = naive_segment_gated_attention(*x.arguments, **options)  # type: ignore[arg-type]
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-11)
-    for got, want in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-11)
+    for actual, wanted in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-10, atol=1e-11)
 
 
-@each_algorithm
+@each_case
 @each_direction
-@each_relative
-@pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
-@pytest.mark.parametrize("lengths", [(11, 11), (4, 12), (12, 4)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-def test_equals_the_double_loop(
-    algorithm: str, causal: bool, relative: dict[str, Any], masked: bool, lengths: tuple[int, int]
+def test_linear(
+    monkeypatch: pytest.MonkeyPatch,
+    causal: bool,
+    lengths: tuple[int, int],
+    kind: str,
+    relative: dict[str, Any],
+    reach: int,
+    masked: bool,
 ) -> None:
-    x = make_segment_inputs(*lengths, causal=causal, masked=masked, **relative)
-    loop = segment_gated_loop(
-        *x.arguments,
-        causal=causal,
-        key_mask=x.tokens.key_mask,
-        far_tokens=FAR_TOKENS,  # type: ignore[arg-type]
-    )
-    assert_same(x, call(x, causal=causal, algorithm=algorithm), loop)
+    """Pieces shorter than segments and longer; more segments in the queries than in the keys, or fewer."""
+    monkeypatch.setattr(layout, "_CHUNKS", (PIECE,))
+    x = make_segment_inputs(*lengths, kind, reach=reach, causal=causal, masked=masked, **relative)
+    assert_equals_the_equation(x, causal)
+
+
+@each_case
+@each_direction
+def test_quadratic(
+    causal: bool, lengths: tuple[int, int], kind: str, relative: dict[str, Any], reach: int, masked: bool
+) -> None:
+    x = make_segment_inputs(*lengths, kind, reach=reach, causal=causal, masked=masked, **relative)
+    assert_equals_the_equation(x, causal, "quadratic")
 
 
 @each_direction
 @each_relative
 @pytest.mark.parametrize("kind", SEGMENTS)
-@pytest.mark.parametrize("reach", [1, 4])
-@pytest.mark.parametrize("lengths", [(1, 1), (150, 150), (40, 170), (170, 40)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-def test_linear_equals_quadratic(
-    causal: bool, relative: dict[str, Any], kind: str, reach: int, lengths: tuple[int, int]
-) -> None:
-    """Segments from one token to all of them; more of them in the queries than in the keys, or fewer."""
-    x = make_segment_inputs(*lengths, kind, reach=reach, causal=causal, masked=lengths[0] > 1, **relative)
-    linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
-    assert_same(x, linear, quadratic)
+def test_pieces_as_they_are_chosen(causal: bool, relative: dict[str, Any], kind: str) -> None:
+    x = make_segment_inputs(150, 150, kind, reach=4, causal=causal, masked=True, **relative)
+    assert_equals_the_equation(replace(x, query_segments=x.key_segments), causal)
 
 
 @each_direction
+@pytest.mark.parametrize("kind", ["one-token", "long"])
+def test_matrices_by_blocks(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str) -> None:
+    """Columns of values made apart, and again in the backward pass."""
+    monkeypatch.setattr(linear, "_MATRIX_NUMBERS", 1)
+    x = make_segment_inputs(90, 90, kind, reach=3, causal=causal, masked=True, horizon=3)
+    assert_equals_the_equation(x, causal)
+
+
 @each_relative
-@pytest.mark.parametrize("kind", SEGMENTS)
-@pytest.mark.parametrize(
-    "path", [("windows", 1), ("windows", 8), ("windows", 32), ("states", 5), ("states", 32)], ids=str
-)
-def test_each_linear_path(causal: bool, relative: dict[str, Any], kind: str, path: tuple[str, int]) -> None:
-    x = make_segment_inputs(90, 90, kind, reach=3, causal=causal, masked=True, **relative)
-    x = replace(x, query_segments=x.key_segments)
-    tokens, phi = x.tokens, get_feature_map("elu1")
-    frel = None if tokens.rel is None else phi(tokens.rel).view(-1, *tokens.rel.shape[-2:])
-    segments = (x.query_segments, x.key_segments)
-    out = linear_segment_attention(
-        tokens.q, tokens.k, tokens.v, frel, x.log_gate, *segments, causal, tokens.key_mask, FAR_TOKENS, phi,
-        torch.float64, Path(*path),
-    )  # fmt: skip
-    assert_same(x, out, call(x, causal=causal, algorithm="quadratic"))
+@pytest.mark.parametrize("lengths", [(67, 67), (130, 67), (67, 130)], ids=str)
+def test_other_segments_on_each_side(relative: dict[str, Any], lengths: tuple[int, int]) -> None:
+    """Queries far past the segments that stand at their positions, and among the keys' segments or beyond them."""
+    for kind, shift in (("short", 7), ("with-gaps", -30), ("one-token", 3)):
+        x = make_segment_inputs(*lengths, kind, reach=2, masked=True, **relative)
+        assert_equals_the_equation(replace(x, query_segments=x.query_segments + shift), causal=False)
 
 
-@each_direction
 @each_relative
-@pytest.mark.parametrize("kind", SEGMENTS)
-@pytest.mark.parametrize("path", [("windows", 4), ("states", 4)], ids=lambda path: path[0])
-def test_several_blocks(
-    monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, Any], kind: str, path: tuple[str, int]
-) -> None:
-    """Blocks of a few chunks or pieces: what goes from one to the next, segments that end in another."""
-    monkeypatch.setitem(segment_window_plan.SCORE_NUMBERS, "cpu", 1)
-    monkeypatch.setitem(segment_state_attention.BLOCK_NUMBERS, "cpu", 2 * 4 * 2 * 4)
-    test_each_linear_path(causal, relative, kind, path)
-
-
-@pytest.mark.parametrize("path", [Path("windows", 8), Path("states", 8)], ids=lambda p: p.name)
-def test_queries_that_leave_segments_out(path: Path) -> None:
+def test_queries_that_leave_segments_out(relative: dict[str, Any]) -> None:
     """Few queries, far apart in segments, to many short segments."""
-    x = make_segment_inputs(11, 250, "one-token", reach=2, masked=True)
-    x = replace(x, query_segments=torch.arange(11).mul(23).expand(2, -1))
-    tokens = x.tokens
-    out = linear_segment_attention(
-        tokens.q, tokens.k, tokens.v, None, x.log_gate, x.query_segments, x.key_segments, False, tokens.key_mask,
-        FAR_TOKENS, get_feature_map("elu1"), torch.float64, path,
-    )  # fmt: skip
-    assert_same(x, out, call(x, algorithm="quadratic"))
+    x = make_segment_inputs(11, 250, "one-token", reach=2, masked=True, **relative)
+    assert_equals_the_equation(replace(x, query_segments=torch.arange(11).mul(23).expand(2, -1)), causal=False)
 
 
-def test_the_choice_of_path() -> None:
-    def path(length: int, horizon: int = 16, causal: bool = False, shift: int = 0) -> str:
-        segments = (torch.arange(2048) // length)[None]
-        return cheaper_path(segments, segments + shift, 4, horizon, causal, width=64).name
-
-    assert path(8) == path(8, causal=True) == path(8, horizon=0) == "windows"
-    assert path(100) == path(100, causal=True) == path(100, horizon=0) == path(2048) == "states"
-    assert path(100, shift=1) == "windows"  # relative positions between two sequences
-    assert path(100, horizon=0, shift=1) == "states"
+@each_direction
+def test_numbers_that_jump_cost_no_memory(causal: bool) -> None:
+    largest = []
+    for factor in (1, 10**12):
+        x = make_segment_inputs(300, 300, horizon=3, causal=causal)
+        x = replace(x, query_segments=x.query_segments * factor, key_segments=x.key_segments * factor)
+        with LargestTensor() as record:
+            out = call(x, causal=causal, algorithm="linear")
+        largest.append(record.numel)
+    assert largest[0] == largest[1]
+    torch.testing.assert_close(out, call(x, causal=causal, algorithm="quadratic"))
 
 
 @each_direction
@@ -134,8 +134,7 @@ def test_segments_of_all_lengths_in_one_batch(causal: bool, relative: dict[str, 
     x = make_segment_inputs(150, 150, causal=causal, batch=4, reach=4, masked=True, **relative)
     rows = torch.cat([make_segments(kind, 1, 150) for kind in ("one-token", "single", "short", "long")])
     x = SegmentInputs(x.tokens, x.log_gate, rows, rows)
-    linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
-    assert_same(x, linear, quadratic)
+    assert_equals_the_equation(x, causal)
 
 
 @each_direction
@@ -147,8 +146,7 @@ def test_a_long_segment_among_short_ones(causal: bool, relative: dict[str, Any])
     rows = borders.cumsum(1)
     x = make_segment_inputs(200, 200, causal=causal, reach=4, **relative)
     x = SegmentInputs(x.tokens, x.log_gate, rows, rows)
-    linear, quadratic = (call(x, causal=causal, algorithm=name) for name in ("linear", "quadratic"))
-    assert_same(x, linear, quadratic)
+    assert_equals_the_equation(x, causal)
 
 
 @each_direction
@@ -165,7 +163,7 @@ def test_one_segment_is_relative_kernel_attention(causal: bool, algorithm: str) 
 @each_direction
 def test_chosen_algorithms(causal: bool, length: int, algorithm: str) -> None:
     x = make_segment_inputs(length, length, horizon=3, causal=causal, batch=1)
-    assert_same(x, call(x, causal=causal, algorithm=algorithm), call(x, causal=causal, algorithm="quadratic"))
+    assert_equals_the_equation(x, causal, algorithm)
 
 
 @each_algorithm
@@ -229,8 +227,8 @@ def test_pads_hold_anything(content: float, causal: bool, algorithm: str) -> Non
     )  # fmt: skip
     torch.testing.assert_close(changed, out, rtol=1e-12, atol=1e-12)
     leaves = [x.tokens.q, k, v, *x.leaves[3:]]
-    for got, want in zip(gradients(changed, leaves), expected, strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
+    for actual, wanted in zip(gradients(changed, leaves), expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-12, atol=1e-12)
 
 
 @each_algorithm
@@ -280,22 +278,25 @@ def test_under_autocast(causal: bool, algorithm: str) -> None:
     expected = segment_gated_attention(*exact, x.query_segments, x.key_segments, causal=causal, algorithm="quadratic")
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-9)
-    for got, want in zip(gradients(out, low), gradients(expected, exact), strict=True):
-        torch.testing.assert_close(got.double(), want, rtol=2**-5, atol=2**-6 * want.abs().max().item())
+    for actual, wanted in zip(gradients(out, low), gradients(expected, exact), strict=True):
+        torch.testing.assert_close(actual.double(), wanted, rtol=2**-5, atol=2**-6 * wanted.abs().max().item())
 
 
 @each_direction
-@pytest.mark.parametrize("kind", ["one-token", "short", "long", "single"])
-def test_no_large_tensor(causal: bool, kind: str) -> None:
-    """Twice the length, at most twice the largest tensor: no (L, L), nor segments by segments."""
-    largest = []
-    for length in (8192, 16384):
+@pytest.mark.parametrize("kind", ["one-token", "short", "single"])
+def test_memory_is_linear_in_length(causal: bool, kind: str) -> None:
+    """Twice the length, at most twice the largest tensor and twice what is kept: no (L, L) of any kind."""
+    largest, kept = [], []
+    for length in (4096, 8192):
         x = make_segment_inputs(length, length, kind, horizon=4, causal=causal, batch=1, heads=1, reach=4)
+        attend = partial(call, x, causal=causal, algorithm="linear")
         with LargestTensor() as record:
-            gradients(call(x, causal=causal, algorithm="linear"), x.leaves)
+            gradients(attend(), x.leaves)
         largest.append(record.numel)
+        kept.append(saved_bytes(attend))
     assert largest[1] <= 2.2 * largest[0]
-    assert largest[1] < 16384 * 16384 / 16
+    assert largest[1] < 8192 * 8192 / 16
+    assert kept[1] <= 2.2 * kept[0]
 
 
 ERRORS: dict[str, tuple[dict[str, Any], str]] = {

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from scaleformer.ops import (
     SegmentCausalState,
+    get_feature_map,
     segment_causal_init,
-    segment_causal_state,
     segment_causal_step,
     segment_cross_state,
     segment_cross_step,
@@ -55,8 +55,7 @@ def whole(x: SegmentInputs) -> Tensor:
 
 
 @each_relative
-@each_kind
-@pytest.mark.parametrize("reach", [1, 2, 4])
+@pytest.mark.parametrize(("kind", "reach"), list(zip(SEGMENTS, (1, 2, 4, 1, 4), strict=True)))
 def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, reach: int) -> None:
     x = make_segment_inputs(30, 30, kind, causal=True, reach=reach, **relative)
     out, _ = decode(x, empty_state(x), 0, 30)
@@ -65,23 +64,27 @@ def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, reach: int) 
 
 @each_relative
 @each_kind
-@pytest.mark.parametrize("prefix", [1, 5, 17])
-def test_resume_from_a_prefix(relative: dict[str, Any], kind: str, prefix: int) -> None:
-    x = make_segment_inputs(30, 30, kind, causal=True, **relative)
-    state = segment_causal_state(
-        x.tokens.k[:, :, :prefix],
-        x.tokens.v[:, :, :prefix],
-        x.tokens.rel,
-        x.log_gate,
-        x.key_segments[:, :prefix],
-        far_tokens=FAR_TOKENS,
-    )
-    out, resumed = decode(x, state, prefix, 30)
-    torch.testing.assert_close(out, whole(x)[:, :, prefix:])
-    _, stepped = decode(x, empty_state(x), 0, 30)
-    for name in ("past", "recent", "counts", "segment"):
-        torch.testing.assert_close(getattr(resumed, name), getattr(stepped, name))
-    torch.testing.assert_close(resumed.tokens.memory, stepped.tokens.memory)
+@pytest.mark.parametrize("length", [1, 5, 17])
+def test_the_state_is_sums_of_segments(relative: dict[str, Any], kind: str, length: int) -> None:
+    x = make_segment_inputs(length, length, kind, causal=True, **relative)
+    _, state = decode(x, empty_state(x), 0, length)
+    tokens, phi = x.tokens.detached(), get_feature_map("elu1")
+    features = phi(tokens.k)
+    if tokens.rel is not None:
+        features = features + phi(tokens.rel)[..., :1, :]
+    u = torch.cat([tokens.v, torch.ones_like(tokens.v[..., :1])], dim=-1)
+    reach = state.recent.shape[1]
+    distance = (x.key_segments[:, -1:] - x.key_segments).clamp(max=reach)  # (B, L)
+    at = torch.nn.functional.one_hot(distance, reach + 1).double()  # (B, L, G+1)
+    sums = torch.einsum("bjx,bhjd,bhje->bxhde", at, features, u)
+    far = (FAR_TOKENS / at.sum(1)[:, -1].clamp(min=FAR_TOKENS))[:, None, None, None]  # (B, 1, 1, 1)
+    seen = sums * state.gate[:, : reach + 1].flip(1).t()[..., None, None]
+    past = seen[:, 1:-1].sum(1) + seen[:, -1] * far
+    torch.testing.assert_close(state.recent[state.held], sums[:, 1:])
+    torch.testing.assert_close(state.counts, at.sum(1))
+    torch.testing.assert_close(state.past[state.held], past)
+    torch.testing.assert_close(state.tokens.memory, past + seen[:, 0])
+    assert torch.equal(state.segment, x.key_segments[:, -1])
 
 
 @each_relative

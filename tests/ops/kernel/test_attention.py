@@ -36,8 +36,8 @@ def assert_equals_formula(x: Inputs, causal: bool, feature_map: str = "elu1", **
     out = call(x, causal=causal, feature_map=feature_map, **options)
     expected = dense_attention(x.q, x.k, x.v, x.rel, causal=causal, key_mask=x.key_mask, feature_map=feature_map)
     torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-11)
-    for got, want in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-11)
+    for actual, wanted in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
@@ -148,8 +148,8 @@ def test_heads_beside_each_other_in_memory(causal: bool) -> None:
     strided = Inputs(*(t.transpose(1, 2).contiguous().transpose(1, 2) for t in (x.q, x.k, x.v)), x.rel, None)
     out, expected = (call(t, causal=causal, algorithm="linear", chunk_size=CHUNK) for t in (strided, x))
     torch.testing.assert_close(out, expected)
-    for got, want in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
-        torch.testing.assert_close(got, want)
+    for actual, wanted in zip(gradients(out, x.leaves), gradients(expected, x.leaves), strict=True):
+        torch.testing.assert_close(actual, wanted)
 
 
 @pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
@@ -179,8 +179,8 @@ def test_pads_hold_anything(content: float, causal: bool, algorithm: str) -> Non
     other = Inputs(x.q, k, v, x.rel, x.key_mask)
     changed = call(other, causal=causal, algorithm=algorithm, chunk_size=CHUNK)
     torch.testing.assert_close(changed, out, rtol=0, atol=0)
-    for got, want in zip(gradients(changed, other.leaves), expected, strict=True):
-        torch.testing.assert_close(got, want, rtol=0, atol=0)
+    for actual, wanted in zip(gradients(changed, other.leaves), expected, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
@@ -233,9 +233,9 @@ def test_under_autocast(causal: bool, algorithm: str) -> None:
     expected = dense_attention(*exact, causal=causal)
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-9)
-    for got, want in zip(gradients(out, low), gradients(expected, exact), strict=True):
-        assert got.dtype == torch.bfloat16
-        torch.testing.assert_close(got.double(), want, rtol=2**-5, atol=2**-6 * want.abs().max().item())
+    for actual, wanted in zip(gradients(out, low), gradients(expected, exact), strict=True):
+        assert actual.dtype == torch.bfloat16
+        torch.testing.assert_close(actual.double(), wanted, rtol=2**-5, atol=2**-6 * wanted.abs().max().item())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

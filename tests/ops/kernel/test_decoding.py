@@ -11,12 +11,12 @@ from torch import Tensor
 from scaleformer.ops import (
     CausalState,
     causal_init,
-    causal_state,
     causal_step,
     cross_state,
     cross_step,
     relative_kernel_attention,
 )
+from scaleformer.ops.kernel.decoding import values_with_ones
 from scaleformer.ops.kernel.naive import dense_attention, recurrent_attention
 from tests.ops.inputs import Inputs, make_inputs
 
@@ -56,29 +56,18 @@ def test_steps_equal_the_whole(relative: dict[str, Any], feature_map: str) -> No
 @each_relative
 @pytest.mark.parametrize("length", [1, 3, 4, 15])
 def test_final_state(relative: dict[str, Any], length: int) -> None:
-    """The state after so many steps is that of the whole prefix and that of the recurrence."""
+    """The state after so many steps is that of the recurrence, and its ring has the last R tokens."""
     x = make_inputs(length, length, **relative).detached()
     _, stepped = decode(x, empty_state(x), 0, length)
-    whole = causal_state(x.k, x.v, x.rel)
     _, memory = recurrent_attention(x.q, x.k, x.v, x.rel)
     torch.testing.assert_close(stepped.memory, memory)
-    torch.testing.assert_close(whole.memory, memory)
-    assert stepped.position == whole.position == length
+    assert stepped.position == length
     assert (stepped.ring is None) == (x.rel is None)
-    if stepped.ring is not None and whole.ring is not None:
-        torch.testing.assert_close(whole.ring, stepped.ring)
-
-
-@each_relative
-@pytest.mark.parametrize("prefix", [1, 3, 4, 9])
-def test_resume_from_a_prefix(relative: dict[str, Any], prefix: int) -> None:
-    x = make_inputs(15, 15, **relative).detached()
-    key_mask = torch.ones(2, 15, dtype=torch.bool)
-    key_mask[0, 0] = False
-    state = causal_state(x.k[:, :, :prefix], x.v[:, :, :prefix], x.rel, key_mask[:, :prefix])
-    out, _ = decode(x, state, prefix, 15)
-    expected = dense_attention(x.q, x.k, x.v, x.rel, causal=True, key_mask=key_mask)
-    torch.testing.assert_close(out, expected[:, :, prefix:])
+    if stepped.ring is not None:
+        horizon = stepped.ring.shape[2]
+        kept = range(max(length - horizon, 0), length)
+        last = values_with_ones(x.v, None)[:, :, kept.start :]
+        torch.testing.assert_close(stepped.ring[:, :, [i % horizon for i in kept]], last)
 
 
 @each_relative
@@ -171,4 +160,4 @@ def test_wrong_arguments() -> None:
     with pytest.raises(ValueError, match=r"v has shape \(2, 2, 3, 3\).*\(2, 2, 4, e\)"):
         cross_state(x.k, x.v[:, :, 1:])
     with pytest.raises(ValueError, match=r"k has shape \(2, 4, 4\)"):
-        causal_state(x.k[0], x.v)
+        cross_state(x.k[0], x.v)
