@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import ModelConfig, Transformer
@@ -42,9 +46,20 @@ Command = Callable[..., tuple[int, str, str]]  # of arguments, to exit code, std
 
 def configure(run: Path, cache: Path, *overrides: str) -> dict[str, Any]:
     """A small run in the folder `run`, as `training.run` takes it."""
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", [*SMALL, f"run_dir={run}", f"data.cache_dir={cache}", *overrides])
+    overrides = (f"run_dir={run}", f"data.cache_dir={cache}", *overrides)
+    parsed = OverridesParser.create().parse_overrides(list(overrides))
+    if any((CONF / str(override.key_or_group).split("@")[0]).is_dir() for override in parsed):
+        config = composed(*overrides)
+    else:  # values alone, set as Hydra does, without reading all the files again
+        config = deepcopy(composed())
+        ConfigLoaderImpl._apply_overrides_to_config(parsed, config)
     return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
+
+
+@lru_cache
+def composed(*overrides: str) -> DictConfig:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("config", [*SMALL, *overrides])
 
 
 def read_metrics(run: Path, *without: str) -> list[dict[str, str]]:
