@@ -23,7 +23,7 @@ class Slots:
     query   (B, L_Q) long, the slot of each query
     key     (B, L_K) long, the slot of each key
     scale   (B, S) of what is far, as seen from each slot
-    block   T, a divisor of S, at least G - 1
+    block   T, a divisor of S, at least G
     """
 
     number: Tensor
@@ -43,7 +43,7 @@ def make_slots(
     queries: Tensor, keys: Tensor, real: Tensor | None, reach: int, far_tokens: float, causal: bool, dtype: torch.dtype
 ) -> Slots:
     """Slots of clean segments (B, L_Q), (B, L_K); real (B, L_K) bool, or None if all keys are."""
-    block = max(16, reach - 1)
+    block = max(16, reach)
     values = torch.cat([queries, keys], dim=1).sort(1).values  # (B, L_Q + L_K)
     slot = functional.pad((values.diff(dim=1) != 0).cumsum(1), (1, 0))
     count = int(slot[:, -1].max()) + 1

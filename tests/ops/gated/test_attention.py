@@ -84,9 +84,9 @@ def test_quadratic(
 
 @each_direction
 @each_relative
-@pytest.mark.parametrize("kind", SEGMENTS)
-def test_pieces_as_they_are_chosen(causal: bool, relative: dict[str, Any], kind: str) -> None:
-    x = make_segment_inputs(150, 150, kind, reach=4, causal=causal, masked=True, **relative)
+@pytest.mark.parametrize(("kind", "reach"), [(kind, 4) for kind in SEGMENTS] + [("one-token", 17), ("one-token", 18)])
+def test_pieces_as_they_are_chosen(causal: bool, relative: dict[str, Any], kind: str, reach: int) -> None:
+    x = make_segment_inputs(150, 150, kind, reach=reach, causal=causal, masked=True, **relative)
     assert_equals_the_equation(replace(x, query_segments=x.key_segments), causal)
 
 
