@@ -21,6 +21,11 @@ first: 1
 group: # of two
   described: 1 # in pieces
   bare: "#"
+several:
+  - 1
+described: 1 # behind the list, not of it
+long: |
+  text
 # above
 last: {inner: 1}
 outer:
@@ -41,7 +46,7 @@ def test_every_key_has_a_comment(path: Path) -> None:
 
 
 def test_a_bare_key_is_found() -> None:
-    assert bare(BAD) == ["first", "group.bare", "outer"]
+    assert bare(BAD) == ["first", "group.bare", "several", "long", "outer"]
 
 
 def test_the_values_and_comments_of_settings_are_read() -> None:

@@ -77,7 +77,8 @@ def described_settings(content: str) -> list[Setting]:
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     found = []
     for name, key, value in _keys([(k, v) for k, v in pairs if k.value not in ("defaults", "hydra")]):
-        flat = not isinstance(value, yaml.MappingNode) or value.flow_style
+        # What stands in lines of its own ends where the next key begins, whose comment is not that of this one.
+        flat = value.style not in ("|", ">") if isinstance(value, yaml.ScalarNode) else value.flow_style
         behind = content[(value if flat else key).end_mark.index :].partition("\n")[0]
         row = key.start_mark.line - 1
         above = lines[row].strip() if row >= top else ""
