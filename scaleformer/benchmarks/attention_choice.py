@@ -12,7 +12,6 @@ from torch import Tensor
 from scaleformer.benchmarks.attention import (
     ALL,
     CLOCKS,
-    GATED,
     KERNEL,
     PASSES,
     RECALL,
@@ -51,21 +50,20 @@ class Measured:
 Run = Callable[[], Tensor]
 
 
-def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> tuple[dict[str, Run], str]:
-    """Every algorithm of a mechanism, and the name of the one that `linear` stands for."""
+def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> dict[str, Run]:
+    """Both algorithms of a mechanism."""
     causal, rel = case == "causal", None if case == "cross" else x.rel
+    call: Callable[..., Tensor]
     if mechanism == KERNEL:
         call = partial(relative_kernel_attention, x.q, x.k, x.v, rel, causal=causal)
-        return {ALL: partial(call, algorithm="quadratic"), "linear": partial(call, algorithm="linear")}, "linear"
-    assert options.segments
-    length = x.q.shape[2]
-    numbers = segment_numbers(options, length, options.segments[0])
-    if mechanism == RECALL:
-        kept = recall(options, x, rel, numbers, causal)
-        return {ALL: partial(kept, algorithm="quadratic"), "linear": partial(kept, algorithm="linear")}, "linear"
-    gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
-    found: dict[str, Run] = {ALL: partial(gated, algorithm="quadratic")}
-    return found | {"linear": partial(gated, algorithm="linear")}, "linear"
+    else:
+        assert options.segments
+        numbers = segment_numbers(options, x.q.shape[2], options.segments[0])
+        if mechanism == RECALL:
+            call = recall(options, x, rel, numbers, causal)
+        else:
+            call = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+    return {ALL: partial(call, algorithm="quadratic"), "linear": partial(call, algorithm="linear")}
 
 
 def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measured]:
@@ -78,15 +76,15 @@ def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measur
             for length in sorted(options.lengths or ()):
                 say(f"{mechanism}, {case}, {length} tokens")
                 x = make_arguments(options, length)
-                found, linear = algorithms(options, mechanism, x, case)
+                found = algorithms(options, mechanism, x, case)
                 runs: tuple[Runner, Runner] = (forward, partial(forward_backward, leaves=x.leaves))
                 for passes, run in zip(PASSES, runs, strict=True):
                     choice = choose_algorithm(
                         mechanism.replace("-", "_"), length, length, options.width,
-                        rows=options.heads * (1 if mechanism == GATED else options.batch), relative=case != "cross",
+                        rows=options.heads * options.batch, relative=case != "cross",
                         causal=case == "causal", backward=passes != "forward",
                     )  # fmt: skip
-                    name = linear if choice.algorithm == "linear" else ALL
+                    name = ALL if choice.algorithm == "quadratic" else "linear"
                     wanted = {n: f for n, f in found.items() if n == name or n != ALL or passes not in slow}
                     functions: dict[str, Callable[[], object]] = {n: partial(run, f) for n, f in wanted.items()}
                     times = alternate(functions, device, options.repeats, options.seconds, CLOCKS[options.clock])

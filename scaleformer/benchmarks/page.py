@@ -180,8 +180,7 @@ SECTIONS = {
         "Which algorithm `auto` takes",
         choice_tables,
         "Every algorithm of each mechanism, and how much longer the one that `algorithm=auto` takes needs than the "
-        "best of them. `linear` of segment-gated attention goes by windows or by states, which it also chooses. All "
-        "scores are left out beyond the length where they took four times as long as the best.",
+        "best of them. All scores are left out beyond the length where they took four times as long as the best.",
     ),
     "training": Section(
         "A training step",
