@@ -64,10 +64,8 @@ class SegmentGatedAttention(ScaleformerAttention):
             value,
             self.relative(),
             self.log_gate,
-            layout.query_segments,
-            layout.key_segments,
             causal=self.causal,
-            key_mask=None if self.causal else layout.mask,  # pads stand at the end: no real query sees one
+            layout=layout,
             far_tokens=self.far_tokens,
             feature_map=self.feature_map,
             algorithm=self.algorithm,

@@ -12,6 +12,8 @@ from scaleformer.ops.gated.linear import linear_segment_attention
 from scaleformer.ops.kernel.attention import smaller_algorithm
 from scaleformer.ops.kernel.quadratic import quadratic_attention
 from scaleformer.ops.segments.gate import pair_weights
+from scaleformer.ops.segments.layout import SegmentLayout, layout_of
+from scaleformer.system.cpu import widen_heap
 
 
 def segment_gated_attention(
@@ -20,11 +22,12 @@ def segment_gated_attention(
     v: Tensor,
     rel: Tensor | None,
     log_gate: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
+    query_segments: Tensor | None = None,
+    key_segments: Tensor | None = None,
     *,
     causal: bool = False,
     key_mask: Tensor | None = None,
+    layout: SegmentLayout | None = None,
     far_tokens: float = 20,
     feature_map: str = "elu1",
     algorithm: str = "auto",
@@ -47,6 +50,8 @@ def segment_gated_attention(
                     segment of query i and that of key i are one: key_segments is read as far as it goes
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
+    layout          these segments and this mask in place of the three, for all calls that share them: what has to be
+                    planned is planned once
     far_tokens      how many tokens the far part may weigh
     feature_map     phi, a name of `FEATURE_MAPS`. With those that can be zero (relu, squared_relu) a query all of whose
                     scores are zero has rounding errors for a denominator in the linear form, and not zeros
@@ -56,25 +61,27 @@ def segment_gated_attention(
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
     fit together.
     """
-    check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, far_tokens)
+    layout = layout_of(query_segments, key_segments, key_mask, layout)
+    given = layout.query_segments, layout.key_segments, layout.key_mask
+    check_segment_attention(q, k, v, rel, log_gate, *given, far_tokens)
     check_choice("algorithm", algorithm, ALGORITHMS)
     batch, heads, queries, width = q.shape
     phi = get_feature_map(feature_map)
     if 0 in (batch, queries, k.shape[2]):
         return v.new_zeros(*q.shape[:3], v.shape[3])
+    widen_heap()
     if algorithm == "memory":
         algorithm = smaller_algorithm(queries, k.shape[2], width, causal)
     elif algorithm == "auto":
         algorithm = choose_algorithm(
             "segment_gated", queries, k.shape[2], width, rows=batch * heads, relative=rel is not None, causal=causal,
-            backward=wants_gradients(q, k, v, rel, log_gate),
+            backward=wants_gradients(q, k, v, rel, log_gate), device=q.device.type,
         ).algorithm  # fmt: skip
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
         frel = None if rel is None else phi(rel.to(dtype)).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
         gate = log_gate.to(dtype).exp()  # (H, 2G+1)
         if algorithm == "quadratic":
-            weights = pair_weights(gate, query_segments, key_segments, causal, key_mask, far_tokens)
-            return quadratic_attention(q, k, v, frel, weights, causal, key_mask, phi, dtype)
-        arguments = (query_segments, key_segments, causal, key_mask, far_tokens, phi, dtype)
-        return linear_segment_attention(q, k, v, frel, log_gate.to(dtype), *arguments)
+            weights = pair_weights(gate, *given[:2], causal, layout.key_mask, far_tokens)
+            return quadratic_attention(q, k, v, frel, weights, causal, layout.key_mask, phi, dtype)
+        return linear_segment_attention(q, k, v, frel, log_gate.to(dtype), layout, causal, far_tokens, phi, dtype)

@@ -20,7 +20,7 @@ from scaleformer.ops.common.sums import normalise
 from scaleformer.ops.gated.banded import banded_product, sums_outside
 from scaleformer.ops.gated.layout import Pieces, Slots, cut_pieces, from_pieces, make_slots, to_pieces
 from scaleformer.ops.kernel.decoding import values_with_ones, without_pads
-from scaleformer.ops.segments.layout import clean_segments, take_positions
+from scaleformer.ops.segments.layout import SegmentLayout, take_positions
 
 # How many numbers the sums of all segments may have in a head before they are made by blocks: it bounds memory.
 _MATRIX_NUMBERS = 1 << 22
@@ -53,32 +53,36 @@ def linear_segment_attention(
     v: Tensor,
     frel: Tensor | None,
     log_gate: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
+    layout: SegmentLayout,
     causal: bool,
-    key_mask: Tensor | None,
     far_tokens: float,
     phi: FeatureMap,
     dtype: torch.dtype,
 ) -> Tensor:
     """Arguments as in `segment_gated_attention`, but frel = phi(rel) (1 or H, 2R+1, d) and log_gate in `dtype`, that of
     the sums."""
-    queries, keys = clean_segments(query_segments, key_segments, key_mask, causal)
-    real, length = key_mask, q.shape[2]
-    shared = causal or frel is not None
+    arguments = q.shape[3], causal, causal or frel is not None, log_gate.shape[1] // 2, far_tokens, dtype
+    plan = layout.derived(("gated", *arguments), lambda: _plan(layout, *arguments))
+    out: Tensor = _MadeAgain.apply(partial(_attend, plan, phi, dtype), q, k, v, frel, log_gate)
+    return out
+
+
+def _plan(
+    layout: SegmentLayout, width: int, causal: bool, shared: bool, reach: int, far_tokens: float, dtype: torch.dtype
+) -> Plan:
+    queries, keys = layout.clean(causal)
+    real, length = layout.real(), queries.shape[1]
     if shared:
-        length = length if causal else max(length, k.shape[2])
-        if real is None and k.shape[2] < length:
+        length = length if causal else max(length, keys.shape[1])
+        if real is None and keys.shape[1] < length:
             real = torch.ones_like(keys, dtype=torch.bool)
         real = None if real is None else cut(real[:, None, :, None], 0, length)[:, 0, :, 0]
         queries = _lengthen(queries, length)
         keys = queries if causal else _lengthen(keys, length)
-    slots = make_slots(queries, keys, real, log_gate.shape[1] // 2, far_tokens, causal, dtype)
-    query_pieces = cut_pieces(slots, "both" if shared else "queries", q.shape[3])
-    key_pieces = query_pieces if shared else cut_pieces(slots, "keys", q.shape[3])
-    plan = Plan(causal, shared, length, real, queries, keys, slots, query_pieces, key_pieces)
-    out: Tensor = _MadeAgain.apply(partial(_attend, plan, phi, dtype), q, k, v, frel, log_gate)
-    return out
+    slots = make_slots(queries, keys, real, reach, far_tokens, causal, dtype)
+    query_pieces = cut_pieces(slots, "both" if shared else "queries", width)
+    key_pieces = query_pieces if shared else cut_pieces(slots, "keys", width)
+    return Plan(causal, shared, length, real, queries, keys, slots, query_pieces, key_pieces)
 
 
 class _MadeAgain(torch.autograd.Function):

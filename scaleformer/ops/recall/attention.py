@@ -14,6 +14,7 @@ from scaleformer.ops.recall.quadratic import dense_recall
 from scaleformer.ops.recall.selection import select
 from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import SegmentLayout, layout_of
+from scaleformer.system.cpu import widen_heap
 
 RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
 
@@ -82,6 +83,7 @@ def segment_recall_attention(
     check_salience(salience, k)
     if 0 in (batch, queries, keys):
         return v.new_zeros(*q.shape[:3], v.shape[3])
+    widen_heap()
     if algorithm == "auto":
         algorithm = choose_algorithm(
             "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
