@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.benchmarks.attention import (
-    ALL,
-    CLOCKS,
-    KERNEL,
-    PASSES,
-    RECALL,
     Arguments,
-    Options,
     Runner,
     forward,
     forward_backward,
@@ -24,6 +18,7 @@ from scaleformer.benchmarks.attention import (
     recall,
     segment_numbers,
 )
+from scaleformer.benchmarks.attention_options import ALL, CLOCKS, KERNEL, PASSES, RECALL, Options
 from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
 from scaleformer.system.timing import alternate
 

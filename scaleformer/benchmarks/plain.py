@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 
 import torch
 
-from scaleformer.benchmarks.attention import AttentionCost, Options, measure
+from scaleformer.benchmarks.attention import AttentionCost, measure
+from scaleformer.benchmarks.attention_options import Options
 from scaleformer.system.schema import from_mapping
 
 # What the commands tell torch and oneDNN before they are imported.

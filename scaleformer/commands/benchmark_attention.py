@@ -23,14 +23,9 @@ from typing import Any
 
 from rich.console import Console
 
-from scaleformer.benchmarks.attention import (
-    SLOPE_FROM,
-    AttentionCost,
-    Options,
-    measure,
-    slopes,
-)
+from scaleformer.benchmarks.attention import AttentionCost, measure, slopes
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
+from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
 from scaleformer.benchmarks.plain import plain_rows

@@ -1,0 +1,103 @@
+"""The settings of `benchmark attention`, and the names of what it compares."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+SOFTMAX = "softmax (torch, fused)"
+KERNEL = "scaleformer"
+GATED = "segment-gated"
+RECALL = "segment-recall"
+MECHANISMS = (KERNEL, GATED, RECALL)
+PAPER = "the paper's algorithms"
+ALL = "all scores"
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+PASSES = ("forward", "forward+backward")
+SETTINGS = ("plain", "commands")
+SLOPE_FROM = 2048  # tokens from which on growth is measured
+#: what is compared: attention of a sequence to itself, to a source of the same length, and the terms of [Scaleformer]
+#: Figures 4 and 5
+CASES = ("causal", "bidirectional", "cross", "relative term", "kernel term", "kernel term, causal")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/benchmark_attention.yaml describes them."""
+
+    part: str
+    cases: tuple[str, ...] | None
+    lengths: tuple[int, ...] | None
+    batch: int
+    heads: int
+    width: int
+    horizon: int
+    reach: int
+    near: int
+    kept: int
+    segments: tuple[int, ...] | None
+    recall_segments: tuple[int, ...]
+    mechanisms: tuple[str, ...]
+    softmax_limit: int
+    cross_limit: int
+    quadratic_limit: int
+    paper_limit: int
+    pair_limit: int
+    repeats: int
+    seconds: float
+    clock: str
+    threads: int | None
+    device: str
+    dtype: str
+    memory: bool
+    settings: tuple[str, ...]
+    seed: int
+    output: str
+    page: str | None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be measured."""
+        for name, choices in (("part", tuple(DEFAULTS)), ("clock", tuple(CLOCKS))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(choices)}")
+        for name, known in (("cases", CASES), ("mechanisms", MECHANISMS), ("settings", SETTINGS)):
+            if (value := getattr(self, name)) is not None and (not value or set(value) - set(known)):
+                raise ValueError(f"{name} is {list(value)}: choose of {'; '.join(known)}")
+        if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
+            raise ValueError(f"lengths is {list(self.lengths)}: give at least one, each at least 1")
+        if self.part == "auto" and self.segments == ():
+            raise ValueError("segments is []: part=auto takes the first, give one")
+        if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
+            raise ValueError(f"dtype is {self.dtype!r}: give the name of a torch type, such as float32 or bfloat16")
+
+    def with_defaults(self) -> Options:
+        """The options, with those of the part where none were given."""
+        usual = DEFAULTS[self.part]
+        return replace(self, **{name: value for name, value in usual.items() if getattr(self, name) is None})
+
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "compare": {
+        "cases": ["causal", "bidirectional", "cross"],
+        "lengths": [256, 512, 1024, 2048, 4096, 8192],
+        "segments": [25],
+    },
+    "terms": {
+        "cases": ["relative term", "kernel term", "kernel term, causal"],
+        "lengths": [256, 512, 1024, 2048, 4096],
+        "segments": [],
+    },
+    "long": {
+        "cases": ["causal", "bidirectional"],
+        "lengths": [2048, 4096, 8192, 16384, 32768, 65536, 131072],
+        "segments": [25],
+    },
+    "auto": {
+        "cases": ["causal", "bidirectional", "cross"],
+        "lengths": [16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096, 16384],
+        "segments": [25],
+    },
+}
