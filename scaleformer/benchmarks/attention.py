@@ -178,7 +178,7 @@ def forward_backward(system: Callable[[], Tensor], leaves: list[Tensor]) -> tupl
     return torch.autograd.grad(out, leaves, torch.ones_like(out), allow_unused=True)
 
 
-def measure(options: Options, length: int, case: str) -> list[AttentionCost]:
+def measure_costs(options: Options, length: int, case: str) -> list[AttentionCost]:
     """All systems at one length in one case, forward, and forward and backward."""
     systems, leaves = make_systems(options, length, case)
     device = torch.device(options.device)

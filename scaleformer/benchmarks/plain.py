@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 
 import torch
 
-from scaleformer.benchmarks.attention import AttentionCost, measure
+from scaleformer.benchmarks.attention import AttentionCost, measure_costs
 from scaleformer.benchmarks.attention_options import Options
 from scaleformer.system.schema import from_mapping
 
@@ -43,7 +43,7 @@ def main() -> None:
     options = from_mapping(Options, asked["options"], "")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    json.dump([asdict(row) for row in measure(options, asked["length"], asked["case"])], sys.stdout)
+    json.dump([asdict(row) for row in measure_costs(options, asked["length"], asked["case"])], sys.stdout)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def foresee(known: dict[int, float], length: int, margin: float, alone: float) -
     return known[last] * (length / last) ** exponent
 
 
-def measure(
+def measure_steps(
     systems: list[str],
     sizes: Sizes,
     precision: str,

@@ -23,7 +23,7 @@ from typing import Any
 
 from rich.console import Console
 
-from scaleformer.benchmarks.attention import AttentionCost, measure, slopes
+from scaleformer.benchmarks.attention import AttentionCost, measure_costs, slopes
 from scaleformer.benchmarks.attention_choice import measure_choices, worst
 from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
 from scaleformer.benchmarks.attention_report import draw, draw_choices
@@ -41,7 +41,7 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
                     continue
                 for settings in options.settings:
                     status.update(f"{length} tokens, {case}, {settings}")
-                    rows += (measure if settings == "commands" else plain_rows)(options, length, case)
+                    rows += (measure_costs if settings == "commands" else plain_rows)(options, length, case)
     return {
         "slope_from": SLOPE_FROM,
         "slopes": slopes(rows),

@@ -66,7 +66,7 @@ class Options:
             raise ValueError(f"peer_position={self.peer_position}: wanted more than peer_steps={self.peer_steps}")
 
 
-def measure(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:
+def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:
     """All curves, and the comparison where the peer is wanted and installed."""
     curves = []
     for system in options.systems:
@@ -111,7 +111,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         options = replace(options, batches=(1,), beams=(1,), **far)  # type: ignore[arg-type]
     torch.manual_seed(options.seed)
     console = Console()
-    curves, comparisons = measure(options, console)
+    curves, comparisons = measure_curves(options, console)
     conditions = provenance("cpu", options.seed)
     conditions["versions"] |= peer_versions()
     result = {

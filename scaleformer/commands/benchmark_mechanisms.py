@@ -124,7 +124,7 @@ def is_done(path: Path) -> bool:
 
 
 def work_of(stage: str) -> Callable[[str, Path, Options], dict[str, Any]]:
-    return {"tasks": tasks, "train": train, "lengths": evaluate, "speed": speed, "slopes": slopes}[stage]
+    return {"tasks": tasks, "train": train, "lengths": evaluate_lengths, "speed": speed, "slopes": slopes}[stage]
 
 
 def overrides_of(mechanism: str) -> list[str]:
@@ -169,7 +169,7 @@ def train(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
     return {"loss": curve["val/loss"][1][-1]}
 
 
-def evaluate(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
+def evaluate_lengths(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
     """Teacher-forced loss and BLEU at 1, 2, 4 and 8 times the trained number of segments."""
     segments = [times * options.segments for times in TIMES]
     error = run(
@@ -225,7 +225,7 @@ def conditions(options: Options) -> Conditions:
 
 
 def read_results(options: Options, output: Path) -> dict[str, dict[str, Any]]:
-    """Stage -> result of each back-end in the folder."""
+    """Stage -> result of each machine in the folder."""
     found = {}
     for mechanism in options.mechanisms or ():
         stages = {stage: folder_of(mechanism, output) / f"{stage}.json" for stage in STAGES}

@@ -24,7 +24,7 @@ from scaleformer.benchmarks.models import Sizes, available_memory
 from scaleformer.benchmarks.page import draw_training, profile_tables, training_tables, write_page
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.step_profile import profile_steps
-from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, long_steps, measure
+from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, long_steps, measure_steps
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.system.provenance import provenance, write_result
 
@@ -80,7 +80,7 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
     peaks = {}
     with console.status("") as status:
         for precision in options.precisions:
-            more, (torchs, ours) = measure(
+            more, (torchs, ours) = measure_steps(
                 systems,
                 options.sizes,
                 precision,

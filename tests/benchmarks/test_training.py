@@ -7,7 +7,7 @@ import torch
 
 from scaleformer.benchmarks import peers, training
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.benchmarks.training import Course, Limits, TrainedSystem, foresee, measure, take_turns
+from scaleformer.benchmarks.training import Course, Limits, TrainedSystem, foresee, measure_steps, take_turns
 from tests.helpers import PAD
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
@@ -90,7 +90,7 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "make_system", replaced)
     limits = Limits(step_seconds=60, memory=float("inf"), seconds=0, repeats=2)
     said: list[str] = []
-    rows, rates = measure(["scaleformer", peers.MARIAN], SIZES, "float32", [16, 8], 32, 5, limits, said.append)
+    rows, rates = measure_steps(["scaleformer", peers.MARIAN], SIZES, "float32", [16, 8], 32, 5, limits, said.append)
     assert [(row.system, row.length, row.documents) for row in rows] == [
         ("scaleformer", 8, 4),
         (peers.MARIAN, 8, 4),
@@ -109,7 +109,7 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_too_slow_to_warm_up_is_not_timed() -> None:
     limits = Limits(step_seconds=0, memory=float("inf"), seconds=0, repeats=2)
-    rows, _ = measure(["softmax"], SIZES, "float32", [8, 16], 32, 5, limits, lambda what: None)
+    rows, _ = measure_steps(["softmax"], SIZES, "float32", [8, 16], 32, 5, limits, lambda what: None)
     assert [row.skipped for row in rows] == ["skipped: 0 s to warm up"] * 2
     assert all(row.count == 0 and row.speed == 0 for row in rows)
 
