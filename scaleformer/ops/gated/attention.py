@@ -53,8 +53,8 @@ def segment_gated_attention(
     algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
                     (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Raises ValueError if the arguments do not
-    fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is below the smallest
+    normal number. Raises ValueError if the arguments do not fit together.
     """
     check_segment_attention(q, k, v, rel, log_gate, query_segments, key_segments, key_mask, far_tokens)
     check_choice("algorithm", algorithm, ALGORITHMS)
