@@ -104,7 +104,8 @@ class Translator:
     ) -> list[Translation]:
         """As `translate`, with all hypotheses and what is to be known of each.
 
-        ids         names of the documents for the warning about the length limit; their numbers (from 0) otherwise
+        ids         names of the documents in warnings, their numbers (from 0) otherwise. Samples of a document depend
+                    on config.seed and its name, whatever other documents there are
         max_tokens  cut sources between segments into pieces of at most so many tokens (`<sep>` and `</s>` counted),
                     translated on their own and joined again; a longer segment is a piece by itself
         mode        "document", or "segment": each on its own, the output then has the segments of the source
@@ -131,7 +132,13 @@ class Translator:
         else:
             pieces = [[list(segments)] for segments in rest]
         done = sum(translation.source_tokens for translation in begun)
-        parts = self._translate([piece for group in pieces for piece in group], config, progress, done)
+        names = [str(place) for place in range(len(documents))] if ids is None else list(ids)
+        keys = [
+            name if n == 0 else f"{name} {n}"
+            for name, group in zip(names[len(begun) :], pieces, strict=True)
+            for n in range(len(group))
+        ]
+        parts = self._translate([piece for group in pieces for piece in group], keys, config, progress, done)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -159,11 +166,13 @@ class Translator:
     def _translate(
         self,
         documents: Sequence[Sequence[str]],
+        keys: Sequence[str],
         config: DecodingConfig,
         progress: Callable[[float, int], None] | None,
         done: int = 0,
     ) -> Iterator[Translation]:
-        """Whole documents in their order, in batches of like length; done: source tokens translated before."""
+        """Whole documents in their order, in batches of like length; keys: of their samples; done: source tokens
+        translated before."""
         sources = {
             place: [*self.source_tokenizer.encode_segments(segments), EOS]
             for place, segments in enumerate(documents)
@@ -173,23 +182,25 @@ class Translator:
         total = done + sum(lengths.values())
         written = 0
 
-        def report(tokens: int) -> None:
+        at_hand = 0  # source tokens of the batch
+
+        def report(tokens: int, share: float) -> None:
             nonlocal written
             written += tokens
             if progress is not None:
-                progress(done / total, written)
+                progress((done + share * at_hand) / total, written)
 
-        generator = torch.Generator(self.device).manual_seed(config.seed) if config.strategy == "sample" else None
         found = {n: _nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
         following = 0
         for places in [*_batches(lengths, config), []]:
             if places:
                 batch = _pad([sources[place] for place in places], self.device)
-                decoded = decode(self.model, *batch, config, generator=generator, progress=report)
+                at_hand = sum(lengths[place] for place in places)
+                decoded = decode(self.model, *batch, config, keys=[keys[place] for place in places], progress=report)
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = self._translation(hypotheses, len(documents[place]), lengths[place])
-                done += sum(lengths[place] for place in places)
-                report(0)
+                done, at_hand = done + at_hand, 0
+                report(0, 0.0)
             while following in found:
                 yield found.pop(following)
                 following += 1

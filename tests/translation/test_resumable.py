@@ -43,9 +43,7 @@ def call(translator: Translator, path: Path, **settings):
     return resumable_translations(translator, settings.pop("documents"), settings.pop("config"), path, **settings)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"mode": "segment"}, {"max_tokens": 20}, {"config": replace(CONFIG, n_best=1)}]
-)
+@pytest.mark.parametrize("settings", [{}, {"mode": "segment"}, {"max_tokens": 20}])
 @pytest.mark.parametrize("cut", [0, 5], ids=["whole", "last line cut short"])
 def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, cut):
     path = tmp_path / "out.part"
