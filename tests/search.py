@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,9 +81,16 @@ def batch(*sources: list[int]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 SOURCES = [[A, SEP, EOS], [B, B, SEP, C, SEP, EOS], [C, SEP, EOS], [A, B, C, SEP, A, SEP, B, C, SEP, EOS]]
+
+
+def free(**settings: Any) -> DecodingConfig:
+    """Settings of a search that may end when it likes."""
+    return DecodingConfig(**{"match_segments": False, **settings})
+
+
 SETTINGS = {
-    "greedy": DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=3),
-    "beam": DecodingConfig(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
+    "greedy": free(strategy="greedy", max_length_ratio=1.0, max_length_offset=3),
+    "beam": free(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
 }
 SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, config in SETTINGS.items()}
 UNREPEATED = {f"{name}, 2-grams once": replace(config, no_repeat_ngram_size=2) for name, config in SETTINGS.items()}

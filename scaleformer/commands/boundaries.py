@@ -54,7 +54,8 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     translator = Translator.load(options.checkpoint, options.device)
-    greedy = replace(translator.decoding, strategy="greedy", n_best=1)
+    # how many segments the model writes of itself is what is asked
+    greedy = replace(translator.decoding, strategy="greedy", n_best=1, match_segments=False)
     decoding = choose_decoding(greedy, options.decoding, given)
     metrics = options.metrics or (translator.config.get("test") or {}).get("metrics", "default")
     corpus = choose_corpus(translator.config, options.data, options.split)

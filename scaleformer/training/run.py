@@ -231,7 +231,9 @@ def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> None:
 
 
 def write_counts(parts: Run, report: DataReport) -> None:
-    """Leave a report of the data in the run's folder, and show it."""
+    """Leave a report of the data in the run's folder, and show it; checkpoints know of the longest segment."""
+    if (split := report.splits.get("train")) is not None:
+        parts.module.package["longest_segment"] = split.longest_segment
     conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"])
     content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
     write_result(parts.directory / "results" / "data.json", content)

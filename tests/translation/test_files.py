@@ -35,7 +35,67 @@ def unchanged(file: DocumentFile) -> str:
 def test_text_keeps_its_shape(tmp_path: Path, text: str) -> None:
     path = tmp_path / "in.txt"
     path.write_text(text)
-    assert unchanged(read_documents(str(path), "text")) == text.replace(" ", "")
+    for boundaries in ("file", "blank", "lines"):
+        assert unchanged(read_documents(str(path), "text", boundaries)) == text.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "ids", "expected", "counts"),
+    [
+        ("file", None, {"in:2": ["a", "b", "c", "d"]}, "1 document, 4 segments"),
+        ("blank", None, {"in:2": ["a", "b"], "in:5": ["c", "d"]}, "2 documents, 4 segments"),
+        ("lines", None, {"in:2": ["a"], "in:3": ["b"], "in:5": ["c"], "in:6": ["d"]}, "4 documents, 4 segments"),
+        ("ids", "x\nx\ny\ny\ny\nz\n", {"x": ["a"], "y": ["b", "c"], "z": ["d"]}, "3 documents, 4 segments"),
+    ],
+)
+def test_what_a_document_of_text_is(tmp_path, monkeypatch, boundaries, ids, expected, counts) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("\na\nb\n\nc\nd\n")
+    if ids is not None:
+        Path("ids").write_text(ids)
+    file = read_documents("in", "text", boundaries, None if ids is None else "ids")
+    assert {d.id: list(d.source) for d in file.documents} == expected
+    assert file.counts() == counts
+    assert [file.place(n, i) for n, d in enumerate(file.documents) for i in range(len(d.source))] == [
+        "in:2",
+        "in:3",
+        "in:5",
+        "in:6",
+    ]
+    assert unchanged(file) == "\na\nb\n\nc\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "ids", "message"),
+    [
+        ("page", None, "boundaries=page: choose one of file, blank, ids, lines"),
+        ("ids", None, "belong together"),
+        ("file", "x\n", "belong together"),
+        ("ids", "x\n", "ids: ends before line 2 of in"),
+        ("ids", "x\nx\nx\n", "ids:3: in ends before this line"),
+    ],
+)
+def test_boundaries_that_do_not_fit(tmp_path, monkeypatch, boundaries, ids, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("a\nb\n")
+    Path("ids").write_text(ids or "")
+    with pytest.raises(ValueError, match=message):
+        read_documents("in", "text", boundaries, None if ids is None else "ids")
+
+
+def test_ids_of_one_document_stand_together(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text("a\nb\nc\n")
+    Path("ids").write_text("x\ny\nx\n")
+    with pytest.raises(DataError, match="ids:3: document 'x' began earlier"):
+        read_documents("in", "text", "ids", "ids")
+
+
+def test_json_lines_to_translate_need_no_id(tmp_path) -> None:
+    (tmp_path / "in").write_text('{"source": ["a"]}\n{"id": "b", "source": ["c"]}\n')
+    file = read_documents(str(tmp_path / "in"), "jsonl")
+    assert [d.id for d in file.documents] == [f"{tmp_path / 'in'}:1", "b"]
+    assert file.place(1, 0) == "b, segment 1"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +123,7 @@ def test_an_output_that_cannot_be_is_named(asked: str, message: str) -> None:
 def test_a_list_of_one_is_a_list(tmp_path: Path) -> None:
     """A beam may find fewer than it is asked for; score.py reads the lists of all documents or of none."""
     (tmp_path / "in").write_text("a\n\nb\n")
-    source, found, out = read_documents(str(tmp_path / "in"), "text"), [], io.StringIO()
+    source, found, out = read_documents(str(tmp_path / "in"), "text", "blank"), [], io.StringIO()
     for count in (1, 2):
         found.append(Translation((DocumentHypothesis(("c",), -1.0, -1.0, True),) * count, 1, 1))
     write_translations(out, source, found, "jsonl", lists=True)

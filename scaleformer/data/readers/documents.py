@@ -127,14 +127,16 @@ def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Docume
     """Documents of a JSON Lines file: `{"id": str, "source": [str, ...], "target": [str, ...]}` a line.
 
     Other keys are ignored. An empty or blank segment is kept (it stands for a segment without words); a document
-    without segments is an error. With `require_target=False` "target" may be missing.
+    without segments is an error. With `require_target=False` "target" may be missing,
+    and "id", for which FILE:LINE stands then.
     """
     for number, line in read_lines(path):
         yield parse_document(line, f"{path}:{number}", require_target)
 
 
 def parse_document(line: str, where: str, require_target: bool = True) -> Document:
-    """The document of one JSON line; `where` begins the message of a DataError."""
+    """The document of one JSON line; `where` begins the message of a DataError, and names a document without an id
+    where no target is required."""
     if not line.strip():
         raise DataError(f"{where}: empty line, wanted one JSON document a line")
     try:
@@ -147,7 +149,9 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
         raise DataError(f"{where}: malformed JSON (a number of too many digits)") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with id, source, target")
-    wanted = ("id", "source", "target") if require_target else ("id", "source")
+    if not require_target:
+        record.setdefault("id", where)
+    wanted = ("id", "source", "target") if require_target else ("source",)
     if missing := [key for key in wanted if key not in record]:
         present = ", ".join(shown(key)[1:-1] for key in list(record)[:8]) or "-"
         raise DataError(f"{where}: no {' and no '.join(map(repr, missing))} (keys present: {present})")
