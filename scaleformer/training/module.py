@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import Transformer
@@ -17,7 +18,7 @@ from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.ops.loss.r_drop import linear_r_drop
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
 from scaleformer.training.guard import StepGuard, name_documents
-from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, split_decaying
+from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates, split_decaying
 from scaleformer.training.sharding import shard_model
 
 # Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
@@ -74,6 +75,11 @@ class TranslationModule(pl.LightningModule):
         """Spread the weights over the processes where the strategy is `ShardedStrategy`."""
         if self.device_mesh is not None:
             shard_model(self.model, self.device_mesh["data_parallel"])
+
+    def on_train_start(self) -> None:
+        scheduler = self.lr_schedulers()
+        assert isinstance(scheduler, LambdaLR)
+        refresh_rates(scheduler)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         # Lightning logs where its own count of the steps says so, which is one too many once a run that ended with a
