@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.translation.search import DecodingConfig, decode
+from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.state import EOS, PAD, SEP
 
 MODES = ("document", "segment")
+WINDOW = 16  # batches, in which documents are sorted by length
 log = logging.getLogger(__name__)
 
 
@@ -98,6 +99,8 @@ class Translator:
         max_tokens: int | None = None,
         mode: str = "document",
         progress: Callable[[float, int], None] | None = None,
+        begun: Sequence[Translation] = (),
+        finished: Callable[[Translation], None] | None = None,
     ) -> list[Translation]:
         """As `translate`, with all hypotheses and what is to be known of each.
 
@@ -106,6 +109,9 @@ class Translator:
                     translated on their own and joined again; a longer segment is a piece by itself
         mode        "document", or "segment": each on its own, the output then has the segments of the source
         progress    called with the share of source tokens that is translated and the target tokens written so far
+        begun       translations of the first documents, which are not made again
+        finished    called with each of the others, in the order of the documents, as soon as it and those before it
+                    are there
         """
         config = config or self.decoding
         _check(documents)
@@ -115,19 +121,24 @@ class Translator:
             raise ValueError(f"max_tokens={max_tokens} cuts documents, mode=segment has none: set one of the two")
         if max_tokens is not None and max_tokens < 3:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
-        if max_tokens is None and mode == "document":
-            translations = self._translate(documents, config, progress)
+        if config.n_best > 1 and (max_tokens is not None or mode == "segment"):
+            raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
+        rest = documents[len(begun) :]
+        if mode == "segment":
+            pieces = [[[segment] for segment in segments] for segments in rest]
+        elif max_tokens is not None:
+            pieces = [list(self._cut(segments, max_tokens)) for segments in rest]
         else:
-            if config.n_best > 1:
-                raise ValueError(
-                    f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1"
-                )
-            if mode == "segment":
-                pieces = [[[segment] for segment in segments] for segments in documents]
-            else:
-                pieces = [list(self._cut(segments, max_tokens or 0)) for segments in documents]
-            parts = iter(self._translate([piece for group in pieces for piece in group], config, progress))
-            translations = [_join([next(parts) for _ in group], mode) for group in pieces]
+            pieces = [[list(segments)] for segments in rest]
+        done = sum(translation.source_tokens for translation in begun)
+        parts = self._translate([piece for group in pieces for piece in group], config, progress, done)
+        translations = list(begun)
+        for group in pieces:
+            found = [next(parts) for _ in group]
+            translation = found[0] if max_tokens is None and mode == "document" else _join(found, mode)
+            translations.append(translation)
+            if finished is not None:
+                finished(translation)
         _warn(translations, ids)
         return translations
 
@@ -150,16 +161,17 @@ class Translator:
         documents: Sequence[Sequence[str]],
         config: DecodingConfig,
         progress: Callable[[float, int], None] | None,
-    ) -> list[Translation]:
-        """Whole documents in batches of like length, the longest first: what does not fit into memory shows at once."""
-        found = [_nothing(len(segments)) for segments in documents]
+        done: int = 0,
+    ) -> Iterator[Translation]:
+        """Whole documents in their order, in batches of like length; done: source tokens translated before."""
         sources = {
             place: [*self.source_tokenizer.encode_segments(segments), EOS]
             for place, segments in enumerate(documents)
             if any(segment.strip() for segment in segments)
         }
-        total = sum(len(tokens) for tokens in sources.values())
-        done = written = 0
+        lengths = {place: len(tokens) for place, tokens in sources.items()}
+        total = done + sum(lengths.values())
+        written = 0
 
         def report(tokens: int) -> None:
             nonlocal written
@@ -168,22 +180,30 @@ class Translator:
                 progress(done / total, written)
 
         generator = torch.Generator(self.device).manual_seed(config.seed) if config.strategy == "sample" else None
-        for places in _batches({place: len(tokens) for place, tokens in sources.items()}, config):
-            batch = _pad([sources[place] for place in places], self.device)
-            decoded = decode(self.model, *batch, config, generator=generator, progress=report)
-            for place, hypotheses in zip(places, decoded, strict=True):
-                texts = [self.target_tokenizer.decode_segments(h.tokens) for h in hypotheses]
-                found[place] = Translation(
-                    tuple(
-                        DocumentHypothesis(tuple(text), h.log_probability, h.score, h.finished)
-                        for text, h in zip(texts, hypotheses, strict=True)
-                    ),
-                    len(documents[place]),
-                    len(sources[place]),
-                )
-            done += sum(len(sources[place]) for place in places)
-            report(0)
-        return found
+        found = {n: _nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
+        following = 0
+        for places in [*_batches(lengths, config), []]:
+            if places:
+                batch = _pad([sources[place] for place in places], self.device)
+                decoded = decode(self.model, *batch, config, generator=generator, progress=report)
+                for place, hypotheses in zip(places, decoded, strict=True):
+                    found[place] = self._translation(hypotheses, len(documents[place]), lengths[place])
+                done += sum(lengths[place] for place in places)
+                report(0)
+            while following in found:
+                yield found.pop(following)
+                following += 1
+
+    def _translation(self, hypotheses: Sequence[Hypothesis], segments: int, tokens: int) -> Translation:
+        texts = [tuple(self.target_tokenizer.decode_segments(h.tokens)) for h in hypotheses]
+        return Translation(
+            tuple(
+                DocumentHypothesis(text, h.log_probability, h.score, h.finished)
+                for text, h in zip(texts, hypotheses, strict=True)
+            ),
+            segments,
+            tokens,
+        )
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -211,17 +231,37 @@ def _check(documents: Sequence[Sequence[str]]) -> None:
                 raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
 
 
-def _batches(lengths: Mapping[int, int], config: DecodingConfig) -> Iterator[list[int]]:
-    """Places of documents, longest first, so many that places * longest * rows a document is in batch_tokens."""
-    batch: list[int] = []
-    for place in sorted(lengths, key=lambda place: -lengths[place]):
-        longest = lengths[batch[0]] if batch else lengths[place]
-        if batch and (len(batch) + 1) * longest * config.rows > config.batch_tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
+def _batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[list[int]]:
+    """Places of documents, so many that places * longest * rows a document is in batch_tokens.
+
+    Of like length, but in windows of a few batches, by the first place: so that documents finish about in order.
+    """
+    batches: list[list[int]] = []
+    for window in _windows(lengths, WINDOW * config.batch_tokens // config.rows):
+        first = len(batches)
+        batch: list[int] = []
+        for place in sorted(window, key=lambda place: -lengths[place]):
+            if batch and (len(batch) + 1) * lengths[batch[0]] * config.rows > config.batch_tokens:
+                batches.append(batch)
+                batch = []
+            batch.append(place)
+        batches.append(batch)
+        batches[first:] = sorted(batches[first:], key=min)
+    return batches
+
+
+def _windows(lengths: Mapping[int, int], most: int) -> Iterator[list[int]]:
+    """Runs of places with at most so many tokens together, or of one."""
+    window: list[int] = []
+    size = 0
+    for place, length in lengths.items():
+        if window and size + length > most:
+            yield window
+            window, size = [], 0
+        window.append(place)
+        size += length
+    if window:
+        yield window
 
 
 def _pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
