@@ -61,10 +61,11 @@ def record_overrides(directory: Path, overrides: Iterable[str]) -> None:
 
 def last_checkpoint(run: str | Path) -> Path:
     """The checkpoint with which a run goes on if it can be read. ValueError if there is none."""
-    return next(iter(_candidates(run)), None) or find_checkpoint(run)
+    return next(iter(candidates(run)), None) or find_checkpoint(run)
 
 
-def _candidates(run: str | Path) -> list[Path]:
+def candidates(run: str | Path) -> list[Path]:
+    """The checkpoints that a run could go on from, that to be tried first at first."""
     paths = [Path(run) / "checkpoints" / name for name in CHECKPOINTS]
     return [path for path in paths if path.is_file()]
 
@@ -77,7 +78,7 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
     none can be read, and where it has another format.
     """
     problem: ValueError | None = None
-    for path in _candidates(run) or [find_checkpoint(run)]:
+    for path in candidates(run) or [find_checkpoint(run)]:
         try:
             content = read_checkpoint(path)
         except ValueError as error:
