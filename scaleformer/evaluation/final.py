@@ -13,7 +13,6 @@ from rich.text import Text
 from scaleformer.evaluation.samples import format_samples, write_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore, preset
 from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
-from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_folder
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
@@ -34,7 +33,8 @@ def evaluate_translations(
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Translate with a bar on stderr, write results and samples, print samples and table.
+    """Translate with a bar on stderr, write results and samples, print samples and table. A call that was interrupted
+    leaves the documents that it had finished, and the same call goes on behind them.
 
     folder      of the results (`write_evaluation`, as bleu-SPLIT); samples.txt goes there too, or beside it when it is
                 the results/ of a run
@@ -45,19 +45,11 @@ def evaluate_translations(
     folder = Path(folder)
     chosen = preset(metrics)
     check_folder(folder)
-    with translation_bar(f"{len(documents)} documents") as progress:
-        evaluation = evaluate(
-            translator,
-            documents,
-            decoding=decoding,
-            preset=chosen,
-            ter=ter,
-            mode=mode,
-            max_tokens=max_tokens,
-            progress=progress,
-        )
-    extra = {"split": split, "metrics": metrics, **(conditions or {})}
-    path = write_evaluation(folder, f"bleu-{split}", evaluation, translator, extra)
+    name = f"bleu-{split}"
+    options: dict[str, Any] = {"decoding": decoding, "preset": chosen, "ter": ter, "mode": mode}
+    with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
+        extra = {"split": split, "metrics": metrics, **(conditions or {})}
+        path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.samples(samples)
     write_samples((folder.parent if folder.name == "results" else folder) / "samples.txt", chosen_samples)
     console = Console()

@@ -6,7 +6,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,8 +15,10 @@ from typing import Any, Protocol
 from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.samples import Sample
 from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents
+from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translation, Translator
 
@@ -35,7 +38,8 @@ class ReferenceDocument(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations of documents and their scores. seconds: of the translation alone."""
+    """Translations of documents and their scores. seconds: of the translation alone, None where an earlier call had
+    begun it."""
 
     documents: Sequence[ReferenceDocument]
     translations: Sequence[Translation]
@@ -43,7 +47,7 @@ class Evaluation:
     decoding: DecodingConfig
     mode: str
     max_tokens: int | None
-    seconds: float
+    seconds: float | None
 
     def samples(self, count: int) -> list[Sample]:
         """The first documents with their translations."""
@@ -51,34 +55,49 @@ class Evaluation:
         return [Sample(d.id, d.source, d.target, t.segments, t.finished) for d, t in pairs]
 
 
+@contextmanager
 def evaluate(
     translator: Translator,
     documents: Sequence[ReferenceDocument],
+    kept: str | Path,
     *,
     decoding: DecodingConfig | None = None,
     preset: Preset | None = None,
     ter: bool = True,
     mode: str = "document",
     max_tokens: int | None = None,
-    progress: Callable[[float, int], None] | None = None,
-) -> Evaluation:
-    """Translate documents, whole or as `mode` and `max_tokens` of the translator say, and score them as wholes."""
+) -> Iterator[Evaluation]:
+    """Translate documents, whole or as `mode` and `max_tokens` of the translator say, and score them as wholes.
+
+    kept  the file in which finished documents outlive an interruption, until the block ends (`resumable_translations`):
+          the same call goes on behind them
+
+    The block writes the results. A bar on stderr shows the translation.
+    """
     decoding = decoding or translator.decoding
+    begun = Path(kept).exists()
     start = time.perf_counter()
-    translations = translator.translate_documents(
-        [d.source for d in documents],
-        decoding,
-        ids=[d.id for d in documents],
-        mode=mode,
-        max_tokens=max_tokens,
-        progress=progress,
-    )
-    seconds = time.perf_counter() - start
-    scored = [
-        TranslatedDocument(d.id, d.target, t.segments, t.finished) for d, t in zip(documents, translations, strict=True)
-    ]
-    report = evaluate_documents(scored, preset, ter=ter)
-    return Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
+    with ExitStack() as stack:
+        with translation_bar(f"{len(documents)} documents") as progress:
+            translations = stack.enter_context(
+                resumable_translations(
+                    translator,
+                    [d.source for d in documents],
+                    decoding,
+                    kept,
+                    ids=[d.id for d in documents],
+                    mode=mode,
+                    max_tokens=max_tokens,
+                    progress=progress,
+                )
+            )
+        seconds = None if begun else time.perf_counter() - start
+        scored = [
+            TranslatedDocument(d.id, d.target, t.segments, t.finished)
+            for d, t in zip(documents, translations, strict=True)
+        ]
+        report = evaluate_documents(scored, preset, ter=ter)
+        yield Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
 
 
 def write_evaluation(

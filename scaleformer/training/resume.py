@@ -29,6 +29,9 @@ HARMLESS = (
     "data.path",  # what stands there is known by its fingerprint
 )
 
+# Settings that older runs do not name, with the value that they were trained with.
+ADDED = {"r_drop": 0}
+
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
     """Raise ValueError where `directory` holds a run, unless `checkpoint` is one of it."""
@@ -58,10 +61,11 @@ def record_overrides(directory: Path, overrides: Iterable[str]) -> None:
 
 def last_checkpoint(run: str | Path) -> Path:
     """The checkpoint with which a run goes on if it can be read. ValueError if there is none."""
-    return next(iter(_candidates(run)), None) or find_checkpoint(run)
+    return next(iter(candidates(run)), None) or find_checkpoint(run)
 
 
-def _candidates(run: str | Path) -> list[Path]:
+def candidates(run: str | Path) -> list[Path]:
+    """The checkpoints that a run could go on from, that to be tried first at first."""
     paths = [Path(run) / "checkpoints" / name for name in CHECKPOINTS]
     return [path for path in paths if path.is_file()]
 
@@ -74,7 +78,7 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
     none can be read, and where it has another format.
     """
     problem: ValueError | None = None
-    for path in _candidates(run) or [find_checkpoint(run)]:
+    for path in candidates(run) or [find_checkpoint(run)]:
         try:
             content = read_checkpoint(path)
         except ValueError as error:
@@ -108,11 +112,12 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
                         f"give {key}={json.dumps(saved[key])} (a default may have changed since), or start a new run"
                     )
     changed = []
+    before = {**ADDED, **package["config"]}
     for group, now in config.items():
-        saved = _flat(package["config"].get(group, {}), group)
+        saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
-            if not harmless and group in package["config"] and saved.get(name) != value:
+            if not harmless and group in before and saved.get(name) != value:
                 changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)

@@ -31,6 +31,7 @@ from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.resume import (
+    candidates,
     check_settings,
     open_checkpoint,
     read_tokenizers,
@@ -79,7 +80,7 @@ def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[
         with claimed(parts.directory):
             start_loggers(parts.loggers, dict(config))
             record(parts, runs, overrides)
-            with _status(parts):
+            with _status(parts, signals):
                 train(parts)
                 evaluate(parts)
 
@@ -147,20 +148,30 @@ def evaluate(parts: Run) -> None:
     """Draw the curves, translate the test split with the best checkpoint, and give the loggers both."""
     curves = plot_learning_curves(parts.directory)
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
+    write_status(parts.directory, "evaluating", parts.trainer.global_step)
     evaluation = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else None
     log_results(parts.loggers, evaluation, parts.settings.test.split, curves)
 
 
 @contextmanager
-def _status(parts: Run) -> Iterator[None]:
-    """Leave in status.json how the block ended."""
-    try:
-        yield
-    except BaseException as error:
+def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
+    """Leave in status.json how the block ended; an interruption says how to go on."""
+
+    def leave(state: str) -> None:
         with suppress(OSError):  # a full disk, say, which is the error already
-            state = "interrupted" if isinstance(error, Interrupted) else "failed"
             step = max(parts.trainer.global_step, parts.step)  # 0 before the checkpoint is read
             write_status(parts.directory, state, step)
+
+    signals.ending = lambda: leave("interrupted")
+    try:
+        yield
+    except Interrupted as error:
+        leave("interrupted")
+        if "resume=" in str(error) or not candidates(parts.directory):
+            raise
+        raise Interrupted(f"{error}: go on by resume={parts.directory}") from error
+    except BaseException:
+        leave("failed")
         raise
     write_status(parts.directory, FINISHED, parts.trainer.global_step)
 

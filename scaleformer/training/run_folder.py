@@ -108,7 +108,8 @@ def _machine(device: torch.device, processes: int) -> dict[str, Any]:
 
 
 def write_status(directory: Path, state: str, step: int) -> None:
-    """status.json: training, interrupted, failed or finished; a killed run still says training."""
+    """status.json: training, evaluating, interrupted, failed or finished; a killed run still says one of the first two,
+    and the step that it can go on from."""
     with atomic_writer(directory / "status.json") as file:
         json.dump({"state": state, "step": step, "time": _now()}, file)
         file.write("\n")

@@ -343,6 +343,23 @@ def test_training_ends_by_the_clock_where_no_gradient_is_lost(
     assert progress["total"]["processed"] == done
 
 
+def test_a_resume_that_trains_nothing_leaves_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+
+    class Ended(Callback):
+        def on_train_start(self, trainer, pl_module) -> None:
+            trainer.should_stop = True
+            started.append(trainer.global_step)
+
+    started: list[int] = []
+    make_trainer(tmp_path, [saving.FinalCheckpoint(path)], max_steps=2).fit(make_module(), Batches(7))
+    before = path.stat()
+    resumed = make_trainer(tmp_path, [Ended(), saving.FinalCheckpoint(path)], max_steps=4)
+    resumed.fit(make_module(), Batches(7), ckpt_path=path)
+    assert started == [2]
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
 def draws() -> list[float]:
     return [float(torch.rand(())), float(np.random.rand()), random.random(), random.gauss(0, 1)]  # noqa: NPY002
 

@@ -119,6 +119,17 @@ def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cach
     assert rows == read_metrics(whole, *TIMES)
 
 
+def test_with_another_total_the_very_next_step_has_its_rate(tmp_path: Path, cache: Path) -> None:
+    options = (*FAST, "schedule=cosine", "schedule.warmup_steps=1", "optimizer.learning_rate=0.01")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    training.run(configure(whole, cache, *options, "trainer.max_steps=6"))
+    training.run(configure(parts, cache, *options, "trainer.max_steps=3"))
+    training.run(configure(parts, cache, *options, "trainer.max_steps=6", f"resume={parts}"))
+    rates = [[row["train/learning_rate"] for row in read_metrics(run)] for run in (whole, parts)]
+    assert len(rates[1]) == 6
+    assert rates[1][3:] == rates[0][3:]
+
+
 def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monkeypatch) -> None:
     said = []
 
