@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files import (
@@ -43,7 +44,8 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     names = options.input, options.output
-    format = choose_format(options.format, *names)
+    given_input = Input(names[0])
+    format = choose_format(options.format, given_input)
     output_format = choose_output_format(options.output_format, names[1], format)
     if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
         raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
@@ -53,7 +55,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError(
             f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
         )
-    source = read_documents(names[0], format)
+    source = read_documents(given_input, format)
     with translation_writer(names[1]) as file:
         with translation_bar("translating") as progress:
             translations = translator.translate_documents(
