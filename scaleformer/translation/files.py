@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,6 +12,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document, one_line, parse_document
 from scaleformer.data.readers.formats import by_name, recognise
 from scaleformer.data.readers.lines import Input
+from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
 from scaleformer.translation.translator import Translation
 
@@ -104,10 +103,13 @@ def translation_writer(name: str) -> Iterator[TextIO]:
     """The output, opened before the work begins: stdout for "-", else a file that is replaced when all is written;
     UTF-8 both."""
     if name == "-":
-        if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale says: as files are
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        sys.stdout.flush()
+        stdout = result_stream()
+        try:
+            yield stdout
+            stdout.flush()
+        except OSError as error:
+            error.filename = error.filename or "stdout"  # which does not say so
+            raise
     else:
         with atomic_writer(name) as file:
             yield file
