@@ -9,18 +9,23 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+import rich.console  # noqa: F401 (of what is shown)
 
+from scaleformer.system import display
 from scaleformer.system.display import Display, displayed, result_stream
 from scaleformer.system.errors import one_line_errors
 from scaleformer.translation.files import translation_writer
 
-
-def show() -> None:
-    """Words by every road that there is."""
-    print("año 文档", flush=True)
-    Console().print("文档")
-    print("more", file=sys.stderr, flush=True)
+SHOW = """
+print("año 文档", flush=True)
+rich.console.Console().print("文档")
+print("more", file=sys.stderr, flush=True)
+"""  # words by every road that there is
+BEGIN = f"""
+import rich.console, runpy, sys
+displayed = runpy.run_path({display.__file__!r})["displayed"]  # without torch, which takes seconds to import
+def show(): exec({SHOW!r})
+"""
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
@@ -28,7 +33,7 @@ def test_characters_are_replaced(monkeypatch, encoding: str) -> None:
     shown = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding=encoding))
     with displayed():
-        show()
+        exec(SHOW)
     assert shown.getvalue() == "año 文档\n文档\n".encode(encoding, errors="replace")
 
 
@@ -36,7 +41,7 @@ def test_characters_are_replaced(monkeypatch, encoding: str) -> None:
 @pytest.mark.parametrize("number", [1, 2])
 def test_work_goes_on_without_a_reader(tmp_path: Path, end: str, number: int) -> None:
     """In a process of its own, which ends in order, too: nothing is flushed in vain at exit."""
-    code = "from tests.system.test_display import *\nwith displayed(): show(); show(); print('more')\nopen('done', 'w')"
+    code = f"{BEGIN}\nwith displayed(): show(); show(); print('more')\nopen('done', 'w')"
     streams = {1: subprocess.PIPE, 2: subprocess.PIPE}
     if end == "full":
         streams[number] = os.open("/dev/full", os.O_WRONLY)
@@ -48,7 +53,7 @@ def test_work_goes_on_without_a_reader(tmp_path: Path, end: str, number: int) ->
         stdout=streams[1],
         stderr=streams[2],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}", "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
     )
     os.close(streams[number])
     assert found.returncode == 0
@@ -62,11 +67,9 @@ def test_work_goes_on_without_a_reader(tmp_path: Path, end: str, number: int) ->
 
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    begin = "from tests.system.test_display import *\nwith displayed(): "
-    code = begin + "print(open('f', 'w').fileno(), file=open('g', 'w')); show()"
+    code = f"{BEGIN}\nwith displayed(): print(open('f', 'w').fileno(), file=open('g', 'w')); show()"
     closing = [sys.executable, "-c", "import os, sys; os.closerange(0, 3); os.execv(sys.executable, sys.argv[1:])"]
-    root = str(Path(__file__).parents[2])
-    found = subprocess.run([*closing, sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": root})
+    found = subprocess.run([*closing, sys.executable, "-c", code], cwd=tmp_path)
     assert found.returncode == 0
     assert int((tmp_path / "g").read_text()) > 2
 

@@ -28,8 +28,8 @@ def hub_documents(
 
     streaming: read rows as they are asked for, instead of fetching all of the split first. Files of the data set are
     dealt out whole where their number allows it and a row is a document, so that no process reads what is another's.
-    Raises DataError: not found, no network, no place for the cache, no such column, wrong types, a row without segments or not as many on both
-    sides.
+    Raises DataError: not found, no network, no place for the cache, no such column, wrong types, a row without segments
+    or not as many on both sides.
     """
     with _own_errors(config, f"the split {split!r}"):
         rows = datasets.load_dataset(
