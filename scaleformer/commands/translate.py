@@ -18,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files import (
@@ -53,7 +54,8 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     names = options.input, options.output
-    format = choose_format(options.format, *names)
+    given_input = Input(names[0])
+    format = choose_format(options.format, given_input)
     output_format = choose_output_format(options.output_format, names[1], format)
     if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
         raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
@@ -68,8 +70,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError(
             f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
         )
-    source = read_documents(names[0], format, options.boundaries, options.ids)
-    print(f"{'stdin' if names[0] == '-' else names[0]}: {source.counts()}", file=sys.stderr)
+    source = read_documents(given_input, format, options.boundaries, options.ids)
+    print(f"{given_input.name}: {source.counts()}", file=sys.stderr)
     write = partial(write_translations, source=source, format=output_format, lists=decoding.n_best > 1)
     documents = [document.source for document in source.documents]
     settings: dict[str, Any] = {

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import one_line, read_lines
+from scaleformer.data.readers.documents import one_line
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.evaluation.alignment import align_segments
 
 LEVELS = ("document", "segment")

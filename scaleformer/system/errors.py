@@ -95,7 +95,8 @@ def wants_traceback() -> bool:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    """In one line; spaces inside of lines stay, since they may be those of a name."""
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

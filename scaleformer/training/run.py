@@ -79,8 +79,9 @@ def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[
             return
         with claimed(parts.directory):
             start_loggers(parts.loggers, dict(config))
-            record(parts, runs, overrides)
+            report = record(parts, runs, overrides)
             with _status(parts, signals):
+                write_counts(parts, report)
                 train(parts)
                 evaluate(parts)
 
@@ -155,7 +156,7 @@ def evaluate(parts: Run) -> None:
 
 @contextmanager
 def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
-    """Leave in status.json how the block ended; an interruption says how to go on."""
+    """Leave in status.json the step that the block starts from, and how it ended; an interruption says how to go on."""
 
     def leave(state: str) -> None:
         with suppress(OSError):  # a full disk, say, which is the error already
@@ -164,6 +165,7 @@ def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
 
     signals.ending = lambda: leave("interrupted")
     try:
+        write_status(parts.directory, "training", parts.step)
         yield
     except Interrupted as error:
         leave("interrupted")
@@ -225,9 +227,9 @@ def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]
     return data.fingerprint(split for split in data.sources if split in wanted)
 
 
-def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> None:
-    """Leave the configuration, the counts of the data and the step it goes on from in the run's folder; show the
-    counts. Raises ValueError for texts that are too long, before anything is written."""
+def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> DataReport:
+    """Leave the configuration and the environment in the run's folder; gives the counts of the data. Raises ValueError
+    for texts that are too long, before anything is written."""
     parts.data.trainer = parts.trainer  # the report counts its processes before Lightning tells the data of them
     check_lengths(parts.module.model, parts.settings, parts.data)
     report = parts.data.report  # raises for what data.overlong refuses
@@ -237,8 +239,7 @@ def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> None:
     seeds = {"seed": parts.config["seed"], "data.seed": parts.config["data"]["seed"]}
     device, processes = parts.trainer.strategy.root_device, parts.trainer.world_size
     write_environment(parts.directory, device, processes, seeds, fingerprints(parts.data, parts.settings))
-    write_status(parts.directory, "training", parts.step)
-    write_counts(parts, report)
+    return report
 
 
 def write_counts(parts: Run, report: DataReport) -> None:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from pathlib import Path
 from typing import TextIO
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, decode_lines, first_text, one_line, parse_document, read_lines
+from scaleformer.data.readers.documents import Document, one_line, parse_document
+from scaleformer.data.readers.formats import by_name, recognise
+from scaleformer.data.readers.lines import Input, read_lines
+from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
 from scaleformer.translation.translator import Translation
 
 FORMATS = ("jsonl", "text")
 BOUNDARIES = ("file", "blank", "ids", "lines")
-_ENDINGS = (".jsonl", ".json", ".ndjson")
-_RECORD = re.compile(r'\ufeff?\s*\{\s*"[^"]*"\s*:')  # how an object of JSON begins
 
 
 @dataclass(frozen=True)
@@ -51,39 +48,38 @@ class DocumentFile:
         return f"{self.documents[document].id}, segment {segment + 1}"
 
 
-def choose_format(format: str, *names: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz], .json
-    or .ndjson), or else as what the input, the first of the names, begins with: text where that is a named pipe. Raises
-    ValueError for another format."""
+def choose_format(format: str, source: Input) -> str:
+    """ "jsonl" or "text": as asked for, or for "auto" as the input is recognised. Raises ValueError for another format,
+    and for an input that is recognised as one, by its name."""
     if format in FORMATS:
         return format
     if format != "auto":
         raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
-    name = next((name for name in names if name != "-"), "")
-    if name.lower().removesuffix(".gz").endswith(_ENDINGS):
-        return "jsonl"
-    begin = ""
-    if names[0] == "-":
-        begin = first_text(sys.stdin.buffer)
-    elif Path(names[0]).is_file():
-        begin = next((line for _, line in read_lines(names[0]) if line.strip()), "")
-    return "jsonl" if _RECORD.match(begin) else "text"
+    found = recognise(source.begin, source.name)
+    if found.name not in FORMATS:
+        force = "" if found.binary else "; format=text takes its lines as they are, marks and all"
+        raise ValueError(f"{source.name}: {found.title}, wanted text, a segment a line, or JSON Lines{force}")
+    return found.name
 
 
 def choose_output_format(output_format: str, name: str, format: str) -> str:
     """ "jsonl" or "text": as asked for, or for "auto" as the name of the output says, else `format`, that of the input.
-    Raises ValueError for another one, and for text of JSON Lines, whose names and references it would lose."""
+    Raises ValueError for another one, for the name of a format that is no text, and for text of JSON Lines, whose names
+    and references it would lose."""
     if output_format not in ("auto", *FORMATS):
         raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
     if output_format == "text" and format == "jsonl":
         raise ValueError("output_format=text: the input is JSON Lines, which stays JSON Lines: leave it out")
+    named = by_name(name)
+    if named is not None and named.binary:
+        raise ValueError(f"output={name}: {named.title} is not written: give a name in .txt or .jsonl")
     if output_format == "auto":
-        return "jsonl" if name.lower().removesuffix(".gz").endswith(_ENDINGS) else format
+        return "jsonl" if named is not None and named.name == "jsonl" else format
     return output_format
 
 
-def read_documents(name: str, format: str, boundaries: str = "file", ids: str | None = None) -> DocumentFile:
-    """Read a file, or stdin for "-", compressed (gzip) or not.
+def read_documents(source: Input, format: str, boundaries: str = "file", ids: str | None = None) -> DocumentFile:
+    """Read a file, a pipe or stdin, compressed (gzip) or not.
 
     boundaries  of text, whose blank lines are no segments: "file" one document; "blank" a blank line ends one; "lines"
                 each line is one; "ids" line n of the file `ids` names the document of line n
@@ -96,8 +92,7 @@ def read_documents(name: str, format: str, boundaries: str = "file", ids: str | 
         raise ValueError("boundaries=ids and ids=FILE belong together: line n of the file names the document of line n")
     if format == "jsonl" and boundaries != "file":
         raise ValueError(f"boundaries={boundaries}: is of text; in JSON Lines every line is a document: leave it out")
-    where = "stdin" if name == "-" else name
-    lines = decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name)
+    where, lines = source.name, source.lines()
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
     else:
@@ -143,10 +138,13 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, id
 def translation_writer(name: str) -> Iterator[TextIO]:
     """The output: stdout for "-", else a file that is replaced when all is written; UTF-8 both."""
     if name == "-":
-        if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale says: as files are
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        sys.stdout.flush()
+        stdout = result_stream()
+        try:
+            yield stdout
+            stdout.flush()
+        except OSError as error:
+            error.filename = error.filename or "stdout"  # which does not say so
+            raise
     else:
         with atomic_writer(name) as file:
             yield file

@@ -33,7 +33,7 @@ def failing(error: BaseException):
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (ValueError("a\n  long   story"), 1, "error: a long story"),
+        (ValueError("a\n  long\n\n story of  a name"), 1, "error: a long story of  a name"),
         (FileNotFoundError(2, "No such file", "x.txt"), 1, "error: x.txt: No such file"),
         (OSError("just words"), 1, "error: just words"),
         (MemoryError(), 1, "error: out of memory (no more to be had): take smaller batches or pieces"),

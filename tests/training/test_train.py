@@ -15,9 +15,11 @@ import torch
 import yaml
 
 from scaleformer.commands.resume import quoted
+from scaleformer.system.display import displayed
 from scaleformer.system.errors import Interrupted
 from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES, merge_overrides
+from scaleformer.training.run_folder import is_finished
 from scaleformer.training.trainer import use_tensor_cores
 from scaleformer.translation.translator import Translator
 from tests.trainings import FAST, SMALL, Command, configure, read_metrics, weights
@@ -318,3 +320,14 @@ def test_the_command_ends_with_the_table_and_its_errors_with_one_line(tmp_path: 
     assert failed.stdout == ""
     assert failed.stderr.startswith("error: In 'config': Could not find 'model/huge'")
     assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_stdout_takes_decides_nothing(tmp_path: Path, monkeypatch, encoding: str) -> None:
+    options = ("trainer.max_steps=1", "test.enabled=true", "test.ter=false")
+    with open("/dev/full" if encoding == "utf-8" else os.devnull, "w", encoding=encoding) as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with displayed():
+            training.run(configure(tmp_path / "run", tmp_path / "cache", *options))
+    assert is_finished(tmp_path / "run")
+    assert (tmp_path / "run" / "results" / "bleu-test.json").is_file()

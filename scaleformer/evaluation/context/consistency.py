@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import read_lines
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.translations import SavedTranslation
 
