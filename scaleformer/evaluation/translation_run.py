@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from scaleformer.data.readers.documents import one_line
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import Sample
-from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.translation.search import DecodingConfig
@@ -56,7 +57,7 @@ def evaluate(
     documents: Sequence[ReferenceDocument],
     *,
     decoding: DecodingConfig | None = None,
-    preset: Preset | None = None,
+    metrics: Metrics | None = None,
     ter: bool = True,
     mode: str = "document",
     max_tokens: int | None = None,
@@ -77,7 +78,7 @@ def evaluate(
     scored = [
         TranslatedDocument(d.id, d.target, t.segments, t.finished) for d, t in zip(documents, translations, strict=True)
     ]
-    report = evaluate_documents(scored, preset, ter=ter)
+    report = evaluate_documents(scored, metrics, ter=ter)
     return Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
 
 
