@@ -71,7 +71,7 @@ def fit(
     folder: Path, config: CallbacksConfig, validate: bool = True, resume: Path | None = None, **options: Any
 ) -> Weights:
     weights = Weights()
-    callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch())]  # type: ignore[arg-type]
+    callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch(), Metrics())]  # type: ignore[arg-type]
     trainer = make_trainer(folder, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], **options)
     trainer.fit(make_module(), Batches(4), Batches(1) if validate else None, ckpt_path=resume, weights_only=True)
     return weights
