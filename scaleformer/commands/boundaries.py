@@ -25,7 +25,7 @@ from scaleformer.evaluation.context.boundaries import (
 )
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
-from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import check_folder
@@ -43,7 +43,7 @@ class Options:
     segments: Annotated[int, AtLeast(LEAST)] | None
     documents: Annotated[int, AtLeast(1)] | None
     split: str
-    metrics: str | None
+    metrics: dict[str, Any]
     decode: bool
     output: str | None
     device: str
@@ -57,9 +57,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     # how many segments the model writes of itself is what is asked
     greedy = replace(translator.decoding, strategy="greedy", n_best=1, match_segments=False)
     decoding = choose_decoding(greedy, options.decoding, given)
-    metrics = options.metrics or (translator.config.get("test") or {}).get("metrics", "default")
     corpus = choose_corpus(translator.config, options.data, options.split)
-    text = TestText.of(list(corpus.read()), translator.source_tokenizer, translator.target_tokenizer)
+    metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
+    text = TestText.of(list(corpus.source.read()), translator.source_tokenizer, translator.target_tokenizer)
     spec = parse_lengths(None, listed(options.segments), None) or [LengthSpec("document", None)]
     made = make_length(text, spec[0]).documents
     documents = list(islice((d for d in made if len(d.source) >= LEAST), options.documents))
@@ -67,13 +67,14 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_folder(folder)
     with translation_bars() as bar:
         losses = boundary_losses(translator, documents, progress=bar("scoring"))
-        found = boundary_translations(translator, documents, decoding, preset(metrics), bar) if options.decode else None
+        found = boundary_translations(translator, documents, decoding, metrics, bar) if options.decode else None
     signatures = {"d-BLEU": found.whole.signature} if found else {}
-    name = f"boundaries-{options.split}" + (f"-{options.segments}" if options.segments else "")
+    name = f"boundaries-{corpus.label}" + (f"-{options.segments}" if options.segments else "")
     payload = {
         **provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256, signatures),
         "kind": "boundaries",
-        "corpus": {"where": corpus.where, "split": options.split, "sha256": corpus.fingerprint()},
+        "corpus": corpus.to_dict(),
+        "metrics": metrics.to_dict(),
         "segments": options.segments,
         "decoding": asdict(decoding) if found else None,
         "documents": len(documents),

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.data.config import DataConfig
+from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
@@ -63,7 +64,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             decoding=decoding,
             progress=bar,
         )
-    name = f"context-{Path(options.input).name.split('.')[0] if options.input is not None else options.split}"
+    name = f"context-{options.split if options.input is None else _stem(Path(options.input))}"
     name += "" if options.context is None else f"-context{options.context}"
     folder = Path(str(options.output or results_folder(translator.path)))
     check_folder(folder)
@@ -76,6 +77,12 @@ def main(options: Options, given: Sequence[str]) -> None:
     console = Console()
     console.print(_table(report, len(documents)))
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _stem(path: Path) -> str:
+    """What a file of examples is called in the names of results: with its folder where that would be a split's."""
+    stem = path.name.split(".")[0]
+    return f"{path.resolve().parent.name}-{stem}" if stem in SPLITS else stem
 
 
 def _documents(

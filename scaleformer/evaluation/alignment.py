@@ -7,9 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scaleformer.evaluation.words import words
+
 RULE = (
     "equal counts: by index; otherwise each hypothesis segment goes, in order, to the reference segment that makes the "
-    "sum of word Dice coefficients largest, and those of one reference segment are joined by a space"
+    "sum of word Dice coefficients largest, and those of one reference segment are joined by a space; in scripts "
+    "without spaces each character is a word"
 )
 
 
@@ -51,18 +54,18 @@ def _places(hypothesis: Sequence[str], reference: Sequence[str]) -> list[int]:
 
 def _dice(hypothesis: Sequence[str], reference: Sequence[str]) -> np.ndarray:
     """2 * shared words / all words, of every pair; (hypothesis, reference)."""
-    lengths = np.array([len(segment.split()) for segment in reference])
+    lengths = np.array([len(words(segment)) for segment in reference])
     where: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, segment in enumerate(reference):
-        for word, count in Counter(segment.split()).items():
+        for word, count in Counter(words(segment)).items():
             where[word].append((place, count))
     found = {word: np.array(entries).T for word, entries in where.items()}  # (2, reference segments with the word)
     similarity = np.zeros((len(hypothesis), len(reference)))
     for row, segment in zip(similarity, hypothesis, strict=True):
-        words = segment.split()
-        for word, count in Counter(words).items():
+        own = words(segment)
+        for word, count in Counter(own).items():
             if word in found:
                 places, counts = found[word]
                 row[places] += np.minimum(counts, count)
-        row *= 2 / np.maximum(lengths + len(words), 1)
+        row *= 2 / np.maximum(lengths + len(own), 1)
     return similarity

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scaleformer.evaluation.corpus import result_label, test_split
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import format_samples, write_samples
-from scaleformer.evaluation.scores import BleuReport, MetricScore, preset
+from scaleformer.evaluation.scores import BleuReport, MetricScore
 from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
 from scaleformer.translation.search import DecodingConfig
@@ -25,7 +27,8 @@ def evaluate_translations(
     folder: str | Path,
     *,
     split: str = "test",
-    metrics: str = "default",
+    corpus: str = "",
+    metrics: Metrics | None = None,
     samples: int = 5,
     ter: bool = True,
     mode: str = "document",
@@ -36,26 +39,29 @@ def evaluate_translations(
     """Translate with a bar on stderr, write results and samples, print samples and table. A call that was interrupted
     leaves the documents that it had finished, and the same call goes on behind them.
 
-    folder      of the results (`write_evaluation`, as bleu-SPLIT); samples.txt goes there too, or beside it when it is
-                the results/ of a run
-    metrics     a preset of `scaleformer.evaluation.scores`
+    folder      of the results (`write_evaluation`, as bleu-LABEL); samples go there too, or beside it when it is the
+                results/ of a run
+    corpus      name of another corpus than the run's own. LABEL is SPLIT, or CORPUS-SPLIT for such a one; the samples
+                of the split with which the run ended are samples.txt, others samples-LABEL.txt
+    metrics     how text is compared
     conditions  more to be said in the JSON, such as the corpus
-    Raises ValueError: no such preset, no documents; OSError: no place to write.
+    Raises ValueError: no documents, references without text; OSError: no place to write.
     """
     folder = Path(folder)
-    chosen = preset(metrics)
+    chosen, label = metrics or Metrics(), result_label(corpus, split)
     check_folder(folder)
-    name = f"bleu-{split}"
-    options: dict[str, Any] = {"decoding": decoding, "preset": chosen, "ter": ter, "mode": mode}
+    name = f"bleu-{label}"
+    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode}
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
-        extra = {"split": split, "metrics": metrics, **(conditions or {})}
+        extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
         path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.samples(samples)
-    write_samples((folder.parent if folder.name == "results" else folder) / "samples.txt", chosen_samples)
+    samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
+    write_samples((folder.parent if folder.name == "results" else folder) / samples_file, chosen_samples)
     console = Console()
     if show_samples:
         console.print(format_samples(chosen_samples, max_segments=3), highlight=False, markup=False, soft_wrap=True)
-    print_report(evaluation.report, console, f"{split}: {len(documents)} documents")
+    print_report(evaluation.report, console, f"{label}: {len(documents)} documents")
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
     return evaluation
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from scaleformer.data.readers.documents import one_line
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import Sample
-from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
@@ -62,7 +63,7 @@ def evaluate(
     kept: str | Path,
     *,
     decoding: DecodingConfig | None = None,
-    preset: Preset | None = None,
+    metrics: Metrics | None = None,
     ter: bool = True,
     mode: str = "document",
     max_tokens: int | None = None,
@@ -96,7 +97,7 @@ def evaluate(
             TranslatedDocument(d.id, d.target, t.segments, t.finished)
             for d, t in zip(documents, translations, strict=True)
         ]
-        report = evaluate_documents(scored, preset, ter=ter)
+        report = evaluate_documents(scored, metrics, ter=ter)
         yield Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.report.style import (
     label,
     legend_below,
@@ -67,8 +68,8 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     s-BLEU compares the same segments at every length; in a longer line d-BLEU finds more n-grams by chance, so that it
     compares systems, not lengths. Raises OSError.
     """
-    preset = result["settings"]["metrics"]
-    told = "" if preset == "default" else f" ({preset})"
+    metrics = result["settings"]["metrics"]
+    told = "" if metrics in ("default", {"tokenize": "13a", "lowercase": False}) else f" ({_in_words(metrics)})"
     wanted = (
         Panel(f"s-BLEU{told}, the same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
         Panel(f"d-BLEU{told}", "", _score("d-BLEU"), least=(0, 1)),
@@ -77,6 +78,11 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     figure = _against_length(result, wanted, columns=3)
     assert figure is not None, "an evaluation computes something"
     return save(figure, path)
+
+
+def _in_words(metrics: str | Mapping[str, Any]) -> str:
+    """How text was compared; older results have a name for it."""
+    return metrics if isinstance(metrics, str) else str(Metrics(**metrics))
 
 
 def by_segments(lengths: Sequence[Mapping[str, Any]]) -> bool:

@@ -8,6 +8,8 @@ from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 
+from scaleformer.evaluation.words import spans
+
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #111; background: #fff; margin: 0 auto; max-width: 76rem;
        padding: 1.5rem; }
@@ -82,19 +84,21 @@ def samples(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def mark_differences(reference: str, hypothesis: str) -> str:
-    """The hypothesis as HTML, its words compared with the reference's in order."""
-    theirs, ours = reference.split(), hypothesis.split()
-    parts = []
-    for tag, i1, i2, j1, j2 in SequenceMatcher(a=theirs, b=ours, autojunk=False).get_opcodes():
-        text = escape(" ".join(ours[j1:j2]))
-        if tag == "equal":
-            parts.append(text)
-        elif tag == "delete":
-            missing = escape(" ".join(theirs[i1:i2]), quote=True)
-            parts.append(f'<span class="gap" title="missing: {missing}">&#8248;</span>')
-        else:
-            parts.append(f"<mark>{text}</mark>")
-    return " ".join(parts)
+    """The hypothesis as HTML, its words (characters, in a script without spaces) compared with the reference's."""
+    theirs, ours = spans(reference), spans(hypothesis)
+    both = [[text[start:stop] for start, stop in found] for text, found in ((reference, theirs), (hypothesis, ours))]
+    html, end = "", 0
+    for tag, i1, i2, j1, j2 in SequenceMatcher(a=both[0], b=both[1], autojunk=False).get_opcodes():
+        if tag == "delete":
+            missing = escape(reference[theirs[i1][0] : theirs[i2 - 1][1]], quote=True)
+            space = " " if hypothesis[end : end + 1].isspace() else ""
+            html += f'{space}<span class="gap" title="missing: {missing}">&#8248;</span>'
+            continue
+        start, stop = ours[j1][0], ours[j2 - 1][1]
+        text = escape(hypothesis[start:stop])
+        html += escape(hypothesis[end:start]) + (text if tag == "equal" else f"<mark>{text}</mark>")
+        end = stop
+    return html
 
 
 def _cell(value: str | float | int | None) -> str:

@@ -14,6 +14,8 @@ from scaleformer.checkpoints.model_file import FORMAT, find_checkpoint, read_che
 from scaleformer.data.tokenizer import Tokenizer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
+# Settings of older runs, by what they are called now.
+RENAMED = {"test.metrics": "metrics", "callbacks.validation_bleu.tokenize": "metrics.tokenize"}
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a run goes on from them
 # What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
 FIXED = ("model", "tokenizer", "optimizer")
@@ -21,7 +23,7 @@ FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha
 FREE_OF_ATTENTION = ("algorithm", "explore")  # at whatever site
 # Settings that do not touch the numbers of training.
 HARMLESS = (
-    *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding"),
+    *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding", "metrics"),
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
@@ -44,9 +46,10 @@ def merge_overrides(overrides: Iterable[str]) -> list[str]:
     """One override a key, the last one, so that a list that is added to at every resume does not grow."""
     merged: dict[str, str] = {}
     for override in overrides:
-        key = override.split("=", 1)[0]
+        key, *value = override.split("=", 1)
+        key = RENAMED.get(key, key)
         merged.pop(key, None)
-        merged[key] = override
+        merged[key] = "=".join([key, *value])
     return list(merged.values())
 
 

@@ -18,6 +18,7 @@ from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.report import DataReport
+from scaleformer.evaluation.corpus import ChosenCorpus
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
@@ -101,7 +102,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
     trainer = build_trainer(
         config["trainer"],
-        callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals),
+        callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals, settings.metrics),
         logger=loggers,
         plugins=[SafeCheckpointIO()],
     )
@@ -256,14 +257,15 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evalu
     """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results."""
     chosen = settings.test
     translator = Translator.load(directory)
+    own = ChosenCorpus(data.source(chosen.split), chosen.split)
     return evaluate_translations(
         translator,
         data.documents(chosen.split),
         translator.decoding,
         directory / "results",
         split=chosen.split,
-        metrics=chosen.metrics,
+        metrics=settings.metrics,
         samples=chosen.samples,
         ter=chosen.ter,
-        conditions={"data": fingerprints(data, settings)},
+        conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
     )

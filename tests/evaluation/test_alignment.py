@@ -23,8 +23,14 @@ def test_equal_counts_stay_as_they_are():
         (["c d"], ["a b", "c d", "e"], ["", "c d", ""]),
         ([], ["a", "b"], ["", ""]),
         (["a", "b"], ["a b c"], ["a b"]),
+        (
+            ["今天天气很好。他没有来。", "请打开设置。"],
+            ["今天天气好。", "他没来。", "请打开设置。"],
+            ["今天天气很好。他没有来。", "", "请打开设置。"],
+        ),
+        (["请打开路由器。"], ["今天天气好。", "请打开路由。", "他没来。"], ["", "请打开路由器。", ""]),
     ],
-    ids=["two as one", "one as two", "rest missing", "nothing", "all to one"],
+    ids=["two as one", "one as two", "rest missing", "nothing", "all to one", "characters", "one of characters"],
 )
 def test_by_hand(hypothesis, reference, expected):
     assert align_segments(hypothesis, reference) == expected

@@ -61,7 +61,7 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     text = report.page.read_text(encoding="utf-8")
     assert "<h1>a/x, b/x</h1>" in text
     assert set(report.figures) == {f"Learning curves of {name}" for name in ("all runs", "a/x", "b/x")}
-    assert "d-BLEU of b/x (the others are not to be compared with it): nrefs:1|tok:none" in text
+    assert "d-BLEU of b/x (test), not to be compared with the others: nrefs:1|tok:none" in text
     assert "<th>source</th><th>reference</th><th>a/x</th><th>b/x</th>" in text
     assert "0.0040" in text
     assert "<td>model:x</td>" in text
@@ -181,11 +181,27 @@ def test_lines_stay_apart_without_colour() -> None:
         ("a", "a <b", "a <mark>&lt;b</mark>"),
         ("a", "", '<span class="gap" title="missing: a">&#8248;</span>'),
         ("", "", ""),
+        ("我喜欢他们的书。", "我喜欢你们的书。", "我喜欢<mark>你</mark>们的书。"),
+        ("今天天气很好", "今天天气好", '今天天气<span class="gap" title="missing: 很">&#8248;</span>好'),
+        ("用 Python 编程", "用Python编程", "用Python编程"),
     ],
-    ids=["equal", "replaced", "missing", "more", "nothing", "empty"],
+    ids=["equal", "replaced", "missing", "more", "nothing", "empty", "character", "missing character", "spaces"],
 )
 def test_differences_are_marked(reference: str, hypothesis: str, expected: str) -> None:
     assert mark_differences(reference, hypothesis) == expected
+
+
+def test_results_of_another_corpus_stand_apart(tmp_path: Path) -> None:
+    """A run is not compared with itself, and each table names its corpus."""
+    run = make_results(tmp_path / "run", "bleu-test", {**bleu(30.0), "corpus": {"where": "own.jsonl"}})
+    make_results(run, "bleu-manuals-test", {**bleu(20.0, "nrefs:1|tok:zh"), "corpus": {"where": "manuals.jsonl"}})
+    text = write_report([run], tmp_path / "out").page.read_text(encoding="utf-8")
+    assert "<h3>test split</h3>" in text
+    assert "<h3>manuals-test split</h3>" in text
+    assert "; own.jsonl" in text
+    assert "; manuals.jsonl" in text
+    assert "d-BLEU of run (manuals-test): nrefs:1|tok:zh" in text
+    assert "not to be compared" not in text
 
 
 def test_tables_and_sections() -> None:

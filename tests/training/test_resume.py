@@ -47,6 +47,11 @@ def test_the_last_override_of_a_key_counts_in_its_place() -> None:
     assert merge_overrides(["a=1", "b=1", "a=2", "+a=3", "~b"]) == ["b=1", "a=2", "+a=3", "~b"]
 
 
+def test_settings_of_older_runs_have_their_names_of_now() -> None:
+    older = ["test.metrics=multi30k", "callbacks.validation_bleu.tokenize=none", "metrics.tokenize=13a"]
+    assert merge_overrides(older) == ["metrics=multi30k", "metrics.tokenize=13a"]
+
+
 def test_the_last_checkpoint_before_the_best(run: Path) -> None:
     assert last_checkpoint(run).name == "best.ckpt"
     (run / "checkpoints" / "last.ckpt").write_bytes(b"")

@@ -14,7 +14,8 @@ import numpy as np
 
 from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import EOS, SEP
-from scaleformer.evaluation.scores import MetricScore, Preset, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.scores import MetricScore, TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.teacher_forcing import target_losses
 from scaleformer.evaluation.translation_run import ReferenceDocument
 from scaleformer.translation.search import DecodingConfig
@@ -111,7 +112,7 @@ def boundary_translations(
     translator: Translator,
     documents: Sequence[ReferenceDocument],
     decoding: DecodingConfig,
-    preset: Preset,
+    metrics: Metrics,
     progress: Callable[[str], Progress] | None = None,
 ) -> BoundaryTranslation:
     """Translate documents as they are, and with the two segments of the source at `boundary_place` joined by a space.
@@ -131,7 +132,7 @@ def boundary_translations(
                 TranslatedDocument(document.id, document.target, translation.segments, translation.finished)
                 for document, translation in zip(documents, translations, strict=True)
             ],
-            preset,
+            metrics,
             ter=False,
         )
         scores.append(report.score("d-BLEU"))

@@ -14,7 +14,8 @@ from scaleformer.data.batching import Example, collate
 from scaleformer.data.readers.documents import Document, one_line
 from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
-from scaleformer.evaluation.scores import Preset, corpus_bleu
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.scores import corpus_bleu
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import error_line, run_script
 from tests.runs import make_run, write_corpus
@@ -74,7 +75,7 @@ def test_translations_of_joined_sources(translator):
         said.append(what)
         return lambda share, tokens: None
 
-    found = boundary_translations(translator, [LONG, SHORT], translator.decoding, Preset(), bar)
+    found = boundary_translations(translator, [LONG, SHORT], translator.decoding, Metrics(), bar)
     sources = [[*d.source[:place], " ".join(d.source[place : place + 2]), *d.source[place + 2 :]] for d, place in
                ((LONG, 1), (SHORT, 0))]  # fmt: skip
     assert [len(source) for source in sources] == [5, 3]
@@ -94,7 +95,7 @@ def test_too_short(translator, documents, message):
     with pytest.raises(ValueError, match=message):
         boundary_losses(translator, documents)
     with pytest.raises(ValueError, match=message):
-        boundary_translations(translator, documents, translator.decoding, Preset())
+        boundary_translations(translator, documents, translator.decoding, Metrics())
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
