@@ -18,7 +18,7 @@ table { border-collapse: collapse; margin: .5rem 0; } th, td { border: 1px solid
       font-variant-numeric: tabular-nums; }
 table.samples { width: 100%; table-layout: fixed; } table.samples td { overflow-wrap: anywhere; }
 mark { background: #e6e6e6; color: inherit; font-weight: 600; text-decoration: underline; }
-.gap { font-weight: 700; color: #555; } .note { color: #444; font-size: .87rem; }
+.gap { font-weight: 700; color: #555; } .note { color: #444; font-size: .87rem; overflow-wrap: anywhere; }
 .wide, figure { overflow-x: auto; } figure { margin: .8rem 0; } img { max-width: max(100%, 44rem); height: auto; }
 figcaption { color: #444; font-size: .87rem; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #f4f4f4; padding: .5rem; font-size: .82rem; }
