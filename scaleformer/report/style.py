@@ -144,7 +144,8 @@ def legend_below(figure: Figure, columns: int = 4) -> None:
     width = float(figure.get_size_inches()[0])
     longest = max(map(cell_len, names))
     columns = max(1, min(columns, len(handles), int(width / (handle + letter * longest))))
-    names = [textwrap.fill(name, max(int((width / columns - handle) / letter), 8)) for name in names]
+    room = (width / columns - handle) / letter  # of narrow letters; those of Chinese are twice as wide
+    names = [textwrap.fill(name, max(int(room * len(name) / max(cell_len(name), 1)), 8)) for name in names]
     figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
 
 
