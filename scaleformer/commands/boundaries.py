@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -31,6 +30,7 @@ from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, listed
+from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
@@ -83,7 +83,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     }
     path = write_result(folder / f"{name}.json", payload)
     console = Console()
-    console.print(_table(losses, len(documents)))
+    print_table(_table(losses, len(documents)), console)
     if found:
         console.print(_in_words(found), highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -94,7 +94,7 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
     title = f"{documents} documents: nats a token in the segments after two that run together"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = plain_table(title)
     for column in ("segments after", "tokens", "every <sep>", "source lacks one", "target lacks one"):
         table.add_column(column, justify="left" if column == "segments after" else "right")
     for loss in losses:

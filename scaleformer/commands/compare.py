@@ -18,6 +18,7 @@ from scaleformer.evaluation.significance import compare_systems, comparison_tabl
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, result_of, same_documents, stem
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import listed
+from scaleformer.system.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     write_result(path, {**provenance(), **settings, **systems_of, **comparison.to_dict(), "kind": "compare"})
     console = Console()
     title = f"{comparison.lines:,} lines, against {comparison.baseline}; * both tests below 0.05"
-    console.print(comparison_table(comparison, title))
+    print_table(comparison_table(comparison, title), console)
     for metric, signatures in comparison.signatures.items():
         for signature in signatures.values():
             console.print(f"{metric}: {signature}", soft_wrap=True, highlight=False, markup=False)

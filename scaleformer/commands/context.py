@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +25,7 @@ from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, from_mapping
+from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
@@ -75,7 +75,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     with atomic_writer(folder / f"{name}.jsonl") as file:
         file.writelines(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in report.outcomes)
     console = Console()
-    console.print(_table(report, len(documents)))
+    print_table(_table(report, len(documents)), console)
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -112,7 +112,7 @@ def _documents(
 
 def _table(report: ContextReport, documents: int) -> Table:
     seen = "all segments before" if report.context is None else f"{report.context} segments before"
-    table = Table(title=f"{documents} documents, seen with {seen}", title_justify="left", box=SIMPLE_HEAD)
+    table = plain_table(f"{documents} documents, seen with {seen}")
     for column in ("kind", "distance"):
         table.add_column(column)
     for column in ("count", "chance", "contrastive", "generative", "wrong", "unclear"):

@@ -16,6 +16,7 @@ from scaleformer.evaluation.samples import format_samples, write_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore
 from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
+from scaleformer.system.tables import print_table
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 
@@ -78,7 +79,7 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
     for name, score in report.parts.items():
         count = str(report.part_documents[name])
         table.add_row(Text(f"  {score.metric} of {name}"), f"{score.score:.2f}", count, _details(score))
-    console.print(table)
+    print_table(table, console)
     lines = [f"{score.metric}: {score.signature}" for score in report.scores]
     lines.append(
         f"segments: {report.hypothesis_segments} of {report.reference_segments}; another number than the reference in "

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 from sacrebleu.significance import PairedTest
 
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.system.tables import plain_table
 
 
 @dataclass(frozen=True)
@@ -139,11 +139,11 @@ def compare_systems(
 
 def comparison_table(comparison: SystemComparison, title: str | None = None) -> Table:
     """A table for people: a * marks a difference that both tests call significant (p < 0.05)."""
-    table = Table(title=Text(title, "table.title") if title else None, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("system", overflow="fold")
+    table = plain_table(title)
+    table.add_column("system")
     table.add_column("metric")
     for column in ("score", "± (95%)", "difference", "p bootstrap", "p random."):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     for row in comparison.rows:
         cells = [f"{row.score:.2f}", f"{row.interval:.2f}"]
         if row.system == comparison.baseline:

@@ -52,7 +52,7 @@ class Report:
         if not rows:
             return ""
         self.tables.append((title, columns, rows))
-        return f"<h3>{html.escape(title)}</h3>{html.table(columns, rows)}"
+        return f'<h3 dir="auto">{html.escape(title)}</h3>{html.table(columns, rows)}'
 
 
 def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 5, segments: int = 8) -> Report:
@@ -305,7 +305,7 @@ def _conditions(runs: Sequence[RunFiles]) -> str:
         for name, result in run.results.items():
             kept = ("command", "time", "versions", "device", "seed", "checkpoint", "decoding", "corpus")
             text = json.dumps({key: result[key] for key in kept if key in result}, indent=1, ensure_ascii=False)
-            parts.append(html.folded(f"{run.name}: {name}", f"<pre>{html.escape(text)}</pre>"))
+            parts.append(html.folded(f"{run.name}: {name}", f'<pre dir="auto">{html.escape(text)}</pre>'))
     return "".join(parts)
 
 

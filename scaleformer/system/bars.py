@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
 
 LINE_SECONDS = 60.0  # between the lines that stand for a bar where stderr is no terminal
 
@@ -17,8 +18,9 @@ def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
     """A bar on stderr, where that is no terminal a line a minute; gives the `progress` function that
     `Translator.translate_documents` takes."""
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
+        # a long name goes on in the next line: the numbers stay whole
+        TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
+        BarColumn(bar_width=20),
         TaskProgressColumn(),
         TextColumn("{task.fields[tokens]:,} tokens"),
         TimeElapsedColumn(),
