@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from scaleformer.commands.resume import quoted
+from scaleformer.commands.line import quoted
 from scaleformer.system.errors import Interrupted
 from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES, merge_overrides
