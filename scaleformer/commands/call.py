@@ -18,6 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.commands.line import SWEEP, last_value, split_flags, typed
+from scaleformer.commands.sweep import Jobs
 from scaleformer.commands.unknown import unknown_override
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors, wants_traceback
@@ -60,17 +61,19 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
         program = sys.argv[0]
         sys.argv = [program, *arguments]  # Hydra reads these
 
+        jobs = Jobs()
+
         @one_line_errors()
         def task(config: DictConfig) -> Any:
             sys.argv = [program, *words, *arguments]  # with which Lightning starts the processes of other devices
             try:
-                return execute(module, config, list(HydraConfig.get().overrides.task))
-            except BaseException:
+                return jobs.run(lambda: execute(module, config, list(HydraConfig.get().overrides.task)), config)
+            finally:
                 remove_empty(Path(HydraConfig.get().runtime.output_dir), kept)
-                raise
 
         try:
-            hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_of(name))(task)()
+            with jobs:
+                hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_of(name))(task)()
         except HydraException as error:
             if (text := unknown_override(error)) is not None:
                 raise ValueError(text) from error

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from scaleformer.commands.line import quoted, unquoted
 from scaleformer.commands.resume import resumed_arguments
@@ -67,8 +68,9 @@ def test_overrides_do_not_grow(run: Path) -> None:
     assert recorded == ["experiment=smoke", "seed=3", f"resume={run}", "trainer.max_steps=9", "+new=1"]
 
 
-@pytest.mark.parametrize("value", ["runs/a b", "it's", "a\\b", '"', ""])
+@pytest.mark.parametrize("value", ["runs/a b", "it's", "a\\b", "a\\", "a\\'b", '"', "", "\u6587 (1) [x]{y}~"])
 def test_quotes_there_and_back(value: str) -> None:
+    assert OverridesParser.create().parse_override(f"key={quoted(value)}").value() == value
     assert unquoted(quoted(value)) == value
     assert unquoted(value) == value
 
