@@ -227,7 +227,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     )
     if not named or not isinstance(content["scaleformer"], dict):
         raise ValueError(f"{path}: a checkpoint, but not of scaleformer: its weights are no tensors with names")
-    return content
+    return {**content, "scaleformer": _present_names(content["scaleformer"])}
+
+
+def _present_names(value: Any) -> Any:
+    """Settings of before under their names of today: `fallback` was `elsewhere`."""
+    if isinstance(value, dict):
+        return {"fallback" if key == "elsewhere" else key: _present_names(item) for key, item in value.items()}
+    return value
 
 
 def _check_package(package: Mapping[str, Any], path: Path) -> None:

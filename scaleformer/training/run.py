@@ -40,6 +40,7 @@ from scaleformer.training.resume import (
     refuse_held,
 )
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
+from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.trainer import build_trainer, fit, quieten
 from scaleformer.translation.translator import Translator
@@ -63,12 +64,25 @@ class Run:
     module: TranslationModule
 
 
-def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[str] = ()) -> None:
-    """Train and evaluate. Everything that can be wrong with the input shows before the first step.
+@dataclass(frozen=True)
+class Start:
+    """How the command line has started a run, which its folder tells.
 
-    config     the whole configuration, plain keys and values; `run_dir` is the folder of the run
     runs       the folder in which a repetition of the run would get its own
-    overrides  the command line of the run, which a resumed run leaves for the next resume
+    overrides  of the command line, with which a resume begins
+    record     what Hydra tells of the start
+    """
+
+    runs: str
+    overrides: Sequence[str]
+    record: Mapping[str, Any]
+
+
+def run(config: Mapping[str, Any], start: Start | None = None) -> float | None:
+    """Train and evaluate, and return the best value of `callbacks.checkpoint.monitor`, None where nothing was
+    validated. Everything that can be wrong with the input shows before the first step.
+
+    config  the whole configuration, plain keys and values; `run_dir` is the folder of the run
 
     Raises ValueError for wrong settings and data, and `Interrupted` after a signal, when everything is saved.
     """
@@ -77,14 +91,23 @@ def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[
         parts = build(config, signals)
         if not parts.trainer.is_global_zero:
             _fit(parts)
-            return
+            return None
+        report = examine(parts)
         with claimed(parts.directory):
+            refuse_held(parts.directory, parts.checkpoint)  # another one may have begun and ended since
             start_loggers(parts.loggers, dict(config))
-            report = record(parts, runs, overrides)
+            record(parts, start)
             with _status(parts, signals):
                 write_counts(parts, report)
                 train(parts)
                 evaluate(parts)
+    return best_value(parts)
+
+
+def best_value(parts: Run) -> float | None:
+    """That of best.ckpt, in the metric which chooses it; None where nothing was validated."""
+    best = next(c for c in parts.trainer.callbacks if isinstance(c, BestCheckpoint))  # type: ignore[attr-defined]
+    return None if best.best_model_score is None else float(best.best_model_score)
 
 
 def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
@@ -228,19 +251,21 @@ def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]
     return data.fingerprint(split for split in data.sources if split in wanted)
 
 
-def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> DataReport:
-    """Leave the configuration and the environment in the run's folder; gives the counts of the data. Raises ValueError
-    for texts that are too long, before anything is written."""
+def examine(parts: Run) -> DataReport:
+    """The counts of the data. Raises ValueError for texts that are too long."""
     parts.data.trainer = parts.trainer  # the report counts its processes before Lightning tells the data of them
     check_lengths(parts.module.model, parts.settings, parts.data)
-    report = parts.data.report  # raises for what data.overlong refuses
-    if parts.config["resume"] and overrides:
-        record_overrides(parts.directory, overrides)
-    write_config(parts.directory, parts.config, runs)
+    return parts.data.report  # raises for what data.overlong refuses
+
+
+def record(parts: Run, start: Start | None) -> None:
+    """Leave the command line, the configuration and the environment in the run's folder."""
+    if start is not None:
+        record_overrides(parts.directory, start.overrides, start.record)
+    write_config(parts.directory, parts.config, start.runs if start is not None else None)
     seeds = {"seed": parts.config["seed"], "data.seed": parts.config["data"]["seed"]}
     device, processes = parts.trainer.strategy.root_device, parts.trainer.world_size
     write_environment(parts.directory, device, processes, seeds, fingerprints(parts.data, parts.settings))
-    return report
 
 
 def write_counts(parts: Run, report: DataReport) -> None:

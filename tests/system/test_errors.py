@@ -80,6 +80,19 @@ def test_the_traceback_on_demand(name, monkeypatch):
         one_line_errors()(failing(ValueError("bad")))()
 
 
+@pytest.mark.parametrize("name", ["SCALEFORMER_TRACEBACK", "HYDRA_FULL_ERROR"])
+def test_an_orderly_end_is_none_of_these(name, monkeypatch, capsys):
+    monkeypatch.setenv(name, "1")
+    for error, code in ((Interrupted("saved: go on"), 75), (KeyboardInterrupt(), 130)):
+        with pytest.raises(SystemExit) as exit:
+            one_line_errors()(failing(error))()
+        assert exit.value.code == code
+    with pytest.raises(SystemExit) as exit, one_line_errors():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert exit.value.code == 143
+    assert capsys.readouterr().err == "saved: go on\ninterrupted\n"
+
+
 def test_a_decorator(capsys):
     @one_line_errors()
     def command() -> None:

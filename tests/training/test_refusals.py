@@ -97,6 +97,36 @@ def test_a_resumed_run_does_not_overwrite_another(
     assert weights(other, "global_step") == 3
 
 
+@pytest.mark.parametrize(
+    "wrong", [["seed=one"], ["data.overlong=error", "data.max_tokens=10"], ["model/attention=linformer"]], ids=str
+)
+def test_a_start_that_fails_leaves_no_folder(command: Command, tmp_path: Path, monkeypatch, wrong: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    options = [*wrong, "+model.attention.max_length=30"] if "linformer" in wrong[0] else wrong
+    for place in ((), ("hydra.run.dir=mine",), ("hydra.run.dir=mine/new/run",), (f"hydra.run.dir={tmp_path}/a/b",)):
+        only_line(command(*options, *place))
+        assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_a_refused_start_leaves_the_record_of_the_run_at_work(
+    finished: Path, command: Command, tmp_path: Path, monkeypatch
+) -> None:
+    run = tmp_path / "run"
+    code, _, err = command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=3")
+    assert code == 0, err
+    shutil.rmtree(run / "checkpoints")  # as before the first one
+    before = snapshot(run)
+    monkeypatch.setattr("scaleformer.training.run_folder._lock", lambda file: False)
+    line = only_line(command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=4"))
+    assert "another training is at work here" in line
+    assert snapshot(run) == before
+    assert "seed=3" in yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert config["run_dir"] == str(run)
+    assert [path for path in run.rglob("*") if path.is_file() and not path.stat().st_size] == [run / ".lock"]
+
+
 @pytest.mark.parametrize("limit", ["trainer.max_time=00:00:00:00", "+trainer.max_epochs=0"])
 def test_a_training_without_a_step_is_named(command: Command, tmp_path: Path, limit: str) -> None:
     line = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", limit))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 from copy import deepcopy
 from functools import reduce
@@ -105,6 +106,37 @@ def test_a_default_that_has_changed_is_spelled_out_as_it_was(run: Path) -> None:
     package["config"]["model"]["attention"]["near"] = None
     config = {**CONFIG, "model": {**CONFIG["model"], "attention": {**CONFIG["model"]["attention"], "near": 3}}}
     with pytest.raises(ValueError, match=r"give model\.attention\.near=null \(a default may have changed"):
+        check_settings(package, config)
+
+
+def test_the_old_name_of_a_fallback_is_no_change(run: Path) -> None:
+    path = last_checkpoint(run)
+    content = torch.load(path, weights_only=True)
+    settings = deepcopy(CONFIG)
+    settings["model"]["sites"]["cross"] = {"name": "softmax", "elsewhere": {"name": "rotary", "positions": "none"}}
+    content["scaleformer"]["config"] = settings
+    torch.save(content, path)
+    now = deepcopy(settings)
+    now["model"]["sites"]["cross"]["fallback"] = now["model"]["sites"]["cross"].pop("elsewhere")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_settings(open_checkpoint(run)[1], now)
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "advice"),
+    [
+        ("attention", {"horizon": 16, "name": "scaleformer"}, "model/attention=scaleformer"),
+        ("sites.cross", {"name": "softmax"}, "model/attention@model.sites.cross=softmax"),
+        ("sites.decoder", None, "model/attention@model.sites.decoder=null"),
+    ],
+)
+def test_another_attention_is_told_the_choice_that_brings_its_options(run: Path, place: str, old, advice) -> None:
+    package, config = open_checkpoint(run)[1], deepcopy(CONFIG)
+    *groups, name = place.split(".")
+    for settings, value in ((package["config"], old), (config, {"horizon": 8, "name": "segment_recall"})):
+        reduce(lambda group, key: group[key], groups, settings["model"])[name] = value
+    with pytest.raises(ValueError, match=rf"give {re.escape(advice)} \(a default may have changed"):
         check_settings(package, config)
 
 

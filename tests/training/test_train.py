@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 
-from scaleformer.commands.resume import quoted
+from scaleformer.commands.line import quoted
 from scaleformer.system.display import displayed
 from scaleformer.system.errors import Interrupted
 from scaleformer.training import run as training
@@ -223,9 +223,12 @@ def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Comma
     assert code == 0, err
     assert read_metrics(second, *TIMES) == read_metrics(first, *TIMES)
     configs = [yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) for run in (first, second)]
-    assert all(config["run_dir"] == "${hydra:runtime.output_dir}" for config in configs)
+    assert [config["run_dir"] for config in configs] == [str(first), str(second)]
     assert configs[0]["hydra"]["run"]["dir"] == "runs/smoke/${now:%Y-%m-%d_%H-%M-%S}"
-    assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == ["hydra"]  # where a third one would go
+    assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == [
+        "run_dir",
+        "hydra",
+    ]  # where a third one would go
     record = json.loads((second / "environment.json").read_text(encoding="utf-8"))["starts"][0]
     assert record["seeds"]["seed"] == 4
     code, out, err = command(f"resume={second}", "trainer.max_steps=3")
