@@ -17,6 +17,7 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from rich.cells import cell_len
 
@@ -140,13 +141,24 @@ def legend_below(figure: Figure, columns: int = 4) -> None:
     names, handles = list(ordered), [lines[name] for name in ordered]
     if len(handles) < 2:
         return
-    letter, handle = 0.085, 0.65  # inches at this size, rather more than less
+    size, handle = 8, 0.75  # points; inches of a line and the space around it
+    inches = [_inches(name, size) for name in names]
     width = float(figure.get_size_inches()[0])
-    longest = max(map(cell_len, names))
-    columns = max(1, min(columns, len(handles), int(width / (handle + letter * longest))))
-    room = (width / columns - handle) / letter  # of narrow letters; those of Chinese are twice as wide
-    names = [textwrap.fill(name, max(int(room * len(name) / max(cell_len(name), 1)), 8)) for name in names]
-    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=8, frameon=False)
+    columns = max(1, min(columns, len(handles), int(width / (handle + max(inches)))))
+    room = width / columns - handle
+    names = [
+        name if long <= room else textwrap.fill(name, max(int(len(name) * room / long), 1))
+        for name, long in zip(names, inches, strict=True)
+    ]
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=size, frameon=False)
+
+
+def _inches(text: str, size: float) -> float:
+    """The length of a line of text: what the usual font lacks is as wide as it is high."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        drawn = TextPath((0, 0), text, size=size).get_extents().width
+    return float(max(drawn, 0.5 * size * cell_len(text))) / 72
 
 
 def save(figure: Figure, path: str | Path) -> Path:
