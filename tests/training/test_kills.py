@@ -27,11 +27,6 @@ OPTIONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize(("world", "steps"), [(1, 36), (2, 24)], ids=["alone", "two processes"])
 def test_killed_three_times_it_ends_where_it_would_have(tmp_path: Path, cache: Path, world: int, steps: int) -> None:
     whole, parts, options = tmp_path / "whole", tmp_path / "parts", (*OPTIONS, f"trainer.max_steps={steps}")

@@ -52,12 +52,10 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     assert f"trained to step 5: {runs[0]}" in out
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
-    tmp_path: Path, cache: Path, monkeypatch, accumulate: int
-) -> None:
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """In steps of two batches; `test_kills` has steps of one."""
     options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
-    options += (f"trainer.accumulate_grad_batches={accumulate}",)
+    options += ("trainer.accumulate_grad_batches=2",)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     training.run(configure(whole, cache, *options, "trainer.max_steps=9"))
     step = training.TranslationModule.training_step
@@ -70,7 +68,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
     monkeypatch.setattr(training.TranslationModule, "training_step", killed)
     with pytest.raises(KeyError, match="killed"):
         training.run(configure(parts, cache, *options, "trainer.max_steps=9"))
-    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * accumulate
+    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * 2
     assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
     monkeypatch.setattr(training.TranslationModule, "training_step", step)
     for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
