@@ -123,7 +123,7 @@ def test_names_are_taken_as_typed(argument: str, expected: str) -> None:
         ("runs=[2024,b c]", "runs=['2024','b c']"),
         ("runs=2024", "runs='2024'"),
         ("output=null", "output=null"),
-        ("metrics=null", "metrics='null'"),
+        ("level=null", "level='null'"),
     ],
 )
 def test_names_in_lists_too(argument: str, expected: str) -> None:
@@ -143,7 +143,7 @@ def test_names_in_lists_too(argument: str, expected: str) -> None:
         ("resume=null", "resume=null"),
         ("data.source_suffix=nan", "data.source_suffix='nan'"),
         ("data.hub.data_files={train:1_0,test:~/a b}", "data.hub.data_files={train:'1_0',test:'/home/me/a b'}"),
-        ("callbacks.validation_bleu.tokenize=no", "callbacks.validation_bleu.tokenize='no'"),
+        ("metrics.tokenize=no", "metrics.tokenize='no'"),
         ("callbacks.ema.decay=0.9", "callbacks.ema.decay=0.9"),
         ("experiment=2024_11", "experiment='2024_11'"),
         ("+mine/group=1_0", "+mine/group='1_0'"),

@@ -158,7 +158,7 @@ BAD = {
     "documents in words": (["documents=abc"], "documents='abc': wanted int of at least 1 | null"),
     "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
-    "window alone": (["window=5"], "window=5: it is a group of settings: window.unit, window.size, window.context"),
+    "window alone": (["window=5"], "window='5': it is a group of settings: window.unit, window.size, window.context"),
     "window.unit alone": (["window.unit=segments"], "window.unit=segments: says nothing without a size"),
     "half a length": (["lengths=1.5"], "1.5 is no length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),
