@@ -1,0 +1,178 @@
+"""Documents of several formats as blocks of text: titles, paragraphs, items of lists, cells of tables."""
+
+from __future__ import annotations
+
+import importlib
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.lines import read_lines
+
+KINDS = ("title", "paragraph", "item", "cell", "code")
+UNWRAPPED = 120  # characters: a text file with a longer line has a paragraph on each
+LARGEST = 1 << 28  # bytes of a docx, unpacked
+_HTML_KINDS = {
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6", "title", "caption"), "title"),
+    **dict.fromkeys(("li", "dt", "dd"), "item"),
+    **dict.fromkeys(("td", "th"), "cell"),
+    "pre": "code",
+    **dict.fromkeys(
+        ("p", "div", "section", "article", "blockquote", "body", "html", "head", "main", "header", "footer", "nav",
+         "aside", "ul", "ol", "dl", "table", "thead", "tbody", "tfoot", "tr", "figure", "figcaption", "address", "form",
+         "fieldset", "details", "summary", "hr"),
+        "paragraph",
+    ),
+}  # fmt: skip
+_HTML_UNSEEN = ("script", "style", "template", "noscript")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of a document that no sentence leaves; kind is one of `KINDS`. Code is not prose and has no translation.
+
+    The text is a line, except that lines of plain text are kept where they end.
+    """
+
+    kind: str
+    text: str
+
+
+def read_blocks(path: str | Path) -> list[Block]:
+    """The blocks of a .txt, .md, .html or .docx file, in order, none of them empty.
+
+    Markdown keeps the marks inside its blocks, HTML loses its tags (but for code, which gets backticks). Raises DataError
+    for other endings and for what cannot be read.
+    """
+    path = Path(path)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise DataError(f"{path}: wanted one of {', '.join(READERS)}")
+    return [Block(block.kind, block.text.strip()) for block in reader(path) if block.text.strip()]
+
+
+def _text(path: Path) -> Iterator[Block]:
+    lines = [line.strip() for _, line in read_lines(path, "text")]
+    if any(len(line) > UNWRAPPED for line in lines) or "" not in lines:
+        lines = [part for line in lines for part in (line, "")]
+    for paragraph in "\n".join(lines).split("\n\n"):
+        yield Block("paragraph", paragraph)
+
+
+def _markdown(path: Path) -> Iterator[Block]:
+    parser = _library("markdown_it", "Markdown", path).MarkdownIt("commonmark").enable("table")
+    text = "\n".join(line for _, line in read_lines(path, "markdown"))
+    inside: list[str] = []
+    for token in parser.parse(text):
+        if token.nesting == 1:
+            inside.append(token.type.removesuffix("_open"))
+        elif token.nesting == -1:
+            inside.pop()
+        elif token.type == "inline":
+            yield Block(_markdown_kind(inside), " ".join(token.content.split()))
+        elif token.type in ("fence", "code_block"):
+            yield Block("code", token.content)
+        elif token.type == "html_block":
+            yield from _html_text(token.content, path)
+
+
+def _markdown_kind(inside: list[str]) -> str:
+    kinds = {"heading": "title", "th": "cell", "td": "cell", "list_item": "item"}
+    return next((kinds[name] for name in reversed(inside) if name in kinds), "paragraph")
+
+
+def _html(path: Path) -> Iterator[Block]:
+    return _html_text("\n".join(line for _, line in read_lines(path, "html")), path)
+
+
+def _html_text(text: str, path: Path) -> Iterator[Block]:
+    html = _library("lxml.html", "HTML", path)
+    if not text.strip():
+        return
+    try:
+        # As bytes: a declaration of an encoding inside a decoded text is an error to lxml.
+        root = html.fromstring(text.encode(), parser=html.HTMLParser(encoding="utf-8"))
+    except (html.etree.ParserError, ValueError, AssertionError) as error:
+        raise DataError(f"{path}: no HTML that can be read ({error})") from None
+    kind, pieces = "paragraph", [""]
+    for event, element in html.etree.iterwalk(root, events=("start", "end")):
+        name = element.tag if isinstance(element.tag, str) else "!"
+        unseen = any(a.tag in _HTML_UNSEEN for a in (element, *element.iterancestors()) if isinstance(a.tag, str))
+        if name in _HTML_KINDS:
+            yield Block(kind, _collapsed(pieces, kind))
+            pieces = []
+            around = element if event == "start" else element.getparent()
+            kind = _html_kind(around)
+        if name == "code" and kind != "code":
+            pieces.append("`")
+        if name == "br" and event == "start":
+            pieces.append(" ")
+        if event == "start" and name != "!" and not unseen:
+            pieces.append(element.text or "")
+        if event == "end" and not any(a.tag in _HTML_UNSEEN for a in element.iterancestors()):
+            pieces.append(element.tail or "")
+    yield Block(kind, _collapsed(pieces, kind))
+
+
+def _html_kind(element: Any) -> str:
+    """That of the nearest element around which has one of its own; a paragraph of an item is part of the item."""
+    names = [] if element is None else [element.tag, *(a.tag for a in element.iterancestors())]
+    kinds = [_HTML_KINDS.get(name, "paragraph") for name in names if isinstance(name, str)]
+    return next((kind for kind in kinds if kind != "paragraph"), "paragraph")
+
+
+def _collapsed(pieces: list[str], kind: str) -> str:
+    text = "".join(pieces)
+    return text if kind == "code" else " ".join(text.split())
+
+
+def _docx(path: Path) -> Iterator[Block]:
+    docx = _library("docx", "docx", path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            size = sum(part.file_size for part in archive.infolist())
+        if size > LARGEST:
+            raise DataError(f"{path}: {size:,} bytes unpacked, more than {LARGEST:,}: split it")
+        document = docx.Document(str(path))
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except DataError:
+        raise
+    except Exception as error:  # what lxml, zlib and python-docx raise for damaged files has no common class
+        raise DataError(f"{path}: not a sound docx file ({error or type(error).__name__})") from None
+    yield from _docx_blocks(document)
+
+
+def _docx_blocks(part: Any, cell: bool = False) -> Iterator[Block]:
+    for piece in part.iter_inner_content():
+        if hasattr(piece, "rows"):
+            seen = set()  # a cell over several columns is met in each of them
+            for row in piece.rows:
+                for inner in row.cells:
+                    if inner._tc not in seen:
+                        seen.add(inner._tc)
+                        yield from _docx_blocks(inner, cell=True)
+            continue
+        style = (piece.style.name if piece.style is not None else "").lower()
+        kind = "title" if style.startswith(("heading", "title", "subtitle")) else "paragraph"
+        kind = "item" if style.startswith("list") else kind
+        yield Block("cell" if cell else kind, " ".join(piece.text.split()))
+
+
+def _library(name: str, title: str, path: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise DataError(f"{path}: {title} is read by another package: pip install 'scaleformer[documents]'") from None
+
+
+READERS = {
+    **dict.fromkeys((".txt", ".text"), _text),
+    **dict.fromkeys((".md", ".markdown"), _markdown),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), _html),
+    ".docx": _docx,
+}

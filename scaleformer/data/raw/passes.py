@@ -1,0 +1,69 @@
+"""The alignment of a whole corpus: a first pass by lengths and alike words, a lexicon learned of it, a second pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from scaleformer.data.raw.align import Bead, Knowledge, Side, align
+from scaleformer.data.raw.lexicon import Vocabulary, learn, no_lexicon
+from scaleformer.data.raw.sentences import LABELS
+
+OPEN = (0.9, 0.3)  # of a text, what its translation leaves open: without a lexicon and with one
+SAME, OTHER = 0.7, -1.0  # log-odds of labels that are the same in one bead or not, before any are counted
+PAIRS = [(1, 1), (1, 2), (2, 1)]  # shapes of beads of which a lexicon is learned
+
+Segments = tuple[Sequence[str], Sequence[int]]  # texts, and numbers of `LABELS`
+
+
+def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) -> list[list[Bead]]:
+    """The beads of each document, given as the segments of source and target with their labels.
+
+    Twice `align`: the second time with the lexicon, and with how often labels met, of all documents' first beads.
+    """
+    stems: dict[str, int] = {}
+    vocabularies = Vocabulary(stems), Vocabulary(stems)
+    sides = [tuple(_side(*part, v) for part, v in zip(parts, vocabularies, strict=True)) for parts in documents]
+    sizes = [len(v) for v in vocabularies]
+    total = [sum(float(pair[side].characters.sum()) for pair in sides) for side in (0, 1)]
+    knowledge = Knowledge(
+        lexicons=(no_lexicon(sizes[0]), no_lexicon(sizes[1])),
+        stems=(vocabularies[0].stem_of(), vocabularies[1].stem_of()),
+        frequencies=(vocabularies[0].frequencies(), vocabularies[1].frequencies()),
+        structure=np.where(np.eye(len(LABELS), dtype=bool), SAME, OTHER).astype(np.float32),
+        open=OPEN[0],
+        ratio=total[1] / total[0] if all(total) else 1.0,
+    )
+    first = [align(source, target, knowledge) for source, target in sides]
+    found = [
+        (np.concatenate(source.words[b.i : b.i + b.s]), np.concatenate(target.words[b.j : b.j + b.t]))
+        for (source, target), beads in zip(sides, first, strict=True)
+        for b in beads
+        if (b.s, b.t) in PAIRS and b.score > 0
+    ]
+    knowledge.lexicons = learn(found, sizes, seed)
+    knowledge.structure = _structure(sides, first)
+    knowledge.open = OPEN[1]
+    return [align(source, target, knowledge) for source, target in sides]
+
+
+def _side(texts: Sequence[str], labels: Sequence[int], vocabulary: Vocabulary) -> Side:
+    numbers = np.array(labels, dtype=np.int64)
+    return Side(
+        [vocabulary.add(text) for text in texts],
+        np.array([len(text) for text in texts], dtype=np.float32),
+        numbers,
+        numbers != LABELS.index("inside"),
+    )
+
+
+def _structure(sides: Sequence[tuple[Side, ...]], corpus: Sequence[Sequence[Bead]]) -> np.ndarray:
+    """The log-odds of two labels in one bead, of how often they met: (source labels, target labels)."""
+    met = np.ones((len(LABELS), len(LABELS)))
+    for (source, target), beads in zip(sides, corpus, strict=True):
+        for b in beads:
+            if b.s and b.t:
+                met[source.labels[b.i], target.labels[b.j]] += 1
+    odds = np.log(met * met.sum() / (met.sum(1, keepdims=True) * met.sum(0, keepdims=True)))
+    return np.clip(odds, -3, 3).astype(np.float32)

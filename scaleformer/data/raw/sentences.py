@@ -1,0 +1,42 @@
+"""Blocks as segments: the grain at which texts are aligned and models trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.raw.blocks import KINDS, Block
+
+GRAINS = ("sentence", "paragraph", "none")
+LABELS = (*KINDS, "inside")  # what a segment begins: a block of this kind, or none
+
+
+def split_blocks(blocks: Iterable[Block], language: str, grain: str) -> tuple[list[str], list[int]]:
+    """The segments of blocks, each one line, and their labels, numbers of `LABELS`.
+
+    grain: "sentence"  as the rules of the language divide a block [sentencex]
+           "paragraph" a block is a segment
+           "none"      a line is a segment
+    Raises DataError where sentencex is not installed.
+    """
+    segments, labels = [], []
+    for block in blocks:
+        for number, part in enumerate(_parts(block.text, language, grain)):
+            segments.append(part)
+            labels.append(LABELS.index("inside" if number else block.kind))
+    return segments, labels
+
+
+def _parts(text: str, language: str, grain: str) -> list[str]:
+    if grain == "none":
+        parts = text.splitlines()
+    elif grain == "paragraph":
+        parts = [text]
+    else:
+        try:
+            import sentencex
+        except ImportError:
+            message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
+            raise DataError(message) from None
+        parts = sentencex.segment(language, " ".join(text.split()))
+    return [one for part in parts if (one := " ".join(part.split()))]
