@@ -128,6 +128,7 @@ class DocumentDataModule(pl.LightningDataModule):
             config.max_ratio,
             config.overlong,
             config.drop_separators,
+            config.merge_segments,
         )
 
     def encoded(self, split: str) -> EncodedCorpus:
@@ -238,7 +239,7 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
-        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0)
+        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
 
     @property
     def _recipe(self) -> Recipe:

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.state import EOS, Active, History, Rows
+from scaleformer.translation.state import Active, History, Rows
+from scaleformer.vocabulary import EOS
 
 
 class DecodableModel(Protocol):
@@ -54,13 +55,15 @@ def decode(
     source_segments: Tensor,
     config: DecodingConfig,
     *,
+    counted: bool = False,
     generator: torch.Generator | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
 
     source (B, S) long, source_mask (B, S) bool, True = real token, source_segments (B, S) long, the number of `<sep>`
-    before each token. The model must be in evaluation mode. `generator` (on the device of the source) continues a
+    before each token. The model must be in evaluation mode. `counted` is whether separators of the target say how many
+    source segments they consume (`scaleformer.vocabulary`). `generator` (on the device of the source) continues a
     sequence of samples; without it sampling starts from config.seed. `progress` is called now and then with the number
     of tokens written since its last call, one row a document. A beam search that has no more hypotheses returns fewer
     than n_best. A limit of the model (learned positions) is one of the search. Raises ValueError if the shapes differ
@@ -77,6 +80,7 @@ def decode(
         config.limit,
         config.match_segments,
         config.no_repeat_ngram_size,
+        counted,
     )
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))

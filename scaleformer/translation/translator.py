@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.translation.search import DecodingConfig, decode
-from scaleformer.translation.state import EOS, PAD, SEP
+from scaleformer.vocabulary import EOS, PAD, SEP
 
 MODES = ("document", "segment")
 log = logging.getLogger(__name__)
@@ -170,7 +170,9 @@ class Translator:
         generator = torch.Generator(self.device).manual_seed(config.seed) if config.strategy == "sample" else None
         for places in _batches({place: len(tokens) for place, tokens in sources.items()}, config):
             batch = _pad([sources[place] for place in places], self.device)
-            decoded = decode(self.model, *batch, config, generator=generator, progress=report)
+            decoded = decode(
+                self.model, *batch, config, counted=self.target_tokenizer.counted, generator=generator, progress=report
+            )
             for place, hypotheses in zip(places, decoded, strict=True):
                 texts = [self.target_tokenizer.decode_segments(h.tokens) for h in hypotheses]
                 found[place] = Translation(

@@ -9,7 +9,8 @@ import pytest
 from torch import Tensor
 
 from scaleformer.translation.search import DecodingConfig, decode
-from scaleformer.translation.state import BOS, EOS, PAD, SEP, WASTED_STEPS
+from scaleformer.translation.state import WASTED_STEPS
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP
 from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, random_logits, repeats, table
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from scaleformer.data.batching import Example
-from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.scores import MetricScore, Preset, TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.teacher_forcing import target_losses
 from scaleformer.evaluation.translation_run import ReferenceDocument
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import EOS, SEP
 
 LEAST = 3  # segments: two that run together and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))

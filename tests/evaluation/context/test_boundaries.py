@@ -12,10 +12,10 @@ import torch
 
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.readers.documents import Document, one_line
-from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
 from scaleformer.evaluation.scores import Preset, corpus_bleu
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import EOS, SEP
 from tests.commands.calls import error_line, run_script
 from tests.runs import make_run, write_corpus
 
