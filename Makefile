@@ -22,8 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, some 10 minutes)
 	$(BIN)/scaleformer train
 
-test: install  ## Run the tests
-	$(BIN)/python -m pytest
+test: install  ## Run the tests in two processes
+	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 lint: install  ## Style and types
 	$(BIN)/ruff check .

@@ -6,20 +6,21 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scaleformer.translation.translator import Translator
+    from scaleformer.translation.config import DecodingConfig
+    from scaleformer.translation.translator import DocumentHypothesis, Translation, Translator
 
 try:
     __version__ = version("scaleformer")
 except PackageNotFoundError:  # the source tree on a path, not installed
     __version__ = "unknown"
 
-__all__ = ["Translator", "__version__"]
+__all__ = ["DecodingConfig", "DocumentHypothesis", "Translation", "Translator", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when asked for: whoever wants the attention alone imports torch and nothing else.
-    if name == "Translator":
-        from scaleformer.translation.translator import Translator
+    if name in __all__:
+        from scaleformer.translation import config, translator
 
-        return Translator
+        return getattr(config if name == "DecodingConfig" else translator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

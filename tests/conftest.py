@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+# Set before torch is imported, and for the processes that tests start: two workers on two cores want a thread each.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from scaleformer.benchmarks import training
 from tests.trainings import FAST, SMALL, Command
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rates of the machine taken of small products: large ones in bfloat16 last minutes on many a CPU."""
+    monkeypatch.setattr(training, "product_rates", partial(training.product_rates, size=64, repeats=1))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +25,9 @@ class FakeModel:
 
     most_target_tokens = math.inf
 
-    def __init__(self, logits) -> None:
+    def __init__(self, logits, steps: dict[int, int] | None = None) -> None:
         self.logits = logits
+        self.consumed = steps or {SEP: 1}
         self.steps: list[int] = []  # rows of each step
         self.compactions = 0
 
@@ -42,7 +44,7 @@ class FakeModel:
         written = [(*before, token) for before, token in zip(state["written"], tokens.tolist(), strict=True)]
         for row, count in zip(written, segments.tolist(), strict=True):
             assert row[0] == BOS
-            assert count == row.count(SEP)
+            assert count == sum(self.consumed.get(token, 0) for token in row)
         logits = torch.stack([self.logits(sources[i // K], row) for i, row in enumerate(written)])
         return logits, {"sources": sources, "beams": K, "written": written}
 
@@ -80,9 +82,16 @@ def batch(*sources: list[int]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 SOURCES = [[A, SEP, EOS], [B, B, SEP, C, SEP, EOS], [C, SEP, EOS], [A, B, C, SEP, A, SEP, B, C, SEP, EOS]]
+
+
+def free(**settings: Any) -> DecodingConfig:
+    """Settings of a search that may end when it likes."""
+    return DecodingConfig(**{"match_segments": False, **settings})
+
+
 SETTINGS = {
-    "greedy": DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=3),
-    "beam": DecodingConfig(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
+    "greedy": free(strategy="greedy", max_length_ratio=1.0, max_length_offset=3),
+    "beam": free(strategy="beam", beam_size=3, n_best=2, max_length_ratio=1.0, max_length_offset=3),
 }
 SETTINGS |= {f"{name}, matched": replace(config, match_segments=True) for name, config in SETTINGS.items()}
 UNREPEATED = {f"{name}, 2-grams once": replace(config, no_repeat_ngram_size=2) for name, config in SETTINGS.items()}

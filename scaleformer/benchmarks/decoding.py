@@ -101,7 +101,11 @@ class Endless:
 def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> list[float]:
     """Seconds of every step of a search but the first, all of it: model, ranking, bookkeeping. One beam is greedy."""
     config = DecodingConfig(
-        strategy="greedy" if beams == 1 else "beam", beam_size=beams, max_length_ratio=0, max_length_offset=steps
+        strategy="greedy" if beams == 1 else "beam",
+        beam_size=beams,
+        max_length_ratio=0,
+        max_length_offset=steps,
+        match_segments=False,
     )
     marks: list[tuple[int, float]] = []  # steps since the last mark, time
     decode(
@@ -110,7 +114,7 @@ def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> l
         batch.source_mask,
         batch.source_segments,
         config,
-        progress=lambda tokens: marks.append((tokens // len(batch), time.perf_counter())),
+        progress=lambda tokens, _: marks.append((tokens // len(batch), time.perf_counter())),
     )
     times: list[float] = []
     for (_, before), (count, after) in pairwise(marks):

@@ -30,7 +30,8 @@ EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 @dataclass(frozen=True)
 class LoadedModel:
     """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file (or of
-    those that an exported model has)."""
+    those that an exported model has); longest_segment: the most tokens that it was trained on in one, None where the
+    file does not say so."""
 
     model: Transformer
     source_tokenizer: Tokenizer
@@ -38,6 +39,7 @@ class LoadedModel:
     config: dict[str, Any]
     sha256: str
     path: Path
+    longest_segment: int | None = None
 
 
 def make_package(
@@ -48,6 +50,7 @@ def make_package(
         "format": FORMAT,
         "model": _plain(asdict(model)),
         "config": _plain(config),
+        "longest_segment": None,  # the trainer's to say, once it has seen the data
         "source_tokenizer": _bytes_to_tensor(source_tokenizer.proto),
         "target_tokenizer": _bytes_to_tensor(target_tokenizer.proto),
     }
@@ -92,7 +95,11 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise ValueError(f"{path}: the weights do not fit the model they come with: {first}") from error
     model.to(device).eval()
-    return LoadedModel(model, source_tokenizer, target_tokenizer, package["config"], _sha256(files), path)
+    config, longest = package["config"], package.get("longest_segment")
+    if "longest_segment" not in package and isinstance(config.get("decoding"), dict):
+        # That version matched no segments unless told to: what it recorded was nobody's choice.
+        config = {**config, "decoding": {**config["decoding"], "match_segments": True}}
+    return LoadedModel(model, source_tokenizer, target_tokenizer, config, _sha256(files), path, longest)
 
 
 def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedModel:
@@ -150,6 +157,7 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         "model": _plain(asdict(loaded.model.config)),
         "tied": tied,
         "config": loaded.config,
+        "longest_segment": loaded.longest_segment,
     }
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     try:
@@ -219,7 +227,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     )
     if not named or not isinstance(content["scaleformer"], dict):
         raise ValueError(f"{path}: a checkpoint, but not of scaleformer: its weights are no tensors with names")
-    return content
+    return {**content, "scaleformer": _present_names(content["scaleformer"])}
+
+
+def _present_names(value: Any) -> Any:
+    """Settings of before under their names of today: `fallback` was `elsewhere`."""
+    if isinstance(value, dict):
+        return {"fallback" if key == "elsewhere" else key: _present_names(item) for key, item in value.items()}
+    return value
 
 
 def _check_package(package: Mapping[str, Any], path: Path) -> None:

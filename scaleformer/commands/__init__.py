@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from scaleformer.system.allocator import bound_kernel_caches, use_huge_pages
+from scaleformer.system.display import displayed
 
 COMMANDS = {
     "train": "Train a model and evaluate it, or resume=RUN",
@@ -74,4 +75,5 @@ def run(name: str, arguments: Sequence[str] | None = None, words: Sequence[str] 
     bound_kernel_caches()
     from scaleformer.commands.call import call
 
-    call(name, list(sys.argv[1:] if arguments is None else arguments), words)
+    with displayed():
+        call(name, list(sys.argv[1:] if arguments is None else arguments), words)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from scaleformer.data.readers.lines import Input
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
 from scaleformer.evaluation.translation_run import results_folder
@@ -58,7 +59,8 @@ def _segments(options: Options) -> tuple[list[str], list[str] | None, str]:
         raise ValueError("nothing to look at, or two things: give text='A sentence.' or input=FILE")
     if options.input is None:
         return [str(options.text)], None, "text"
-    documents = read_documents(options.input, choose_format(options.format, options.input)).documents
+    given_input = Input(options.input)
+    documents = read_documents(given_input, choose_format(options.format, given_input)).documents
     if not 0 <= options.document < len(documents):
         raise ValueError(f"document={options.document}: {options.input} has {len(documents)}, numbered from 0")
     document = documents[options.document]

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -25,12 +24,13 @@ from scaleformer.evaluation.context.boundaries import (
 )
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
-from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, listed
+from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
@@ -43,7 +43,7 @@ class Options:
     segments: Annotated[int, AtLeast(LEAST)] | None
     documents: Annotated[int, AtLeast(1)] | None
     split: str
-    metrics: str | None
+    metrics: dict[str, Any]
     decode: bool
     output: str | None
     device: str
@@ -54,11 +54,12 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     translator = Translator.load(options.checkpoint, options.device)
-    greedy = replace(translator.decoding, strategy="greedy", n_best=1)
+    # how many segments the model writes of itself is what is asked
+    greedy = replace(translator.decoding, strategy="greedy", n_best=1, match_segments=False)
     decoding = choose_decoding(greedy, options.decoding, given)
-    metrics = options.metrics or (translator.config.get("test") or {}).get("metrics", "default")
     corpus = choose_corpus(translator.config, options.data, options.split)
-    text = TestText.of(list(corpus.read()), translator.source_tokenizer, translator.target_tokenizer)
+    metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
+    text = TestText.of(list(corpus.source.read()), translator.source_tokenizer, translator.target_tokenizer)
     spec = parse_lengths(None, listed(options.segments), None) or [LengthSpec("document", None)]
     made = make_length(text, spec[0]).documents
     documents = list(islice((d for d in made if len(d.source) >= LEAST), options.documents))
@@ -66,13 +67,14 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_folder(folder)
     with translation_bars() as bar:
         losses = boundary_losses(translator, documents, progress=bar("scoring"))
-        found = boundary_translations(translator, documents, decoding, preset(metrics), bar) if options.decode else None
+        found = boundary_translations(translator, documents, decoding, metrics, bar) if options.decode else None
     signatures = {"d-BLEU": found.whole.signature} if found else {}
-    name = f"boundaries-{options.split}" + (f"-{options.segments}" if options.segments else "")
+    name = f"boundaries-{corpus.label}" + (f"-{options.segments}" if options.segments else "")
     payload = {
         **provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256, signatures),
         "kind": "boundaries",
-        "corpus": {"where": corpus.where, "split": options.split, "sha256": corpus.fingerprint()},
+        "corpus": corpus.to_dict(),
+        "metrics": metrics.to_dict(),
         "segments": options.segments,
         "decoding": asdict(decoding) if found else None,
         "documents": len(documents),
@@ -81,7 +83,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     }
     path = write_result(folder / f"{name}.json", payload)
     console = Console()
-    console.print(_table(losses, len(documents)))
+    print_table(_table(losses, len(documents)), console)
     if found:
         console.print(_in_words(found), highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -92,7 +94,7 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
     title = f"{documents} documents: nats a token in the segments after two that run together"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table = plain_table(title)
     for column in ("segments after", "tokens", "every <sep>", "source lacks one", "target lacks one"):
         table.add_column(column, justify="left" if column == "segments after" else "right")
     for loss in losses:

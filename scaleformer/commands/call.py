@@ -5,20 +5,20 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
-from dataclasses import is_dataclass
+from itertools import takewhile
 from pathlib import Path
-from types import ModuleType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from types import ModuleType
+from typing import Any
 
 import hydra
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.commands.resume import quoted
+from scaleformer.commands.line import SWEEP, last_value, split_flags, typed
+from scaleformer.commands.sweep import Jobs
 from scaleformer.commands.unknown import unknown_override
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors, wants_traceback
@@ -52,35 +52,62 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
         os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")
     with one_line_errors():
         module = module_of(name)
+        flags, overrides = split_flags(arguments)
+        sweep = any(word in SWEEP for word in arguments)
+        arguments = [*flags, *(typed(override, names_of(module), sweep) for override in overrides)]
         if hasattr(module, "rewrite"):
             arguments = module.rewrite(arguments)
-        arguments = [typed(argument, module) for argument in arguments]
+        kept = existing_folders(last_value(arguments, "hydra.run.dir"))
         program = sys.argv[0]
         sys.argv = [program, *arguments]  # Hydra reads these
 
-        def task(config: DictConfig) -> None:
+        jobs = Jobs()
+
+        @one_line_errors()
+        def task(config: DictConfig) -> Any:
             sys.argv = [program, *words, *arguments]  # with which Lightning starts the processes of other devices
-            execute(module, config, list(HydraConfig.get().overrides.task))
+            try:
+                return jobs.run(lambda: execute(module, config, list(HydraConfig.get().overrides.task)), config)
+            finally:
+                remove_empty(Path(HydraConfig.get().runtime.output_dir), kept)
 
         try:
-            hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_of(name))(
-                one_line_errors()(task)
-            )()
+            with jobs:
+                hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_of(name))(task)()
         except HydraException as error:
             if (text := unknown_override(error)) is not None:
                 raise ValueError(text) from error
             raise
 
 
-def execute(module: ModuleType, config: DictConfig, given: list[str]) -> None:
-    """Hand the composed settings to a command."""
+def names_of(module: ModuleType) -> type:
+    """The dataclass that knows the settings of a command by their names and types."""
+    kind: type = module.Options if hasattr(module, "Options") else module.Names
+    return kind
+
+
+def existing_folders(place: str | None) -> set[Path]:
+    """The folders on the way to a run that are there before it starts: in `place`, or else somewhere in runs/."""
+    runs = Path("runs").absolute()
+    places = [Path.cwd(), *([Path(place).absolute()] if place else [runs, *runs.glob("*")])]
+    return {folder for path in places for folder in (path, *path.parents) if folder.is_dir()}
+
+
+def remove_empty(folder: Path, kept: Container[Path]) -> None:
+    """Take away the folders that Hydra has made for a run of which nothing is left."""
+    with suppress(OSError):  # there is something in it
+        for path in takewhile(lambda path: path not in kept, (folder, *folder.parents)):
+            path.rmdir()
+
+
+def execute(module: ModuleType, config: DictConfig, given: list[str]) -> Any:
+    """Hand the composed settings to a command; what it gives back."""
     if not hasattr(module, "Options"):
-        module.main(config, given)
-        return
+        return module.main(config, given)
     options = options_of(module, config)
     if hasattr(options, "threads"):
         set_up_cpu(options.threads)
-    module.main(options, given)
+    return module.main(options, given)
 
 
 def options_of(module: ModuleType, config: DictConfig) -> Any:
@@ -94,31 +121,3 @@ def default_options(name: str, **changes: Any) -> Any:
     content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
     del content["defaults"]
     return options_of(module_of(name), OmegaConf.merge(content, changes))  # type: ignore[arg-type]
-
-
-def typed(argument: str, module: ModuleType) -> str:
-    """An override whose value is a text by the type of its setting, in quotes: else 2024_11_27 would be a number, and
-    spaces and letters beyond ASCII no value at all."""
-    key, equals, value = argument.partition("=")
-    if not equals or not hasattr(module, "Options") or argument.startswith("-"):
-        return argument
-    hint = _hint(module.Options, key.lstrip("+").split("."))
-    choices = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if value == "null" and type(None) in choices:
-        return argument
-    if value[:1] == "[" and tuple[str, ...] in choices:
-        with suppress(yaml.YAMLError):
-            items = yaml.load(value, yaml.BaseLoader)  # all of them texts
-            if isinstance(items, list) and all(isinstance(item, str) for item in items):
-                return f"{key}=[{','.join(map(quoted, items))}]"
-    if str not in choices or value[:1] in ("'", '"'):
-        return argument
-    return f"{key}={quoted(value)}"
-
-
-def _hint(kind: type, path: list[str]) -> Any:
-    hints = get_type_hints(kind, include_extras=True)
-    hint = hints.get(path[0])
-    if len(path) == 1 or hint is None:
-        return hint
-    return _hint(hint, path[1:]) if is_dataclass(hint) and isinstance(hint, type) else None

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.significance import compare_systems, comparison_table
-from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents, stem
+from scaleformer.evaluation.translations import lines_of, origin, read_translations, result_of, same_documents, stem
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import listed
+from scaleformer.system.tables import print_table
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Options:
     runs: str | tuple[str, ...]
     split: str
     level: str
-    metrics: str
+    metrics: dict[str, Any]
     bootstrap_samples: int
     randomization_trials: int
     output: str | None
@@ -40,14 +43,15 @@ def main(options: Options, given: Sequence[str]) -> None:
     same_documents(systems)
     lines = {name: lines_of(documents, options.level) for name, documents in systems.items()}
     first = next(iter(lines.values()))
+    metrics = choose_metrics(result_of(files[0]), options.metrics, given)
     comparison = compare_systems(
         {name: found.hypotheses for name, found in lines.items()},
         first.references,
-        options.metrics,
+        metrics,
         bootstrap_samples=options.bootstrap_samples,
         randomization_trials=options.randomization_trials,
     )
-    settings = {"level": options.level, "metrics": options.metrics, "alignment": RULE}
+    settings = {"level": options.level, "metrics": metrics.to_dict(), "alignment": RULE}
     translations = dict(zip(names, map(str, files), strict=True))
     checkpoints = {name: provenance(**origin(file))["checkpoint"] for name, file in zip(names, files, strict=True)}
     path = Path(str(options.output or files[0].with_name(f"compare-{stem(files[0]).removeprefix('bleu-')}.json")))
@@ -55,7 +59,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     write_result(path, {**provenance(), **settings, **systems_of, **comparison.to_dict(), "kind": "compare"})
     console = Console()
     title = f"{comparison.lines:,} lines, against {comparison.baseline}; * both tests below 0.05"
-    console.print(comparison_table(comparison, title))
+    print_table(comparison_table(comparison, title), console)
     for metric, signatures in comparison.signatures.items():
         for signature in signatures.values():
             console.print(f"{metric}: {signature}", soft_wrap=True, highlight=False, markup=False)

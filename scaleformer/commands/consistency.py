@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import origin, read_translations, stem
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.tables import plain_table, print_table
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,11 @@ def main(options: Options, given: Sequence[str]) -> None:
         "alignment": RULE,
     }
     write_result(path, {**payload, "terms": options.terms, "scores": [score.to_dict() for score in scores]})
-    table = Table(title=f"{len(documents)} documents", title_justify="left", box=SIMPLE_HEAD)
+    table = plain_table(f"{len(documents)} documents")
     for column in ("kind", "repeated words", "mentions", "as the reference", "consistent"):
         table.add_column(column, justify="left" if column == "kind" else "right")
     for s in scores:
         table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")
     console = Console()
-    console.print(table)
+    print_table(table, console)
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)

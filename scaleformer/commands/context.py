@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from scaleformer.data.config import DataConfig
+from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
@@ -25,6 +25,7 @@ from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, from_mapping
+from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
@@ -63,7 +64,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             decoding=decoding,
             progress=bar,
         )
-    name = f"context-{Path(options.input).name.split('.')[0] if options.input is not None else options.split}"
+    name = f"context-{options.split if options.input is None else _stem(Path(options.input))}"
     name += "" if options.context is None else f"-context{options.context}"
     folder = Path(str(options.output or results_folder(translator.path)))
     check_folder(folder)
@@ -74,8 +75,14 @@ def main(options: Options, given: Sequence[str]) -> None:
     with atomic_writer(folder / f"{name}.jsonl") as file:
         file.writelines(json.dumps(asdict(outcome), ensure_ascii=False) + "\n" for outcome in report.outcomes)
     console = Console()
-    console.print(_table(report, len(documents)))
+    print_table(_table(report, len(documents)), console)
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _stem(path: Path) -> str:
+    """What a file of examples is called in the names of results: with its folder where that would be a split's."""
+    stem = path.name.split(".")[0]
+    return f"{path.resolve().parent.name}-{stem}" if stem in SPLITS else stem
 
 
 def _documents(
@@ -105,7 +112,7 @@ def _documents(
 
 def _table(report: ContextReport, documents: int) -> Table:
     seen = "all segments before" if report.context is None else f"{report.context} segments before"
-    table = Table(title=f"{documents} documents, seen with {seen}", title_justify="left", box=SIMPLE_HEAD)
+    table = plain_table(f"{documents} documents, seen with {seen}")
     for column in ("kind", "distance"):
         table.add_column(column)
     for column in ("count", "chance", "contrastive", "generative", "wrong", "unclear"):

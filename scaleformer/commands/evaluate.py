@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.final import evaluate_translations
+from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.schema import AtLeast
 from scaleformer.translation.config import choose_decoding
@@ -24,7 +25,7 @@ class Options:
 
     checkpoint: str
     split: str
-    metrics: str | None
+    metrics: dict[str, Any]
     ter: bool
     mode: str
     max_tokens: int | None
@@ -44,20 +45,22 @@ def main(options: Options, given: Sequence[str]) -> None:
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     corpus = choose_corpus(translator.config, options.data, options.split)
-    documents = list(islice(corpus.read(), options.max_documents))
+    metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
+    documents = list(islice(corpus.source.read(), options.max_documents))
     if not documents:
-        raise ValueError(f"{corpus.where}: no documents in the {options.split} split")
+        raise ValueError(f"{corpus.source.where}: no documents in the {options.split} split")
     evaluate_translations(
         translator,
         documents,
         decoding,
         str(options.output or results_folder(translator.path)),
         split=options.split,
-        metrics=options.metrics or (translator.config.get("test") or {}).get("metrics", "default"),
+        corpus=corpus.name,
+        metrics=metrics,
         samples=options.samples,
         ter=options.ter,
         mode=options.mode,
         max_tokens=options.max_tokens,
         show_samples=False,
-        conditions={"corpus": {"where": corpus.where, "sha256": corpus.fingerprint()}},
+        conditions={"corpus": corpus.to_dict()},
     )

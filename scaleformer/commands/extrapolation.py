@@ -12,12 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.corpus import choose_corpus, file_name
 from scaleformer.evaluation.length.documents import TestText, choose_lengths, default_lengths, parse_lengths
 from scaleformer.evaluation.length.extrapolation import FORMAT, Cache, Protocol, System, default_window, measure_all
-from scaleformer.evaluation.length.report import assemble, file_name
+from scaleformer.evaluation.length.report import assemble
 from scaleformer.evaluation.length.tables import print_tables
 from scaleformer.evaluation.length.views import Window
+from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.report.extrapolation import plot_overview
 from scaleformer.system.bars import translation_bar
@@ -50,7 +51,7 @@ class Options:
     documents: Annotated[int, AtLeast(1)] | None
     max_documents: Annotated[int, AtLeast(1)] | None
     split: str
-    metrics: str | None
+    metrics: dict[str, Any]
     loss: bool
     decode: bool
     loss_only: bool
@@ -71,10 +72,10 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.output is None and len(systems) > 1:
         raise ValueError("several systems: say where the results go with output=DIR")
     output = Path(str(options.output or results_folder(first.path)))
-    protocol = _protocol(systems, options, given)
     corpus = choose_corpus(first.config, options.data, options.split)
+    protocol = _protocol(systems, options, given, corpus.language)
     text = TestText.of(
-        list(islice(corpus.read(), options.max_documents)), first.source_tokenizer, first.target_tokenizer
+        list(islice(corpus.source.read(), options.max_documents)), first.source_tokenizer, first.target_tokenizer
     )
     specs = parse_lengths(listed(options.lengths), listed(options.segments), systems[0].trained)
     chosen = bool(specs)
@@ -83,7 +84,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     if not chosen and systems[0].trained is not None:
         specs = default_lengths(systems[0].trained)
     sets, left_out = choose_lengths(text, specs, chosen, options.documents, options.seed)
-    folder = output / "extrapolation"
+    name = "extrapolation" if corpus.own_test else f"extrapolation-{corpus.label}"
+    folder = output / name
     measurements = measure_all(systems, sets, protocol, Cache(folder / "cache"), translation_bar)
     trials = options.bootstrap_samples, options.randomization_trials
     found = assemble(measurements, sets, text, protocol.metrics, folder, *trials)
@@ -93,15 +95,13 @@ def main(options: Options, given: Sequence[str]) -> None:
         **provenance(first.device, options.seed, path, sha256, signatures),
         "format": FORMAT,
         "corpus": {
-            "where": corpus.where,
-            "split": options.split,
-            "sha256": corpus.fingerprint(),
+            **corpus.to_dict(),
             "documents": len(text.ids),
             "segments": len(text),
         },
         "settings": {
             "modes": list(protocol.modes),
-            "metrics": protocol.metrics,
+            "metrics": protocol.metrics.to_dict(),
             "decoding": asdict(protocol.decoding),
             "documents": options.documents,
             "window": asdict(protocol.window) if protocol.window else None,
@@ -112,8 +112,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         "left_out": left_out,
         **found,
     }
-    written = write_result(output / "extrapolation.json", payload)
-    plot_overview(payload, output / "extrapolation.png")
+    written = write_result(output / f"{name}.json", payload)
+    plot_overview(payload, output / f"{name}.png")
     print_tables(payload)
     print(f"written to {written}")
 
@@ -130,19 +130,18 @@ def _systems(options: Options) -> list[System]:
     return [System(name, Translator.load(path, options.device)) for name, path in zip(names, paths, strict=True)]
 
 
-def _protocol(systems: list[System], options: Options, given: Sequence[str]) -> Protocol:
+def _protocol(systems: list[System], options: Options, given: Sequence[str], language: str | None) -> Protocol:
     first = systems[0]
     run = replace(first.translator.decoding, strategy="greedy", n_best=1)
     decoding: DecodingConfig = choose_decoding(run, options.decoding, given)
     modes = tuple(str(mode) for mode in listed(options.modes))
-    test = first.translator.config.get("test") or {}
     return Protocol(
         decoding=decoding,
         modes=modes,
         window=_window(first.trained, options.window),
         loss=options.loss,
         decode=options.decode and not options.loss_only,
-        metrics=options.metrics or test.get("metrics", "default"),
+        metrics=choose_metrics(first.translator.config, options.metrics, given, language),
         loss_tokens=options.loss_tokens,
     )
 

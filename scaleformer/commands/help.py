@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import yaml
 
-from scaleformer.commands.call import CONF, config_of, module_of
-from scaleformer.system.schema import type_name
+from scaleformer.commands.call import CONF, config_of, module_of, names_of
+from scaleformer.system.schema import type_name, type_of
+from scaleformer.training.settings import Settings
 
 WIDTH = 100
 
@@ -36,12 +37,10 @@ def describe(name: str) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], Any]]:
-    """(title, settings, the dataclass that knows their types) of the command itself and of each of its groups."""
+def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], type]]:
+    """(title, settings, a dataclass that knows their types) of the command itself and of each of its groups."""
     path = CONF / f"{config_of(name)}.yaml"
-    options = getattr(module, "Options", None)
-    yield "settings (??? has to be given):", described_settings(path.read_text(encoding="utf-8")), options
-    kinds = _kinds()
+    yield "settings (??? has to be given):", described_settings(path.read_text(encoding="utf-8")), names_of(module)
     for group, choice, text in _defaults(path):
         folder = CONF / group
         choices = sorted(p.stem for p in folder.glob("*.yaml") if (group, p.stem) != ("data", "base"))
@@ -55,7 +54,7 @@ def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], Any]]:
             prefix = f"{group.replace('/', '.')}."
             settings = [Setting(prefix + s.name, s.value, s.text) for s in _chosen(folder, choice)]
         title += [line for name in told for line in _lines(f"{name}: {header(_read(folder, name))}", 2)]
-        yield "\n".join(title), settings, kinds.get(group)
+        yield "\n".join(title), settings, Settings
 
 
 def _chosen(folder: Path, choice: str) -> list[Setting]:
@@ -113,10 +112,10 @@ def _lines(text: str, indent: int) -> list[str]:
     return [" " * indent + part for part in wrap(text, WIDTH - indent, break_on_hyphens=False)]
 
 
-def _table(settings: list[Setting], kind: Any) -> list[str]:
+def _table(settings: list[Setting], kind: type) -> list[str]:
     lines = []
     for setting in settings:
-        hint = _hint(kind, setting.name) if kind is not None else None
+        hint = type_of(kind, setting.name)
         typed = "" if not setting.value else _guess(setting.value) if hint is None else type_name(hint)
         default = f" = {setting.value}" if setting.value else ""
         lines.append(f"  {setting.name}{default}  ({typed})" if typed else f"  {setting.name}{default}")
@@ -131,29 +130,8 @@ def _defaults(path: Path) -> Iterator[tuple[str, str | None, str]]:
     for entry in yaml.safe_load(content)["defaults"]:
         if isinstance(entry, dict):
             ((group, choice),) = entry.items()
-            if "@" not in group:
+            if "@" not in group and not group.startswith("override "):
                 yield group.lstrip("/"), choice, comments.get(group.lstrip("/"), "")
-
-
-def _kinds() -> dict[str, Any]:
-    """The dataclass of each group of conf/."""
-    from scaleformer.training.settings import Settings
-
-    hints = get_type_hints(Settings)
-    return {f.name: hints[f.name] for f in fields(Settings)}
-
-
-def _hint(kind: Any, name: str) -> Any:
-    """The type of a setting, by its place in nested dataclasses; None where there is none."""
-    for part in name.split("."):
-        kind = next((choice for choice in (kind, *get_args(kind)) if is_dataclass(choice)), None)
-        if kind is None:
-            return None
-        hints = get_type_hints(kind, include_extras=True)
-        if part not in hints:  # the name of the group itself
-            continue
-        kind = hints[part]
-    return kind
 
 
 def _guess(value: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
 
-from scaleformer.training.resume import OVERRIDES, last_checkpoint, merge_overrides, refuse_held
+from scaleformer.commands.line import flag_value, last_value, quoted, split_flags
+from scaleformer.training.resume import OVERRIDES, RECORD, last_checkpoint, merge_overrides, refuse_held
 from scaleformer.training.run_folder import is_claimed, is_finished
 
+CONFIG_PATH, CONFIG_NAME, CONFIG_DIR = ("--config-path", "-cp"), ("--config-name", "-cn"), ("--config-dir", "-cd")
 RUNS = Path("runs")  # / experiment / time, as conf/config.yaml has it
 
 
@@ -19,16 +20,15 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
 
     The run goes on in RUN unless the command line names another hydra.run.dir. `resume=auto` is the run in
     hydra.run.dir where that is given, else the newest of the experiment in runs/ that is not finished; where there is
-    none with a checkpoint, a new run begins. Hydra is told not to write its record of overrides (`record_overrides`
-    does, once they are known to be right). Arguments without resume= come back as they are.
+    none with a checkpoint, a new run begins. Arguments without resume= come back as they are.
     Raises ValueError where RUN is no run directory, where hydra.run.dir is one and nothing is resumed, and where
     several processes would each make a folder of their own.
     """
-    chosen = _last_value(arguments, "resume")
-    folder = _last_value(arguments, "hydra.run.dir")
+    chosen = last_value(arguments, "resume")
+    folder = last_value(arguments, "hydra.run.dir")
     if chosen == "auto":
         arguments = [argument for argument in arguments if not argument.startswith("resume=")]
-        found = unfinished_run(_last_value(arguments, "experiment") or "default", folder)
+        found = unfinished_run(last_value(arguments, "experiment") or "default", folder)
         chosen = None if found is None else str(found)
         if found is not None:
             arguments = [*arguments, f"resume={quoted(str(found))}"]
@@ -36,7 +36,7 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
         if folder is None and int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or 1) > 1:
             raise ValueError("several processes were started (torchrun, srun): name their folder by hydra.run.dir=RUN")
         if folder is not None:
-            refuse_held(Path(folder))  # before Hydra writes its record over that of the run
+            refuse_held(Path(folder))
         return arguments
     run = Path(str(chosen))
     saved = run / OVERRIDES
@@ -50,10 +50,9 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
         if run.suffix == ".ckpt":
             what = f"wanted the folder of the run, not a checkpoint: resume={run.parent.parent}"
         raise ValueError(f"resume={run}: no run to go on with ({what})") from error
-    flags, arguments = _split_flags(arguments)
+    flags, arguments = split_flags(arguments)
     place = [] if folder is not None else [f"hydra.run.dir={quoted(str(run))}"]
-    settings = [*merge_overrides([*before, *arguments]), *place, "hydra.output_subdir=null"]
-    return [*(flags or _composed_from(run)), *settings]
+    return [*_composed_from(run, flags, arguments), *merge_overrides([*before, *arguments]), *place]
 
 
 def unfinished_run(experiment: str, folder: str | None = None) -> Path | None:
@@ -69,43 +68,31 @@ def unfinished_run(experiment: str, folder: str | None = None) -> Path | None:
     return None
 
 
-def _last_value(arguments: Iterable[str], key: str) -> str | None:
-    values = [unquoted(a.split("=", 1)[1]) for a in arguments if a.startswith(f"{key}=")]
-    return values[-1] if values else None
+def _composed_from(run: Path, flags: list[str], given: list[str]) -> list[str]:
+    """The flags and the search path with which a run was composed, unless others are given now.
 
-
-def _split_flags(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Hydra's --config-path and --config-name with their values, and the rest, which has to follow them."""
-    flags: list[str] = []
-    rest = iter(arguments)
-    others: list[str] = []
-    for argument in rest:
-        if argument in ("--config-path", "-cp", "--config-name", "-cn"):
-            flags += [argument, next(rest, "")]
-        else:
-            (flags if argument.startswith("--config-") else others).append(argument)
-    return flags, others
-
-
-def _composed_from(run: Path) -> list[str]:
-    """The flags with which a run was started from the config.yaml of another run: its own now, which is the same."""
+    A run from the config.yaml of another one is composed from its own, which is the same.
+    """
     try:
-        record = yaml.safe_load((run / ".hydra" / "hydra.yaml").read_text(encoding="utf-8"))
-        choices = record["hydra"]["runtime"]["choices"]
+        record = yaml.safe_load((run / RECORD).read_text(encoding="utf-8"))["hydra"]
+        runtime, name = record["runtime"], record["job"]["config_name"]
+        extra = {s["provider"]: s["path"] for s in runtime["config_sources"]}.get("command-line")
+        paths = [
+            f"pkg://{s['path']}" if s["schema"] == "pkg" else f"file://{Path(runtime['cwd'], s['path'])}"
+            for s in runtime["config_sources"]
+            if s["provider"] == "hydra.searchpath in command-line"
+        ]
+        composed = "experiment" in runtime["choices"]  # of the groups of conf/
     except (OSError, yaml.YAMLError, KeyError, TypeError):
-        return []
-    if "experiment" in choices:  # composed of the groups of conf/
-        return []
-    return ["--config-path", str(run.resolve()), "--config-name", "config"]
-
-
-def quoted(value: str) -> str:
-    """A value as the grammar of Hydra's command line wants it."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def unquoted(value: str) -> str:
-    """The inverse of `quoted`, for either kind of quotes; other values as they are."""
-    if len(value) < 2 or value[0] not in "'\"" or value[-1] != value[0]:
-        return value
-    return value[1:-1].replace("\\" + value[0], value[0]).replace("\\\\", "\\")
+        return flags
+    found = [*flags]
+    if flag_value(flags, *CONFIG_NAME, *CONFIG_PATH) is None:
+        if not composed:
+            found += ["--config-path", str(run.resolve()), "--config-name", "config"]
+        elif name != "config":
+            found += ["--config-name", name]
+    if extra is not None and flag_value(flags, *CONFIG_DIR) is None:
+        found += ["--config-dir", extra]
+    if paths and last_value(given, "hydra.searchpath") is None:
+        found.append(f"hydra.searchpath=[{','.join(map(quoted, paths))}]")
+    return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import decode_lines, read_lines
+from scaleformer.data.readers.lines import Input
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.schema import AtLeast, fits
@@ -103,9 +103,10 @@ def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
 
 def _read(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
     """The documents, and which of their fields is to be scored."""
-    where = "stdin" if name == "-" else name
+    source = Input(name)
+    where = source.name
     records = []
-    for number, line in decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name):
+    for number, line in source.lines():
         try:
             record = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:

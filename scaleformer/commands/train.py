@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +12,50 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.commands.resume import resumed_arguments
-from scaleformer.training.run import run
+from scaleformer.training.run import Start, run
+from scaleformer.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Folder:
+    """hydra.run and hydra.sweep."""
+
+    dir: str
+    subdir: str
+
+
+@dataclass(frozen=True)
+class HydraNames:
+    """What of Hydra's own settings is a name."""
+
+    run: Folder
+    sweep: Folder
+    searchpath: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Names(Settings):
+    """The settings with their types, as far as those are known; they are handed over as they are composed."""
+
+    experiment: str
+    resume: str | None
+    hydra: HydraNames
 
 
 def rewrite(arguments: list[str]) -> list[str]:
-    """The command line that Hydra is given: with resume=, that which the run was started with goes first."""
+    """The command line that Hydra is given: with resume=, that which the run was started with goes first. Hydra leaves
+    no record: the run does, once its folder is its own."""
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
-    return resumed_arguments(arguments)
+    return [*resumed_arguments(arguments), "hydra.output_subdir=null"]
 
 
-def main(config: DictConfig, given: Sequence[str]) -> None:
-    """Train in Hydra's folder of the run."""
-    record = HydraConfig.get()
-    config.run_dir = record.runtime.output_dir  # where Hydra's record is, whatever folder a setting names
-    experiment = record.runtime.choices.get("experiment")
-    runs = f"runs/{experiment}" if experiment else str(Path(record.run.dir).parent)
+def main(config: DictConfig, given: Sequence[str]) -> float | None:
+    """Train in Hydra's folder of the run; return the best value of the metric that chooses best.ckpt."""
+    hydra = HydraConfig.get()
+    config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
+    experiment = hydra.runtime.choices.get("experiment")
+    runs = f"runs/{experiment}" if experiment else str(Path(hydra.run.dir).parent)
     settings: Any = OmegaConf.to_container(config, resolve=True)
-    run(settings, runs, given)
+    runtime = OmegaConf.to_container(hydra.runtime, resolve=True)
+    record = {"hydra": {"runtime": runtime, "job": {"config_name": hydra.job.config_name}}}
+    return run(settings, Start(runs, given, record))

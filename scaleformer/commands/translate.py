@@ -1,16 +1,24 @@
 """Translate documents: JSON Lines or plain text, files or pipes.
 
-scaleformer translate checkpoint=RUN input=FILE output=FILE [decoding.beam_size=5] [decoding.match_segments=true]
+scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
+
+Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
 from typing import Any
 
+from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files import (
@@ -20,7 +28,8 @@ from scaleformer.translation.files import (
     translation_writer,
     write_translations,
 )
-from scaleformer.translation.translator import Translator
+from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.translator import Translation, Translator
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +45,8 @@ class Options:
     output_format: str
     mode: str
     max_tokens: int | None
+    boundaries: str
+    ids: str | None
     device: str
     threads: int | None
     decoding: dict[str, Any]
@@ -43,34 +54,54 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     names = options.input, options.output
-    format = choose_format(options.format, *names)
+    given_input = Input(names[0])
+    format = choose_format(options.format, given_input)
     output_format = choose_output_format(options.output_format, names[1], format)
     if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
         raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
+    output = Path(names[1])
+    to_file = names[1] != "-" and (output.is_file() or not output.exists())
+    if to_file and (names[1].endswith(os.sep) or not output.parent.is_dir()):
+        folder = names[1] if names[1].endswith(os.sep) else output.parent
+        raise ValueError(f"output={names[1]}: there is no folder {folder}: correct the name of the file, or make it")
     translator = Translator.load(options.checkpoint, options.device)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
             f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
         )
-    source = read_documents(names[0], format)
-    with translation_writer(names[1]) as file:
-        with translation_bar("translating") as progress:
-            translations = translator.translate_documents(
-                [document.source for document in source.documents],
-                decoding,
-                ids=[document.id for document in source.documents],
-                max_tokens=options.max_tokens,
-                mode=options.mode,
-                progress=progress,
-            )
-        write_translations(file, source, translations, output_format, lists=decoding.n_best > 1)
-    empty = sum(not segment.strip() for t in translations for segment in t.segments)
-    if empty and output_format == "text":
-        log.warning(
-            "%d segments are empty: blank lines, which look like the end of a document; output_format=jsonl has none",
-            empty,
-        )
+    source = read_documents(given_input, format, options.boundaries, options.ids)
+    print(f"{given_input.name}: {source.counts()}", file=sys.stderr)
+    write = partial(write_translations, source=source, format=output_format, lists=decoding.n_best > 1)
+    documents = [document.source for document in source.documents]
+    settings: dict[str, Any] = {
+        "ids": [document.id for document in source.documents],
+        "max_tokens": options.max_tokens,
+        "mode": options.mode,
+        "place": source.place,
+    }
+    with ExitStack() as stack:
+        if to_file:
+            with translation_bar("translating") as progress:
+                kept = output.with_name(f"{output.name}.part")
+                translations = stack.enter_context(
+                    resumable_translations(translator, documents, decoding, kept, progress=progress, **settings)
+                )
+            write(stack.enter_context(translation_writer(names[1])), translations=translations)
+        else:
+            file = stack.enter_context(translation_writer(names[1]))
+            numbers = count()
+
+            def show(translation: Translation) -> None:
+                write(file, translations=[translation], first=next(numbers))
+                file.flush()
+
+            with translation_bar("translating") as progress:
+                translations = translator.translate_documents(
+                    documents, decoding, progress=progress, finished=show, **settings
+                )
+            if not documents:
+                write(file, translations=[])
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(

@@ -5,7 +5,8 @@ from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.corpora import Corpus, join_documents
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, parse_document, read_jsonl, read_lines
+from scaleformer.data.readers.documents import Document, parse_document, read_jsonl
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.report import DataReport
 from scaleformer.data.synthetic.corpus import Label, SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig

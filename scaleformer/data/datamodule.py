@@ -28,7 +28,8 @@ from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
 from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
-from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer_cache import cached_tokenizer
 from scaleformer.data.tokenizer_text import TokenizerText
 
 
@@ -168,7 +169,7 @@ class DocumentDataModule(pl.LightningDataModule):
 
         Every document is in one batch of one process, and all processes have equally many batches.
         """
-        config, recipe = self.config, self._recipe
+        config, recipe, start = self.config, self._recipe, self._start
         batches: KeptBatches | StreamedBatches
         if self.on_the_fly:
             documents: Iterable[Document]
@@ -180,11 +181,13 @@ class DocumentDataModule(pl.LightningDataModule):
             windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha)
             # In a worker `datasets` would give each of several a share of its own, and windows another order.
             most = 1 if config.streaming and config.format == "hub" else config.num_workers
+            if self._state is not None and self._state["signature"] != self._signature:
+                self._counted = Counted(epoch=start[0])  # what was counted is of other data, or of other batches
             batches = StreamedBatches(windows, min(config.num_workers, most), self._everywhere, self._counted)
             self._counted = batches.counted
         else:
             batches = KeptBatches(self.encoded("train"), recipe, config.num_workers)
-        self._train_loader = TrainLoader(batches, self._start, self._trained())
+        self._train_loader = TrainLoader(batches, start, self._trained())
         return self._train_loader
 
     def val_dataloader(self) -> FixedLoader | list[Any]:
@@ -226,8 +229,8 @@ class DocumentDataModule(pl.LightningDataModule):
 
     @property
     def trained_report(self) -> DataReport | None:
-        """The same as `report` once training has gone through streamed documents: of all windows of the first epoch
-        that were read so far, of all processes. None where `report` has said it all."""
+        """The same as `report` once training has gone through streamed documents: of all windows read so far of the
+        first epoch (of the data and batches as they are), of all processes. None where `report` has said it all."""
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
         windows = self._counted.windows

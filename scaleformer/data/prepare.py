@@ -32,6 +32,17 @@ READ_BY = {
     **dict.fromkeys(("target", "ids", "boundaries"), "text"),
     **dict.fromkeys(("subset", "split", "data_files", "source_column", "target_column", "document_column"), "hub"),
 }
+# why a whole corpus may be one document, by the format or the boundaries of text
+ONE_DOCUMENT = {
+    "blank": "a document ends at a blank line; boundaries=lines makes every line one, boundaries=ids takes their names",
+    "ids": "a document is the lines that one name stands beside",
+    "lines": "a document is a line",
+    "jsonl": "a document is a line",
+    "tsv": "a document is the lines of one name",
+    "po": "a document is a file; input= takes a folder of them, too",
+    "hub": "a document is a row, or the rows of one name of document_column",
+    "sacrebleu": "the test set has no more",
+}
 
 
 @dataclass(frozen=True)
@@ -156,7 +167,11 @@ def _write(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
     count = sum(1 for _ in _cleaned(_read(config, counted), config, counted))
     if count == 0:
         raise DataError(f"{config.input}: no document is left ({_reasons(counted)})")
-    splits = assign_splits(count, config.valid, config.test, config.seed)
+    try:
+        splits = assign_splits(count, config.valid, config.test, config.seed)
+    except DataError as error:
+        reason = ONE_DOCUMENT[config.boundaries if config.format == "text" else config.format]
+        raise DataError(f"{config.input}: {error}: {reason} (valid=0 and test=0 set none aside)") from None
     files: dict[str, IO[str]] = {}
     with ExitStack() as stack:
         for split, document in zip(splits, _cleaned(_read(config, report), config, report), strict=True):
@@ -180,7 +195,7 @@ def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
     if config.format == "jsonl":
         return read_jsonl(config.input)
     if config.format == "tsv":
-        return read_tsv(config.input)
+        return read_tsv(config.input, report.dropped_segments)
     if config.format == "po":
         return read_po_tree(config.input, report.dropped_segments)
     if config.format == "hub":

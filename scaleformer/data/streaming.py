@@ -90,14 +90,16 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
 
 @dataclass
 class Counted:
-    """What became of the first epoch so far: the counts of all processes in so many windows.
+    """What became of an epoch so far: the counts of all processes in so many windows.
 
     whole  the epoch has no more windows
+    epoch  the first that these data were trained on in
     """
 
     windows: int = 0
     whole: bool = False
     counts: SplitCounts = field(default_factory=SplitCounts)
+    epoch: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for a checkpoint."""
@@ -106,7 +108,7 @@ class Counted:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Counted:
         """The inverse of `to_dict`."""
-        return cls(values["windows"], values["whole"], SplitCounts(**values["counts"]))
+        return cls(values["windows"], values["whole"], SplitCounts(**values["counts"]), values.get("epoch", 0))
 
 
 class StreamedBatches:
@@ -144,10 +146,10 @@ class StreamedBatches:
             plan, batches = (None, []) if corpus is None else self._batches(corpus, epoch, number)
             count = max(self._exchange(-1 if corpus is None else len(batches)))
             if count < 0:
-                self.counted.whole |= (epoch, number) == (0, self.counted.windows)
+                self.counted.whole |= (epoch, number) == (self.counted.epoch, self.counted.windows)
                 return
             batches = self._in_step(plan, batches, count, epoch, number)
-            if (epoch, number) == (0, self.counted.windows):
+            if (epoch, number) == (self.counted.epoch, self.counted.windows):
                 self._count(corpus, plan, batches)
             for i, batch in enumerate(batches[done:], done + 1):
                 examples = [make_example(corpus, *plan.part(j)) for j in batch] if corpus and plan else []

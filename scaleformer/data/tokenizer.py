@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TypeVar
 
 import sentencepiece as spm
-from filelock import FileLock
 
-from scaleformer.data.errors import cache_errors
-from scaleformer.system.files import replaced
 from scaleformer.system.schema import shown
 from scaleformer.vocabulary import (
     BOS,
@@ -53,7 +47,6 @@ _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 # What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 _MODEL_TYPES = ("unigram", "bpe")
-_CACHE_VERSION = 3
 _SEEDING = threading.Lock()  # the number that generators start from is one for the process
 
 T = TypeVar("T")
@@ -264,40 +257,6 @@ def sampled(seed: int, encode: Callable[[], T]) -> T:
     with _SEEDING, ThreadPoolExecutor(1) as thread:
         spm.set_random_generator_seed(seed % (2**32 - 1))
         return thread.submit(encode).result()
-
-
-def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:
-    """Train on `texts` unless a model for the same texts and settings is kept in `cache_dir`/tokenizers.
-
-    name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
-    Written beside and renamed: never half a file.
-    One process alone trains while others wait. Raises ValueError as `Tokenizer.train`, DataError when the cache cannot
-    be written; a kept file that is damaged is made again.
-    """
-    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments")}
-    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
-    path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
-    if (kept := _kept(path)) is not None:
-        return kept
-    with cache_errors(path.parent):
-        locks = Path(cache_dir) / "locks"
-        for needed in (path.parent, locks):
-            needed.mkdir(parents=True, exist_ok=True)
-        with FileLock(locks / f"{path.name}.lock"):  # several processes of a machine would each take all its memory
-            if (kept := _kept(path)) is not None:
-                return kept
-            tokenizer = Tokenizer.train(texts, **settings)
-            with replaced(path) as temporary:
-                temporary.write_bytes(tokenizer.proto)
-    return tokenizer
-
-
-def _kept(path: Path) -> Tokenizer | None:
-    """The tokenizer in a file, None where there is none or it is damaged."""
-    with suppress(OSError, ValueError):
-        return Tokenizer.from_proto(path.read_bytes())
-    return None
 
 
 def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback: bool) -> str:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from scaleformer.data.readers.documents import Document
+from scaleformer.evaluation.words import words
+
 RULE = (
     "equal counts: by index; otherwise each hypothesis segment goes, in order, to the reference segment that makes the "
-    "sum of word Dice coefficients largest, and those of one reference segment are joined by a space"
+    "sum of word Dice coefficients largest, and those of one reference segment are joined by a space; in scripts "
+    "without spaces each character is a word"
 )
 
 
@@ -51,18 +56,44 @@ def _places(hypothesis: Sequence[str], reference: Sequence[str]) -> list[int]:
 
 def _dice(hypothesis: Sequence[str], reference: Sequence[str]) -> np.ndarray:
     """2 * shared words / all words, of every pair; (hypothesis, reference)."""
-    lengths = np.array([len(segment.split()) for segment in reference])
+    lengths = np.array([len(words(segment)) for segment in reference])
     where: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, segment in enumerate(reference):
-        for word, count in Counter(segment.split()).items():
+        for word, count in Counter(words(segment)).items():
             where[word].append((place, count))
     found = {word: np.array(entries).T for word, entries in where.items()}  # (2, reference segments with the word)
     similarity = np.zeros((len(hypothesis), len(reference)))
     for row, segment in zip(similarity, hypothesis, strict=True):
-        words = segment.split()
-        for word, count in Counter(words).items():
+        own = words(segment)
+        for word, count in Counter(own).items():
             if word in found:
                 places, counts = found[word]
                 row[places] += np.minimum(counts, count)
-        row *= 2 / np.maximum(lengths + len(words), 1)
+        row *= 2 / np.maximum(lengths + len(own), 1)
     return similarity
+
+
+def by_bead(document: Document, hypothesis: Sequence[str]) -> tuple[Document, list[str]]:
+    """A document whose segments do not match one to one, and its translation, with a segment for each bead instead.
+
+    A reference without a source goes to the bead before it, or after it where there is none. A hypothesis that has
+    another number of segments than the source is left as it is, and aligned by its words.
+    """
+    if not document.beads:
+        return document, list(hypothesis)
+    rows: list[tuple[list[str], list[str], list[str]]] = []
+    counted = len(hypothesis) == len(document.source)
+    waiting: list[str] = []
+    place = 0
+    for source, target in document.parts():
+        if source:
+            written = list(hypothesis[place : place + len(source)]) if counted else []
+            rows.append((list(source), [*waiting, *target], written))
+            place, waiting = place + len(source), []
+        elif rows:
+            rows[-1][1].extend(target)
+        else:
+            waiting += target
+    sides = [[" ".join(filter(None, texts)) for texts in side] for side in zip(*rows, strict=True)]
+    matched = replace(document, source=tuple(sides[0]), target=tuple(sides[1]), beads=())
+    return matched, sides[2] if counted else list(hypothesis)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,45 @@ from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.system.schema import from_mapping
 
 
-def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> SplitSource:
+@dataclass(frozen=True)
+class ChosenCorpus:
+    """A split of a corpus.
+
+    name      "" for the run's own corpus, else what tells another one in the names of results
+    language  code of the target language, None where nothing says it (`target_language`)
+    own_test  whether this is the very split with which the run ended, so that its results take the run's own names
+    """
+
+    source: SplitSource
+    split: str
+    name: str = ""
+    language: str | None = None
+    own_test: bool = True
+
+    @property
+    def label(self) -> str:
+        """The split in names of results, after the corpus where it is not the run's own."""
+        return result_label(self.name, self.split)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            "where": self.source.where,
+            "split": self.split,
+            "sha256": self.source.fingerprint(),
+        }
+
+
+def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> ChosenCorpus:
     """A split of the corpus that `settings` (the group `data`) describes, or without these the configuration of a run.
 
-    A warning tells of splits that are drawn otherwise than for the run from the very file that it was trained on.
+    A corpus of the same content and settings as the run's own is the run's own, wherever it lies. A warning tells of
+    splits that are drawn otherwise than for the run from the very file that it was trained on.
     Raises ValueError: neither names a corpus, no such split, settings that are wrong.
     """
-    chosen = run.get("data") if settings is None else settings
+    trained = run.get("data")
+    chosen = trained if settings is None else settings
     if not isinstance(chosen, Mapping):
         raise ValueError("the checkpoint names no corpus: say which with data=jsonl data.path=DIR")
     config = from_mapping(DataConfig, {str(k): v for k, v in chosen.items()}, "data")
@@ -26,7 +60,6 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
     if split not in sources:
         where = next(iter(sources.values())).where
         raise ValueError(f"{where}: no {split!r} split; present: {', '.join(sources)}")
-    trained = run.get("data")
     if isinstance(trained, Mapping) and split != "all" and config.path is not None and Path(config.path).is_file():
         shares = trained.get("holdout")
         same = trained.get("path") is not None and Path(str(trained["path"])).resolve() == Path(config.path).resolve()
@@ -36,4 +69,52 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
                 f"its training documents may be among those of {split}: set data.holdout={list(shares)}",
                 stacklevel=2,
             )
-    return sources[split]
+    own = settings is None or _same(trained, sources[split])
+    return ChosenCorpus(
+        sources[split],
+        split,
+        "" if own else _name(config),
+        target_language(config),
+        own and split == test_split(run),
+    )
+
+
+def test_split(run: Mapping[str, Any]) -> str:
+    """The split of the evaluation with which a run ended."""
+    return (run.get("test") or {}).get("split") or "test"
+
+
+def result_label(corpus: str, split: str) -> str:
+    """CORPUS-SPLIT, or SPLIT alone for the run's own corpus, whose name is ""."""
+    return f"{corpus}-{split}" if corpus else split
+
+
+def file_name(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^\w.-]", "_", name)
+
+
+def target_language(config: DataConfig) -> str | None:
+    """The code of the target language, as far as the ending of the files or the name of the column tells."""
+    if config.format == "text":
+        return config.target_suffix
+    return config.hub.target.rpartition(".")[2] if config.format == "hub" else None
+
+
+def _same(trained: Any, source: SplitSource) -> bool:
+    """Whether this is a split of the corpus that a run was trained on; no where that one is no longer there."""
+    if not isinstance(trained, Mapping):
+        return False
+    try:
+        own = split_sources(from_mapping(DataConfig, {str(k): v for k, v in trained.items()}, "data"))
+        return source.name in own and own[source.name].fingerprint() == source.fingerprint()
+    except (ValueError, OSError):
+        return False
+
+
+def _name(config: DataConfig) -> str:
+    if config.path is not None:
+        path = Path(config.path).resolve()
+        return file_name(path.name if path.is_dir() else path.name.removesuffix(".gz").removesuffix(".jsonl"))
+    parts = (config.hub.name.rpartition("/")[2], config.hub.subset) if config.format == "hub" else (config.format,)
+    return file_name("-".join(part for part in parts if part))

@@ -10,23 +10,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scaleformer.data.readers.documents import Document
+from scaleformer.evaluation.corpus import result_label, test_split
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import format_samples, write_samples
-from scaleformer.evaluation.scores import BleuReport, MetricScore, preset
-from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
-from scaleformer.system.bars import translation_bar
+from scaleformer.evaluation.scores import BleuReport, MetricScore
+from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
+from scaleformer.system.tables import print_table
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 
 
 def evaluate_translations(
     translator: Translator,
-    documents: Sequence[ReferenceDocument],
+    documents: Sequence[Document],
     decoding: DecodingConfig,
     folder: str | Path,
     *,
     split: str = "test",
-    metrics: str = "default",
+    corpus: str = "",
+    metrics: Metrics | None = None,
     samples: int = 5,
     ter: bool = True,
     mode: str = "document",
@@ -34,36 +38,32 @@ def evaluate_translations(
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Translate with a bar on stderr, write results and samples, print samples and table.
+    """Translate with a bar on stderr, write results and samples, print samples and table. A call that was interrupted
+    leaves the documents that it had finished, and the same call goes on behind them.
 
-    folder      of the results (`write_evaluation`, as bleu-SPLIT); samples.txt goes there too, or beside it when it is
-                the results/ of a run
-    metrics     a preset of `scaleformer.evaluation.scores`
+    folder      of the results (`write_evaluation`, as bleu-LABEL); samples go there too, or beside it when it is the
+                results/ of a run
+    corpus      name of another corpus than the run's own. LABEL is SPLIT, or CORPUS-SPLIT for such a one; the samples
+                of the split with which the run ended are samples.txt, others samples-LABEL.txt
+    metrics     how text is compared
     conditions  more to be said in the JSON, such as the corpus
-    Raises ValueError: no such preset, no documents; OSError: no place to write.
+    Raises ValueError: no documents, references without text; OSError: no place to write.
     """
     folder = Path(folder)
-    chosen = preset(metrics)
+    chosen, label = metrics or Metrics(), result_label(corpus, split)
     check_folder(folder)
-    with translation_bar(f"{len(documents)} documents") as progress:
-        evaluation = evaluate(
-            translator,
-            documents,
-            decoding=decoding,
-            preset=chosen,
-            ter=ter,
-            mode=mode,
-            max_tokens=max_tokens,
-            progress=progress,
-        )
-    extra = {"split": split, "metrics": metrics, **(conditions or {})}
-    path = write_evaluation(folder, f"bleu-{split}", evaluation, translator, extra)
+    name = f"bleu-{label}"
+    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode}
+    with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
+        extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
+        path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.samples(samples)
-    write_samples((folder.parent if folder.name == "results" else folder) / "samples.txt", chosen_samples)
+    samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
+    write_samples((folder.parent if folder.name == "results" else folder) / samples_file, chosen_samples)
     console = Console()
     if show_samples:
         console.print(format_samples(chosen_samples, max_segments=3), highlight=False, markup=False, soft_wrap=True)
-    print_report(evaluation.report, console, f"{split}: {len(documents)} documents")
+    print_report(evaluation.report, console, f"{label}: {len(documents)} documents")
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
     return evaluation
 
@@ -80,7 +80,7 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
     for name, score in report.parts.items():
         count = str(report.part_documents[name])
         table.add_row(Text(f"  {score.metric} of {name}"), f"{score.score:.2f}", count, _details(score))
-    console.print(table)
+    print_table(table, console)
     lines = [f"{score.metric}: {score.signature}" for score in report.scores]
     lines.append(
         f"segments: {report.hypothesis_segments} of {report.reference_segments}; another number than the reference in "

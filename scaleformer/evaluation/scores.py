@@ -5,6 +5,7 @@ d-BLEU [Liu 2020, mBART] joins the segments of a document to one line; s-BLEU, c
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,30 +14,12 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import RULE, align_segments
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How text is compared: sacrebleu's tokenizer for BLEU, and whether case counts (TER ignores it by default)."""
-
-    tokenize: str = "13a"
-    lowercase: bool = False
-
+from scaleformer.evaluation.metrics import Metrics
 
 JOINING = (
     "d-BLEU: the segments of a document joined by one space, line breaks in them made spaces, empty ones left out, a "
     "document a line; the others: a segment a line"
 )
-
-# multi30k: the text is lower-cased and tokenised already, as in the published tables for it.
-PRESETS = {"default": Preset(), "lowercase": Preset(lowercase=True), "multi30k": Preset(tokenize="none")}
-
-
-def preset(name: str) -> Preset:
-    """The preset of that name; ValueError lists those that there are."""
-    if name not in PRESETS:
-        raise ValueError(f"metrics={name}: no such preset; choose one of {', '.join(PRESETS)}")
-    return PRESETS[name]
 
 
 @dataclass(frozen=True)
@@ -51,9 +34,9 @@ class TranslatedDocument:
 
 @dataclass(frozen=True)
 class MetricScore:
-    """score and signature as sacrebleu gives them, on its scale of 0 to 100 (TER may exceed it); for BLEU also
-    precisions (percent), brevity_penalty, length_ratio (hypothesis / reference), hypothesis_length and
-    reference_length (tokens of its tokenizer)."""
+    """score and signature as sacrebleu gives them (and `tok:` in that of chrF++ and TER where `metrics.Metrics` says
+    so), on its scale of 0 to 100 (TER may exceed it); for BLEU also precisions (percent), brevity_penalty, length_ratio
+    (hypothesis / reference), hypothesis_length and reference_length (tokens of its tokenizer)."""
 
     metric: str
     score: float
@@ -90,26 +73,25 @@ class BleuReport:
         return {**asdict(self), "mismatch_rate": self.mismatch_rate}
 
 
-def corpus_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a", lowercase: bool = False
-) -> float:
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics | None = None) -> float:
     """BLEU (0 to 100) of lines against one reference each. ValueError if there are none, or not as many."""
-    return _bleu("BLEU", hypotheses, references, Preset(tokenize, lowercase)).score
+    return _score("BLEU", (metrics or Metrics()).bleu(), hypotheses, references).score
 
 
-def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool = False) -> float:
+def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics | None = None) -> float:
     """chrF++ (0 to 100) of lines against one reference each. ValueError if there are none, or not as many."""
-    return _chrf(hypotheses, references, lowercase).score
+    return _score("chrF++", (metrics or Metrics()).chrf(), hypotheses, references).score
 
 
 def evaluate_documents(
-    documents: Sequence[TranslatedDocument], preset: Preset | None = None, ter: bool = True
+    documents: Sequence[TranslatedDocument], metrics: Metrics | None = None, ter: bool = True
 ) -> BleuReport:
     """Score documents. ter=False leaves TER out, which takes about 20 ms a segment, a hundred times all the others.
 
-    Raises ValueError without documents, or when a reference has no segments.
+    Raises ValueError without documents, when a reference has no segments, or when no reference has text; a warning
+    names documents whose reference has none, and tells of a tokenizer that does not fit (`Metrics.check`).
     """
-    preset = preset or Preset()
+    metrics = metrics or Metrics()
     if not documents:
         raise ValueError("nothing to score: there are no documents")
     for document in documents:
@@ -117,15 +99,22 @@ def evaluate_documents(
             raise ValueError(f"document {document.id!r} has no reference to score against")
     lines = [one_line(d.hypothesis) for d in documents]
     reference_lines = [one_line(d.reference) for d in documents]
+    metrics.check(reference_lines)
+    if empty := [d.id for d, line in zip(documents, reference_lines, strict=True) if not line.strip()]:
+        warnings.warn(
+            f"{len(empty)} of {len(documents)} references are empty, and every translation of them counts as wrong: "
+            f"{', '.join(empty[:5])}{' ...' if len(empty) > 5 else ''}",
+            stacklevel=2,
+        )
     segments = [_line(s) for d in documents for s in align_segments(d.hypothesis, d.reference)]
     reference_segments = [_line(s) for d in documents for s in d.reference]
     scores = [
-        _bleu("d-BLEU", lines, reference_lines, preset),
-        _bleu("s-BLEU", segments, reference_segments, preset),
-        _chrf(segments, reference_segments, preset.lowercase),
+        _score("d-BLEU", metrics.bleu(), lines, reference_lines),
+        _score("s-BLEU", metrics.bleu(), segments, reference_segments),
+        _score("chrF++", metrics.chrf(), segments, reference_segments),
     ]
     if ter:
-        scores.append(_score("TER", TER(), segments, reference_segments))
+        scores.append(_score("TER", metrics.ter(), segments, reference_segments))
     groups: dict[str, list[int]] = {}
     for place, document in enumerate(documents):
         groups.setdefault(document.id.split("/")[0] if "/" in document.id else "", []).append(place)
@@ -139,7 +128,9 @@ def evaluate_documents(
         unfinished=tuple(d.id for d in documents if not d.finished),
         scores=tuple(scores),
         parts={
-            name or "(no prefix)": _bleu("d-BLEU", [lines[i] for i in at], [reference_lines[i] for i in at], preset)
+            name or "(no prefix)": _score(
+                "d-BLEU", metrics.bleu(), [lines[i] for i in at], [reference_lines[i] for i in at]
+            )
             for name, at in groups.items()
         },
         part_documents={name or "(no prefix)": len(at) for name, at in groups.items()},
@@ -148,15 +139,6 @@ def evaluate_documents(
 
 def _line(segment: str) -> str:
     return one_line([segment])
-
-
-def _bleu(name: str, hypotheses: Sequence[str], references: Sequence[str], preset: Preset) -> MetricScore:
-    # force: no warning about tokenised text; it does not change the number
-    return _score(name, BLEU(tokenize=preset.tokenize, lowercase=preset.lowercase, force=True), hypotheses, references)
-
-
-def _chrf(hypotheses: Sequence[str], references: Sequence[str], lowercase: bool) -> MetricScore:
-    return _score("chrF++", CHRF(word_order=2, lowercase=lowercase), hypotheses, references)
 
 
 def _score(name: str, metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:

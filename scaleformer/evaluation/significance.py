@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
-from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.significance import PairedTest
 
-from scaleformer.evaluation import scores as bleu
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.system.tables import plain_table
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class SystemComparison:
 def compare_systems(
     hypotheses: Mapping[str, Sequence[str]],
     references: Sequence[str],
-    preset: str = "default",
+    metrics: Metrics | None = None,
     *,
     bootstrap_samples: int = 1000,
     randomization_trials: int = 10_000,
@@ -80,11 +79,11 @@ def compare_systems(
     """BLEU and chrF++ of each system, and whether they differ from those of the first one by more than chance.
 
     hypotheses  name of a system -> its lines, as many as `references`; the first is what the others are tested against
-    preset      a name of `scaleformer.evaluation.scores.PRESETS`
+    metrics     how text is compared
     Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): equal numbers at every call.
-    Raises ValueError: fewer than two systems, other numbers of lines, no such preset, less than one sample or trial.
+    Raises ValueError: fewer than two systems, other numbers of lines, empty references, less than one sample or trial.
     """
-    chosen = bleu.preset(preset)
+    chosen = metrics or Metrics()
     for what, number in (("bootstrap_samples", bootstrap_samples), ("randomization_trials", randomization_trials)):
         if number < 1:  # 0 stands for sacrebleu's own default
             raise ValueError(f"{what}={number}: wanted at least 1")
@@ -98,15 +97,13 @@ def compare_systems(
     for name, lines in hypotheses.items():
         if len(lines) != len(references):
             raise ValueError(f"system {name!r} has {len(lines)} lines, there are {len(references)} references")
+    chosen.check(references)
     systems: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in hypotheses.items()]
     found: dict[str, dict[str, Any]] = {}
     signatures: dict[str, dict[str, str]] = {"BLEU": {}, "chrF++": {}}
     for test, kind, samples in (("bootstrap", "bs", bootstrap_samples), ("randomization", "ar", randomization_trials)):
-        metrics = {
-            "BLEU": BLEU(tokenize=chosen.tokenize, lowercase=chosen.lowercase, force=True),
-            "chrF++": CHRF(word_order=2, lowercase=chosen.lowercase),
-        }
-        signed, scores = PairedTest(systems, metrics, [list(references)], kind, samples)()
+        both = {"BLEU": chosen.bleu(), "chrF++": chosen.chrf()}
+        signed, scores = PairedTest(systems, both, [list(references)], kind, samples)()
         found[test] = scores
         for (metric, texts), signature in zip(signatures.items(), signed.values(), strict=True):
             texts[test] = str(signature)
@@ -142,11 +139,11 @@ def compare_systems(
 
 def comparison_table(comparison: SystemComparison, title: str | None = None) -> Table:
     """A table for people: a * marks a difference that both tests call significant (p < 0.05)."""
-    table = Table(title=Text(title, "table.title") if title else None, title_justify="left", box=SIMPLE_HEAD)
-    table.add_column("system", overflow="fold")
+    table = plain_table(title)
+    table.add_column("system")
     table.add_column("metric")
     for column in ("score", "± (95%)", "difference", "p bootstrap", "p random."):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     for row in comparison.rows:
         cells = [f"{row.score:.2f}", f"{row.interval:.2f}"]
         if row.system == comparison.baseline:

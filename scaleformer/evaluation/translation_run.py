@@ -6,79 +6,95 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from scaleformer.data.readers.documents import one_line
+from scaleformer.data.readers.documents import Document, one_line
+from scaleformer.evaluation.alignment import by_bead
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import Sample
-from scaleformer.evaluation.scores import BleuReport, Preset, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
+from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translation, Translator
 
 log = logging.getLogger(__name__)
 
 
-class ReferenceDocument(Protocol):
-    """A document with its reference translation, see `scaleformer.data.readers.documents.Document`."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> Sequence[str]: ...
-    @property
-    def target(self) -> Sequence[str]: ...
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations of documents and their scores. seconds: of the translation alone."""
+    """Translations of documents and their scores.
 
-    documents: Sequence[ReferenceDocument]
+    documents   with the hypotheses as segments; where those of a document match otherwise than one to one, by beads
+    seconds     of the translation alone, None where an earlier call had begun it
+    """
+
+    documents: Sequence[Document]
+    hypotheses: Sequence[Sequence[str]]
     translations: Sequence[Translation]
     report: BleuReport
     decoding: DecodingConfig
     mode: str
     max_tokens: int | None
-    seconds: float
+    seconds: float | None
 
     def samples(self, count: int) -> list[Sample]:
         """The first documents with their translations."""
-        pairs = list(zip(self.documents, self.translations, strict=True))[:count]
-        return [Sample(d.id, d.source, d.target, t.segments, t.finished) for d, t in pairs]
+        rows = list(zip(self.documents, self.hypotheses, self.translations, strict=True))[:count]
+        return [Sample(d.id, d.source, d.target, tuple(h), t.finished) for d, h, t in rows]
 
 
+@contextmanager
 def evaluate(
     translator: Translator,
-    documents: Sequence[ReferenceDocument],
+    documents: Sequence[Document],
+    kept: str | Path,
     *,
     decoding: DecodingConfig | None = None,
-    preset: Preset | None = None,
+    metrics: Metrics | None = None,
     ter: bool = True,
     mode: str = "document",
     max_tokens: int | None = None,
-    progress: Callable[[float, int], None] | None = None,
-) -> Evaluation:
-    """Translate documents, whole or as `mode` and `max_tokens` of the translator say, and score them as wholes."""
+) -> Iterator[Evaluation]:
+    """Translate documents, whole or as `mode` and `max_tokens` of the translator say, and score them as wholes.
+
+    kept  the file in which finished documents outlive an interruption, until the block ends (`resumable_translations`):
+          the same call goes on behind them
+
+    The block writes the results. A bar on stderr shows the translation.
+    """
     decoding = decoding or translator.decoding
+    begun = Path(kept).exists()
     start = time.perf_counter()
-    translations = translator.translate_documents(
-        [d.source for d in documents],
-        decoding,
-        ids=[d.id for d in documents],
-        mode=mode,
-        max_tokens=max_tokens,
-        progress=progress,
-    )
-    seconds = time.perf_counter() - start
-    scored = [
-        TranslatedDocument(d.id, d.target, t.segments, t.finished) for d, t in zip(documents, translations, strict=True)
-    ]
-    report = evaluate_documents(scored, preset, ter=ter)
-    return Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
+    with ExitStack() as stack:
+        with translation_bar(f"{len(documents)} documents") as progress:
+            translations = stack.enter_context(
+                resumable_translations(
+                    translator,
+                    [d.source for d in documents],
+                    decoding,
+                    kept,
+                    ids=[d.id for d in documents],
+                    mode=mode,
+                    max_tokens=max_tokens,
+                    progress=progress,
+                )
+            )
+        seconds = None if begun else time.perf_counter() - start
+        pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
+        scored = [
+            TranslatedDocument(d.id, d.target, hypothesis, t.finished)
+            for (d, hypothesis), t in zip(pairs, translations, strict=True)
+        ]
+        report = evaluate_documents(scored, metrics, ter=ter)
+        matched, hypotheses = zip(*pairs, strict=True) if pairs else ((), ())
+        yield Evaluation(matched, hypotheses, translations, report, decoding, mode, max_tokens, seconds)
 
 
 def write_evaluation(
@@ -103,12 +119,12 @@ def write_evaluation(
             "the results in %s were of another checkpoint or other documents: they are in %s now", folder, aside
         )
     with atomic_writer(folder / f"{name}.jsonl") as file:
-        for d, t in zip(evaluation.documents, evaluation.translations, strict=True):
+        for d, h, t in zip(evaluation.documents, evaluation.hypotheses, evaluation.translations, strict=True):
             record: dict[str, Any] = {"id": d.id, "source": list(d.source), "target": list(d.target)}
-            record |= {"hypothesis": list(t.segments), "finished": t.finished}
+            record |= {"hypothesis": list(h), "finished": t.finished}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
-        file.writelines(one_line(t.segments) + "\n" for t in evaluation.translations)
+        file.writelines(one_line(h) + "\n" for h in evaluation.hypotheses)
     with atomic_writer(folder / f"{name}.references.txt") as file:
         file.writelines(references)
     report = evaluation.report

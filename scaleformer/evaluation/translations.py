@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import one_line, read_lines
+from scaleformer.data.readers.documents import one_line
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.evaluation.alignment import align_segments
 
 LEVELS = ("document", "segment")
@@ -57,14 +58,23 @@ def stem(path: str | Path) -> str:
     return Path(path).name.removesuffix(".gz").removesuffix(".jsonl")
 
 
-def origin(path: str | Path) -> dict[str, Any]:
-    """Seed and checkpoint of saved translations, as `provenance` takes them, from the result beside them, else {}."""
+def result_of(path: str | Path) -> dict[str, Any]:
+    """The result beside saved translations; {} where there is none: translations of another program, or moved."""
     path = Path(path)
     try:
         record = json.loads(path.with_name(f"{stem(path)}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def origin(path: str | Path) -> dict[str, Any]:
+    """Seed and checkpoint of saved translations, as `provenance` takes them, from the result beside them, else {}."""
+    record = result_of(path)
+    try:
         checkpoint = record["checkpoint"] or {"path": None, "sha256": None}
         return {"seed": record["seed"], "checkpoint": checkpoint["path"], "checkpoint_sha256": checkpoint["sha256"]}
-    except (OSError, ValueError, KeyError, TypeError):  # translations of another program, or moved
+    except (KeyError, TypeError):
         return {}
 
 

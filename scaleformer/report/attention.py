@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ TITLES = {
     "decoder": "decoder: the translation looks back at itself",
 }
 SIDES = {"cross": ("target", "source"), "encoder": ("source", "source"), "decoder": ("target", "target")}
-#: more pieces than that on an axis cannot be read; they are numbered then
-READABLE = 48
+SIZE, SITE_SIZE = 7.0, 5.0  # points of the pieces on the axes: of the large map, of those by layer and head
 
 
 def plot_attention(
@@ -48,43 +48,43 @@ def plot_attention(
     for site in TITLES:
         if site in weights:
             title = f"{TITLES[site]} ({mechanisms[site]})"
-            found[TITLES[site].capitalize()] = _plot_site(site, weights[site], title, folder / f"{name}-{site}.png")
+            path = folder / f"{name}-{site}.png"
+            found[TITLES[site].capitalize()] = _plot_site(site, weights[site], pieces, title, path)
     return found
 
 
 def _plot_mean(mean: NDArray[Any], pieces: Mapping[str, Sequence[str]], title: str, path: Path) -> Path:
     """One large map with the pieces on its axes."""
-    height = min(max(2.2, 0.17 * mean.shape[0] + 1.2), 14)
-    figure, axis = pyplot.subplots(figsize=(min(max(5.4, 0.2 * mean.shape[1] + 1.8), 16), height))
+    tall, wide = min(0.17 * mean.shape[0] + 1.2, 14), min(0.2 * mean.shape[1] + 1.8, 16)
+    figure, axis = pyplot.subplots(figsize=(max(5.4, wide), max(2.2, tall)), layout="constrained")
     image = _draw(axis, mean)
-    _name_axis(axis, pieces["source"], pieces["target"], 7)
+    _name_pieces(axis, pieces["source"], pieces["target"], (wide - 1.8, tall - 1.2), SIZE)
     axis.set_xlabel("source piece", fontsize=9)
     axis.set_ylabel("piece read by the decoder", fontsize=9)
-    axis.set_title(title, fontsize=10)
+    axis.set_title(fill(title, int(11 * max(5.4, wide))), fontsize=10)
     bar = figure.colorbar(image, ax=axis, fraction=0.03, pad=0.02)
     bar.set_label("weight", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    figure.tight_layout()
     return save(figure, path)
 
 
-def _plot_site(site: str, weights: NDArray[Any], title: str, path: Path) -> Path:
+def _plot_site(site: str, weights: NDArray[Any], pieces: Mapping[str, Sequence[str]], title: str, path: Path) -> Path:
     """A row of maps for each layer, one for each head."""
+    beside, below = SIDES[site]
     layers, heads, queries, keys = weights.shape
     wide = min(max(2.1, 0.035 * keys), 3.4)
     tall = min(max(1.6, wide * queries / keys), 4.5)
-    figure, axes = pyplot.subplots(layers, heads, figsize=(wide * heads + 0.6, tall * layers + 0.7), squeeze=False)
+    size = (wide * heads + 0.9, tall * layers + 0.9)
+    figure, axes = pyplot.subplots(layers, heads, figsize=size, squeeze=False, layout="constrained")
     for layer in range(layers):
         for head in range(heads):
             axis = axes[layer, head]
             _draw(axis, weights[layer, head])
             axis.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
-            axis.tick_params(labelsize=6)
-    beside, below = SIDES[site]
-    figure.suptitle(title, fontsize=10)
-    figure.supxlabel(f"{below} piece, numbered", fontsize=8)
-    figure.supylabel(f"{beside} piece, numbered", fontsize=8)
-    figure.tight_layout()
+            _name_pieces(axis, pieces[below], pieces[beside], (wide, tall), SITE_SIZE)
+    figure.suptitle(fill(title, int(12 * size[0])), fontsize=10)
+    figure.supxlabel(f"{below} piece", fontsize=8)
+    figure.supylabel(f"{beside} piece", fontsize=8)
     return save(figure, path)
 
 
@@ -93,9 +93,14 @@ def _draw(axis: Axes, weights: NDArray[Any]) -> Any:
     return axis.imshow(weights, cmap="Greys", vmin=0, vmax=top, aspect="auto", interpolation="nearest")
 
 
-def _name_axis(axis: Axes, below: Sequence[str], beside: Sequence[str], size: int) -> None:
+def _name_pieces(
+    axis: Axes, below: Sequence[str], beside: Sequence[str], inches: tuple[float, float], size: float
+) -> None:
+    """The pieces beside an axis of so many inches: each of them, or where there is no room every n-th, numbered."""
     axis.tick_params(labelsize=size)
-    if len(below) <= READABLE:
-        axis.set_xticks(range(len(below)), below, rotation=90, fontsize=size)
-    if len(beside) <= READABLE:
-        axis.set_yticks(range(len(beside)), beside, fontsize=size)
+    for side, pieces, room in ((axis.xaxis, below, inches[0]), (axis.yaxis, beside, inches[1])):
+        most = max(1, int(room * 72 / (1.35 * size)))  # a line of text each
+        every = -(-len(pieces) // most)
+        places = range(0, len(pieces), every)
+        side.set_ticks(places, [pieces[i] if every == 1 else f"{i} {pieces[i]}" for i in places])
+    axis.tick_params(axis="x", rotation=90)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.report.style import COLORS, MARKERS, label, legend_below, panels, save
+from scaleformer.report.style import label, legend_below, line_styles, panels, save
 
 SHARES = {"contrastive": "the right one is the most probable", "generative": "the right one is written"}
 
@@ -29,6 +29,7 @@ def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> 
             return None
         figure, axes = panels(len(drawn), columns=max(1, len(drawn) // len({share for _, share, _ in drawn})))
         places = _places([row["distance"] for _, _, lines in drawn for rows in lines.values() for row in rows])
+        styles = line_styles(list(results))
         for axis, (kind, share, lines) in zip(axes, drawn, strict=True):
             for number, (name, rows) in enumerate(lines.items()):
                 if not rows:
@@ -38,10 +39,7 @@ def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> 
                 intervals = [row[f"{share}_interval"] for row in rows]
                 low = [max(value - 100 * pair[0], 0) for value, pair in zip(y, intervals, strict=True)]
                 high = [max(100 * pair[1] - value, 0) for value, pair in zip(y, intervals, strict=True)]
-                axis.errorbar(
-                    x, y, yerr=[low, high], color=COLORS[number % len(COLORS)], marker=MARKERS[number % len(MARKERS)],
-                    markersize=4.5, linewidth=1.3, elinewidth=0.7, capsize=2, label=name,
-                )  # fmt: skip
+                axis.errorbar(x, y, yerr=[low, high], elinewidth=0.7, capsize=2, label=name, **styles[name, ""])
             chance = next(iter(rows for rows in lines.values() if rows))
             if share == "contrastive":
                 axis.plot(
@@ -50,6 +48,8 @@ def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> 
                     color="0.55",
                     linestyle=":",
                     linewidth=1.2,
+                    marker="_",  # one distance makes no line
+                    markersize=12,
                     label="by chance",
                 )
             title = SHARES[share] if kind == "all" else f"{kind}: {SHARES[share]}"
@@ -57,7 +57,7 @@ def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> 
             axis.set_xticks(list(places.values()), list(places), fontsize=8)
             axis.set_xlim(-0.4, len(places) - 0.6)
             axis.set_ylim(-3, 103)
-        legend_below(figure, axes[0])
+        legend_below(figure)
         return save(figure, path)
     except (KeyError, TypeError) as error:
         raise ValueError(f"{', '.join(results)}: not the result of an evaluation of context ({error!r})") from error

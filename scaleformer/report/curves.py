@@ -9,11 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # a run has no screen
-
-from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
@@ -57,14 +52,9 @@ def plot_learning_curves(run: str | Path, path: str | Path | None = None) -> Pat
     panels = {label: shown for label, shown in panels.items() if shown}
     if not panels:
         return None
-    columns = min(len(panels), 2)
-    rows = -(-len(panels) // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(4.8 * columns, 3.1 * rows), squeeze=False)
-    for axis in axes.flat[len(panels) :]:
-        axis.remove()
-    for axis, (label, shown) in zip(axes.flat, panels.items(), strict=False):
+    figure, axes = plot_style.panels(len(panels), height=3.1)
+    for axis, (label, shown) in zip(axes, panels.items(), strict=True):
         _draw(axis, label, shown, curves)
-    figure.tight_layout()
     return plot_style.save(figure, path or run / "plots" / "learning_curves.png")
 
 
@@ -92,8 +82,9 @@ def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path 
             axis.plot(steps, values, **styles[name, ""], markevery=marks, label=name)
         what = curve.label.split(" (")[0]
         plot_style.label(axis, title if len(PANELS[title]) == 1 else f"{what} {title}", "step")
+        plot_style.floor_at_zero(axis)
         plot_style.plain_numbers(axis, y=axis.get_ylim()[1] >= 1000)
-    plot_style.legend_below(figure, axes[0])
+    plot_style.legend_below(figure)
     return plot_style.save(figure, path)
 
 
@@ -177,6 +168,7 @@ def _draw(axis: Axes, label: str, shown: Sequence[Curve], curves: Mapping[str, P
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axis.tick_params(labelsize=8)
     axis.margins(y=0.12)
+    plot_style.floor_at_zero(axis)
     axis.grid(alpha=0.3)
     if len(shown) > 1:
         axis.legend(fontsize=8, frameon=False)

@@ -10,7 +10,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.report.style import (
+    floor_at_zero,
     label,
     legend_below,
     length_axis,
@@ -67,8 +69,8 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     s-BLEU compares the same segments at every length; in a longer line d-BLEU finds more n-grams by chance, so that it
     compares systems, not lengths. Raises OSError.
     """
-    preset = result["settings"]["metrics"]
-    told = "" if preset == "default" else f" ({preset})"
+    metrics = result["settings"]["metrics"]
+    told = "" if metrics in ("default", {"tokenize": "13a", "lowercase": False}) else f" ({_in_words(metrics)})"
     wanted = (
         Panel(f"s-BLEU{told}, the same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
         Panel(f"d-BLEU{told}", "", _score("d-BLEU"), least=(0, 1)),
@@ -77,6 +79,11 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     figure = _against_length(result, wanted, columns=3)
     assert figure is not None, "an evaluation computes something"
     return save(figure, path)
+
+
+def _in_words(metrics: str | Mapping[str, Any]) -> str:
+    """How text was compared; older results have a name for it."""
+    return metrics if isinstance(metrics, str) else str(Metrics(**metrics))
 
 
 def by_segments(lengths: Sequence[Mapping[str, Any]]) -> bool:
@@ -196,12 +203,13 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
         else:
             plain_numbers(axis, x=False, y=True)
             axis.margins(y=0.1)
+            floor_at_zero(axis)
         if panel.least is not None:
             low, high = axis.get_ylim()
             high = max(high, panel.least[1], 1.15 * axis.dataLim.y1)  # a flat line would lie on the upper edge
-            axis.set_ylim(min(low, panel.least[0]) if panel.least[0] else 0, high)
+            axis.set_ylim(min(low, panel.least[0]) if panel.least[0] else -0.04 * high, high)
         _mark_trained(axis, result)
-    legend_below(figure, axes[0], columns=3 if columns < 3 else 5)
+    legend_below(figure, columns=3 if columns < 3 else 5)
     return figure
 
 
@@ -228,34 +236,31 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
     figure, axes = panels(bool(losses) + bool(deciles))
     rest = list(axes)
     if losses:
-        axis = rest.pop(0)
+        axis, places = rest.pop(0), set()
         for key, bins in losses.items():
             points = [((b["from"] + b["to"]) / 2, b["nats_per_token"]) for b in bins if b["tokens"]]
+            places |= {place for place, _ in points}
             axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
         label(axis, f"loss against position ({longest})", "target position, tokens", "nats a target token")
-        axis.set_xscale("log", base=2)
-        plain_numbers(axis)
+        length_axis(axis, places)
     if deciles:
         axis = rest.pop(0)
         for key, bins in deciles.items():
             points = [(50 * (b["from"] + b["to"]), b["chrf"]) for b in bins if b["chrf"] is not None]
             if points:
                 axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
+        floor_at_zero(axis)
         label(axis, f"quality against place ({longest})", "place in the document, %", "chrF++, aligned segments")
-    legend_below(figure, axes[0], columns=3)
+    legend_below(figure, columns=3)
     return figure
 
 
 def _mark_trained(axis: Axes, result: Mapping[str, Any]) -> None:
-    """A dotted line at the longest example of the first system's training."""
+    """A dotted line at the longest example of the first system's training; the legend names it."""
     segments = by_segments(result["lengths"])
     trained = [_place(length, segments) for length in result["lengths"] if length["times"] == 1]
     if trained:
-        axis.axvline(trained[0], color="0.45", linestyle=(0, (1, 2)), linewidth=1)
-        axis.annotate(
-            "longest in training", (trained[0], 1), xycoords=("data", "axes fraction"), xytext=(2, -9),
-            textcoords="offset points", fontsize=7, color="0.35",
-        )  # fmt: skip
+        axis.axvline(trained[0], color="0.45", linestyle=(0, (1, 2)), linewidth=1, label="longest in training")
 
 
 def _styles(result: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scaleformer.report.style import label, log_axis, pyplot
+from scaleformer.report.style import label, line_styles, log_axis, pyplot, save
 
 TIMES = (1, 2, 4, 8)
 Results = Mapping[str, Mapping[str, Any]]
@@ -140,9 +140,9 @@ def draw(results: Results, path: Path) -> None:
     """Loss against length, and tokens a second against length; a line for each attention."""
     figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
     lines = {}
-    for number, (mechanism, result) in enumerate(results.items()):
-        style: dict[str, Any] = {"color": f"C{number % 10}", "linestyle": ("-", "--", ":")[number // 10 % 3]}
-        style |= {"marker": "osD"[number // 10 % 3], "markersize": 4, "linewidth": 1.3, "label": mechanism}
+    styles = line_styles(list(results))
+    for mechanism, result in results.items():
+        style = {**styles[mechanism, ""], "label": mechanism}
         points = result.get("lengths", {}).get("points", [])
         if points:
             lines[mechanism] = quality.plot([p["times"] for p in points], [p["loss"] for p in points], **style)[0]
@@ -162,5 +162,4 @@ def draw(results: Results, path: Path) -> None:
         axis.xaxis.minorticks_off()
     if lines:
         figure.legend(list(lines.values()), list(lines), loc="outside right center", fontsize=8, frameon=False)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    save(figure, path)

@@ -52,7 +52,7 @@ class Report:
         if not rows:
             return ""
         self.tables.append((title, columns, rows))
-        return f"<h3>{html.escape(title)}</h3>{html.table(columns, rows)}"
+        return f'<h3 dir="auto">{html.escape(title)}</h3>{html.table(columns, rows)}'
 
 
 def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 5, segments: int = 8) -> Report:
@@ -106,7 +106,7 @@ def _read(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
 
 def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
     parts = []
-    signatures: dict[str, dict[str, list[str]]] = {}  # metric -> signature -> runs
+    signatures: dict[str, dict[str, list[tuple[str, str]]]] = {}  # metric -> signature -> (run, split)
     for name in _names(runs, "bleu-"):
         rows: list[Row] = []
         facts = []
@@ -118,7 +118,7 @@ def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
             for score in result["scores"]:
                 rows.append((run.name, score["metric"], score["score"], result["documents"], *_details(score)))
                 of_metric = signatures.setdefault(score["metric"], {})
-                of_metric.setdefault(score["signature"], []).append(run.name)
+                of_metric.setdefault(score["signature"], []).append((run.name, name.removeprefix("bleu-")))
         columns = ("run", "metric", "score", "documents", "precisions", "brevity penalty", "length ratio")
         parts += [report.table(f"{name.removeprefix('bleu-')} split", columns, rows), *facts]
     for run in runs:
@@ -131,11 +131,21 @@ def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
             parts.append(report.table(title, columns, rows))
         parts.append(_other_scores(report, run))
     for metric, found in signatures.items():
-        for signature, names in found.items():
-            which = f" of {', '.join(dict.fromkeys(names))} (the others are not to be compared with it)"
-            parts.append(html.note(f"{metric}{which if len(found) > 1 else ''}: {signature}"))
+        parts += [html.note(f"{metric}{which}: {signature}") for signature, which in _told_apart(found).items()]
     parts += [html.note(f"{run.name} {told}") for run in runs if (told := _several_checkpoints(run))]
     return "".join(parts)
+
+
+def _told_apart(signatures: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
+    """Signature -> which results have it, "" where all do; and a word of caution where runs differ in one split."""
+    splits = [split for found in signatures.values() for split in {split for _, split in found}]
+    caution = ", not to be compared with the others" if len(set(splits)) < len(splits) else ""
+    if len(signatures) == 1:
+        return dict.fromkeys(signatures, "")
+    return {
+        signature: f" of {', '.join(f'{run} ({split})' for run, split in found)}{caution}"
+        for signature, found in signatures.items()
+    }
 
 
 def _several_checkpoints(run: RunFiles) -> str:
@@ -191,6 +201,8 @@ def _facts(name: str, result: Record) -> str:
         f"{result['documents']} documents"
     )
     cut = result["unfinished"]
+    if corpus := (result.get("corpus") or {}).get("where"):
+        text += f"; {corpus}"
     return f"{text}; cut at the length limit: {len(cut)}{' (' + ', '.join(cut[:5]) + ')' if cut else ''}"
 
 
@@ -293,7 +305,7 @@ def _conditions(runs: Sequence[RunFiles]) -> str:
         for name, result in run.results.items():
             kept = ("command", "time", "versions", "device", "seed", "checkpoint", "decoding", "corpus")
             text = json.dumps({key: result[key] for key in kept if key in result}, indent=1, ensure_ascii=False)
-            parts.append(html.folded(f"{run.name}: {name}", f"<pre>{html.escape(text)}</pre>"))
+            parts.append(html.folded(f"{run.name}: {name}", f'<pre dir="auto">{html.escape(text)}</pre>'))
     return "".join(parts)
 
 

@@ -31,7 +31,7 @@ def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
         rows = list(zip_longest(*columns, fillvalue=""))
         size = f"{len(reference)} segment{'s' if len(reference) > 1 else ''}"
         cut = f", the first {segments} shown" if len(reference) > segments else ""
-        parts.append(f"<h3>{html.escape(key[0])} ({size}{cut})</h3>")
+        parts.append(f"<h3><bdi>{html.escape(key[0])}</bdi> ({size}{cut})</h3>")
         parts.append(html.samples(["source", "reference", *having], rows))
     return "".join(parts)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
@@ -13,8 +15,13 @@ matplotlib.use("Agg")  # a run has no screen
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.textpath import TextPath
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from rich.cells import cell_len
+
+from scaleformer.report.fonts import choose_fonts
 
 # names and pieces of text may hold two dollars, which are no formula; set here, since all figures come by this module
 matplotlib.rcParams["text.parse_math"] = False
@@ -29,28 +36,44 @@ DASHES = ("-", "--", ":", "-.")
 def line_styles(names: Sequence[str], variants: Sequence[str] = ("",)) -> dict[tuple[str, str], dict[str, Any]]:
     """How the line of each (name, variant) is drawn: a colour and a marker for the name, dashes for the variant.
 
-    Where there is one name only, colours and markers tell the variants apart too.
+    Where there is one name only, colours and markers tell the variants apart too; where there is one variant of more
+    names than COLORS, dashes tell the names apart too.
     """
     styles = {}
+    colors = spread_colors(len(names) if len(names) > 1 else len(variants))
     for (i, name), (j, variant) in product(enumerate(names), enumerate(variants)):
         place = j if len(names) == 1 else i
-        color = COLORS[place % len(COLORS)]
+        dashes = i if len(variants) == 1 and len(names) > len(COLORS) else j
         styles[name, variant] = {
-            "color": color,
+            "color": colors[place],
             "marker": MARKERS[place % len(MARKERS)],
-            "linestyle": DASHES[j % len(DASHES)],
+            "linestyle": DASHES[dashes % len(DASHES)],
             "markersize": 4.5,
             "linewidth": 1.3,
-            "markerfacecolor": (color, "white", "0.75")[j % 3],
+            "markerfacecolor": (colors[place], "white", "0.75")[j % 3],
         }
     return styles
+
+
+def spread_colors(count: int) -> list[str]:
+    """So many different colours: COLORS, or from all over a colour map where those are too few."""
+    if count <= len(COLORS):
+        return list(COLORS[:count])
+    shades = pyplot.colormaps["turbo"]
+    colors = []
+    for i in range(count):
+        dark = (0.85, 0.6)[i % 2]  # neighbours differ, and yellow can be seen on white
+        red, green, blue, _ = shades(i / (count - 1))
+        colors.append(to_hex((dark * red, dark * green, dark * blue)))
+    return colors
 
 
 def panels(count: int, columns: int = 2, width: float = 4.8, height: float = 3.3) -> tuple[Figure, list[Axes]]:
     """A figure with so many axes, `columns` a row at most; width and height of each in inches."""
     columns = min(count, columns)
     rows = -(-count // columns)
-    figure, axes = pyplot.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False)
+    size = (width * columns, height * rows)
+    figure, axes = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
     flat = list(axes.flat)
     for axis in flat[count:]:
         axis.remove()
@@ -75,21 +98,25 @@ def plain_numbers(axis: Axes, x: bool = True, y: bool = False) -> None:
 
 
 def log_axis(axis: Axes) -> None:
-    """A logarithmic y-axis with plain numbers at 1, 2 and 5 times the powers of ten."""
+    """A logarithmic y-axis with plain numbers: at 1, 2 and 5 times the powers of ten, closer where it spans less."""
     axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_minor_formatter(NullFormatter())
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 12 else MaxNLocator(5))
+    axis.yaxis.set_minor_locator(NullLocator())
     plain_numbers(axis, x=False, y=True)
 
 
 def length_axis(axis: Axes, lengths: Iterable[float], ticks: int = 8) -> None:
-    """A logarithmic x-axis with ticks at the lengths themselves, thinned where they would run into each other."""
+    """A logarithmic x-axis with ticks at the lengths themselves, thinned where they would run into each other.
+
+    The longest always has one.
+    """
     axis.set_xscale("log", base=2)
     chosen: list[float] = []
-    present = sorted(set(lengths))
-    apart = (present[-1] / present[0]) ** (1 / ticks) if present else 1
+    present = sorted(set(lengths), reverse=True)
+    apart = (present[0] / present[-1]) ** (1 / ticks) if present else 1
     for value in present:
-        if not chosen or value >= chosen[-1] * max(apart, 1.15):
+        if not chosen or value * max(apart, 1.15) <= chosen[-1]:
             chosen.append(value)
     axis.xaxis.set_major_locator(FixedLocator(chosen))
     axis.xaxis.set_minor_locator(NullLocator())
@@ -97,22 +124,50 @@ def length_axis(axis: Axes, lengths: Iterable[float], ticks: int = 8) -> None:
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
-def legend_below(figure: Figure, axis: Axes, columns: int = 4) -> None:
-    """One legend for all panels, under them."""
-    handles, names = axis.get_legend_handles_labels()
+def floor_at_zero(axis: Axes) -> None:
+    """No numbers below zero on the y-axis of what cannot be negative, and room for a marker at zero."""
+    low, high = axis.get_ylim()
+    if low < 0 <= axis.dataLim.y0:
+        high = high if axis.dataLim.y1 > 0 else 1.0  # all is zero
+        axis.set_ylim(-0.04 * high, high)
+
+
+def legend_below(figure: Figure, columns: int = 4) -> None:
+    """One legend for the lines of all panels, under them: in as many columns as its names leave room for, names longer
+    than the figure broken."""
+    pairs = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in figure.axes]
+    lines = {name: handle for pair in reversed(pairs) for handle, name in pair}
+    ordered = dict.fromkeys(name for axis in figure.axes for name in axis.get_legend_handles_labels()[1])
+    names, handles = list(ordered), [lines[name] for name in ordered]
     if len(handles) < 2:
-        figure.tight_layout()
         return
-    rows = -(-len(handles) // columns)
-    space = 0.24 * rows / figure.get_size_inches()[1]
-    figure.tight_layout(rect=(0, space + 0.02, 1, 1))
-    figure.legend(handles, names, loc="lower center", ncols=min(columns, len(handles)), fontsize=8, frameon=False)
+    size, handle = 8, 0.75  # points; inches of a line and the space around it
+    inches = [_inches(name, size) for name in names]
+    width = float(figure.get_size_inches()[0])
+    columns = max(1, min(columns, len(handles), int(width / (handle + max(inches)))))
+    room = width / columns - handle
+    names = [
+        name if long <= room else textwrap.fill(name, max(int(len(name) * room / long), 1))
+        for name, long in zip(names, inches, strict=True)
+    ]
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=size, frameon=False)
+
+
+def _inches(text: str, size: float) -> float:
+    """The length of a line of text: what the usual font lacks is as wide as it is high."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")
+        drawn = TextPath((0, 0), text, size=size).get_extents().width
+    return float(max(drawn, 0.5 * size * cell_len(text))) / 72
 
 
 def save(figure: Figure, path: str | Path) -> Path:
     """Write a PNG, making its folder, and close the figure. Raises OSError."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    choose_fonts(figure)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # `choose_fonts` has told them
+        figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return path

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Column
+
+LINE_SECONDS = 60.0  # between the lines that stand for a bar where stderr is no terminal
 
 
 @contextmanager
 def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
-    """A bar on stderr; gives the `progress` function that `Translator.translate_documents` takes."""
+    """A bar on stderr, where that is no terminal a line a minute; gives the `progress` function that
+    `Translator.translate_documents` takes."""
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
+        # a long name goes on in the next line: the numbers stay whole
+        TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
+        BarColumn(bar_width=20),
         TaskProgressColumn(),
         TextColumn("{task.fields[tokens]:,} tokens"),
         TimeElapsedColumn(),
@@ -23,7 +29,17 @@ def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=1.0, tokens=0)
-        yield lambda share, tokens: bar.update(task, completed=share, tokens=tokens)
+        shown = time.monotonic()
+
+        def progress(share: float, tokens: int) -> None:
+            nonlocal shown
+            bar.update(task, completed=share, tokens=tokens)
+            if not bar.console.is_terminal and time.monotonic() - shown >= LINE_SECONDS:
+                shown = time.monotonic()
+                line = f"{description}  {share:.1%}  {tokens:,} tokens"
+                bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+        yield progress
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -25,12 +26,9 @@ def one_line_errors() -> Iterator[None]:
     """Turn ValueError, OSError, errors of the configuration and of memory into "error: ..." on stderr and exit code 1,
     `Interrupted` into its message and exit code 75; SIGTERM ends the program in order, with exit code 143.
 
-    Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets them through as they are;
-    all other exceptions are faults of the program and keep their traceback.
+    Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets errors through as they are,
+    not what ends in order; all other exceptions are faults of the program and keep their traceback.
     """
-    if wants_traceback():
-        yield
-        return
     try:
         with _orderly_end():
             yield
@@ -45,11 +43,20 @@ def one_line_errors() -> Iterator[None]:
         print(str(error), file=sys.stderr)
         sys.exit(RESUMABLE)
     except Exception as error:
-        if is_out_of_memory(error):
-            _exit(f"out of memory ({_flat(str(error)) or 'no more to be had'}): take smaller batches or pieces")
-        if isinstance(error, (ValueError, OSError)) or type(error).__module__.split(".")[0] in CONFIGURATION:
-            _exit(describe(error))
-        raise
+        if wants_traceback() or (text := one_line(error)) is None:
+            raise
+        rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or "0"
+        print(f"error{f' in process {rank}' if rank != '0' else ''}: {text}", file=sys.stderr)
+        sys.exit(1)
+
+
+def one_line(error: Exception) -> str | None:
+    """What to say of an error of the input or of the machine; None for a fault of the program."""
+    if is_out_of_memory(error):
+        return f"out of memory ({_flat(str(error)) or 'no more to be had'}): take smaller batches or pieces"
+    if isinstance(error, (ValueError, OSError)) or type(error).__module__.split(".")[0] in CONFIGURATION:
+        return describe(error)
+    return None
 
 
 @contextmanager
@@ -77,7 +84,7 @@ def describe(error: Exception) -> str:
     if module in CONFIGURATION:
         text = _flat(text.split("Config search path:")[0].split("See https:")[0])
         if override := getattr(error, "override", None):
-            text = f"{override}: {text} (a value with = , or spaces wants quotes: \"key='value'\")"
+            text = f"{override}: {text} (type {_quoted(override)})"
         cause = error.__cause__
         if cause is not None and str(cause):
             text = f"{text} ({str(cause).splitlines()[0]})"
@@ -85,6 +92,13 @@ def describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return _flat(text)
+
+
+def _quoted(override: str) -> str:
+    """The override as the shell has to be given it so that Hydra takes its value for a text."""
+    key, _, value = override.partition("=")
+    text = value.replace("'", "\\'")
+    return shlex.quote(f"{key}='{text}'") if value else f"{key}=VALUE"
 
 
 def wants_traceback() -> bool:
@@ -95,7 +109,8 @@ def wants_traceback() -> bool:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    """In one line; spaces inside of lines stay, since they may be those of a name."""
+    return " ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -103,9 +118,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
-
-
-def _exit(message: str) -> None:
-    rank = os.environ.get("RANK") or os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or "0"
-    print(f"error{f' in process {rank}' if rank != '0' else ''}: {message}", file=sys.stderr)
-    sys.exit(1)

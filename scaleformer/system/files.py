@@ -6,7 +6,7 @@ import gzip
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,7 +23,8 @@ def replaced(path: str | Path) -> Iterator[Path]:
     """The name of a temporary file beside `path`; what the block writes there takes the name `path` when it ends
     without an exception, else it is removed.
 
-    What is no plain file (a pipe, /dev/null) is written to as it is, a link stays a link. Raises OSError.
+    Temporary files of it that killed processes have left are removed first. What is no plain file (a pipe, /dev/null)
+    is written to as it is, a link stays a link. Raises OSError.
     """
     path = Path(path)
     if path.is_dir():
@@ -32,6 +33,9 @@ def replaced(path: str | Path) -> Iterator[Path]:
     plain = path.is_file() or not path.exists()
     target = path.resolve() if plain else path  # a link stays a link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp") if plain else target
+    if plain and os.name == "posix":  # elsewhere to ask for a process may end it
+        with suppress(OSError):
+            _clear(target)
     try:
         yield temporary
         if plain:
@@ -42,6 +46,25 @@ def replaced(path: str | Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = str(path)  # a full disk does not say where
         raise
+
+
+def _clear(target: Path) -> None:
+    """Remove the temporary files of `target` whose processes are gone."""
+    begin = f".{target.name}."
+    for entry in os.listdir(target.parent):
+        process = entry.removeprefix(begin).removesuffix(".tmp")
+        if entry == f"{begin}{process}.tmp" and process.isdecimal() and not _runs(int(process)):
+            (target.parent / entry).unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, or no number of a process
+        return True
+    return True
 
 
 @contextmanager

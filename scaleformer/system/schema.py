@@ -20,8 +20,8 @@ class AtLeast:
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """A configuration dataclass from plain keys and values (lists become tuples); `where` ("" or "data") begins the
-    names of settings in messages.
+    """A configuration dataclass from plain keys and values (lists become tuples, `~/` the home folder); `where` ("" or
+    "data") begins the names of settings in messages.
 
     Raises ValueError for an unknown key, naming the nearest one and all that there are, for one that is missing, for
     values of another type, and for those that the class refuses.
@@ -34,6 +34,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     made: dict[str, Any] = {}
     for key, value in values.items():
         hint = hints[key]
+        value = _at_home(value)
         if is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
             value = from_mapping(hint, value, f"{prefix}{key}")
         elif is_dataclass(hint) and not isinstance(value, Mapping):
@@ -47,6 +48,24 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     if missing := [name for name in wanted if name not in made]:
         raise ValueError(f"{prefix}{missing[0]} is missing")
     return kind(**made)
+
+
+def _at_home(value: Any) -> Any:
+    """A text that begins with ~ or ~user, as a shell reads it, also in lists and mappings; all else as it is."""
+    if isinstance(value, str):
+        return os.path.expanduser(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_at_home, value))
+    return {key: _at_home(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def type_of(kind: type, name: str) -> Any:
+    """The type of a setting by its name, with dots for groups; None where there is none."""
+    hint: Any = kind
+    for part in name.split("."):
+        inner = next((choice for choice in (hint, *get_args(hint)) if is_dataclass(choice)), None)
+        hint = get_type_hints(inner, include_extras=True).get(part) if inner is not None else None
+    return hint
 
 
 def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], nearest: str | None = None) -> str:

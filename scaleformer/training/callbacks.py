@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from scaleformer.batch import Batch
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.module import TranslationModule
@@ -39,16 +41,16 @@ class ValidationBleu(Callback):
     data      which names the examples, and whose target tokenizer turns tokens into text
     examples  how many, of all processes together; examples of one name are taken together
     decoding  greedy by default, since it runs at every validation
-    tokenize  sacrebleu's tokenizer
+    metrics   how text is compared
     """
 
     def __init__(
-        self, data: DocumentDataModule, examples: int, decoding: DecodingConfig, tokenize: str = "13a"
+        self, data: DocumentDataModule, examples: int, decoding: DecodingConfig, metrics: Metrics | None = None
     ) -> None:
         self.data = data
         self.examples = examples
         self.decoding = decoding
-        self.tokenize = tokenize
+        self.metrics = metrics or Metrics()
         self.waiting: list[tuple[Tensor, Tensor, str]] = []  # tokens and segments of the source, reference
         self.hypotheses: list[str] = []
         self.references: list[str] = []
@@ -100,9 +102,13 @@ class ValidationBleu(Callback):
         self._translate(pl_module)
         hypotheses, references = self._gathered(trainer)
         if hypotheses:
+            try:
+                self.metrics.check(references)
+            except ValueError as error:  # a reason to look at the data, not to lose a training
+                warnings.warn(str(error), stacklevel=2)
             scores = {
-                "val/bleu": corpus_bleu(hypotheses, references, tokenize=self.tokenize),
-                "val/chrf": corpus_chrf(hypotheses, references),
+                "val/bleu": corpus_bleu(hypotheses, references, self.metrics),
+                "val/chrf": corpus_chrf(hypotheses, references, self.metrics),
             }
             pl_module.log_dict(scores, prog_bar=True, sync_dist=False)  # the same for all processes already
         self.hypotheses, self.references = [], []
@@ -191,7 +197,7 @@ class Patience(EarlyStopping):
 
 
 def build_callbacks(
-    config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch
+    config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch, metrics: Metrics
 ) -> list[Callback]:
     """The callbacks that `conf/callbacks` describes, in the order that they need.
 
@@ -203,7 +209,7 @@ def build_callbacks(
     callbacks: list[Callback] = [TrainingProgress(), RandomState(seed), TrimMemory(), signals]
     bleu = config.validation_bleu
     if bleu.examples:
-        callbacks.append(ValidationBleu(data, bleu.examples, bleu.decoding, bleu.tokenize))
+        callbacks.append(ValidationBleu(data, bleu.examples, bleu.decoding, metrics))
     callbacks.append(FinalCheckpoint(last))
     if ema.decay:
         callbacks.append(WeightAverage(ema.decay, ema.start_step))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +20,8 @@ from scaleformer.training.settings import LoggerConfig
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import WandbLogger
 
+log = logging.getLogger(__name__)
+
 
 def build_loggers(config: LoggerConfig, directory: Path, resumed_at: int | None = None) -> list[Logger]:
     """The loggers of a run in `directory`, which goes on at that step or is new; nothing is started yet."""
@@ -24,6 +29,7 @@ def build_loggers(config: LoggerConfig, directory: Path, resumed_at: int | None 
     if config.name == "wandb":
         from pytorch_lightning.loggers import WandbLogger  # a second to import
 
+        _stage(directory)
         loggers.append(
             WandbLogger(
                 project=config.project,
@@ -49,23 +55,31 @@ def start_loggers(loggers: Sequence[Logger], config: Mapping[str, Any]) -> None:
 
 @rank_zero_only
 def log_results(loggers: Sequence[Logger], evaluation: Evaluation | None, split: str, curves: Path | None) -> None:
-    """Give Weights & Biases the final tables and the learning curves, and close its run."""
+    """Give Weights & Biases the final tables and the learning curves, and close its run; what goes wrong there is a
+    warning."""
     for logger in _wandb(loggers):
         import wandb
 
-        if curves is not None:
-            logger.log_image("learning_curves", [str(curves)])
-        if evaluation is not None:
-            report = evaluation.report
-            scores = [[s.metric, s.score, report.documents, s.signature] for s in report.scores]
-            logger.log_table(f"{split}/scores", ["metric", "score", "documents", "signature"], scores)
-            samples = [
-                [sample.id, *("\n".join(text) for text in (sample.source, sample.reference, sample.hypothesis))]
-                for sample in evaluation.samples(50)
-            ]
-            logger.log_table(f"{split}/samples", ["id", "source", "reference", "hypothesis"], samples)
-            logger.experiment.summary.update({f"{split}/{s.metric}": s.score for s in report.scores})
-        wandb.finish()
+        try:
+            if curves is not None:
+                logger.log_image("learning_curves", [str(curves)])
+            if evaluation is not None:
+                _log_evaluation(logger, evaluation, split)
+            wandb.finish()
+        except (OSError, wandb.errors.Error) as error:  # all of it is in the run's folder
+            log.warning("Weights & Biases did not get the results: %s", " ".join(str(error).split()))
+
+
+def _log_evaluation(logger: WandbLogger, evaluation: Evaluation, split: str) -> None:
+    report = evaluation.report
+    scores = [[s.metric, s.score, report.documents, s.signature] for s in report.scores]
+    logger.log_table(f"{split}/scores", ["metric", "score", "documents", "signature"], scores)
+    samples = [
+        [sample.id, *("\n".join(text) for text in (sample.source, sample.reference, sample.hypothesis))]
+        for sample in evaluation.samples(50)
+    ]
+    logger.log_table(f"{split}/samples", ["id", "source", "reference", "hypothesis"], samples)
+    logger.experiment.summary.update({f"{split}/{s.metric}": s.score for s in report.scores})
 
 
 def log_report(
@@ -78,6 +92,7 @@ def log_report(
     """
     import wandb
 
+    _stage(directory)
     identity = _wandb_id(directory)
     settings = _wandb_settings(directory)
     try:
@@ -92,6 +107,11 @@ def log_report(
             run.log(content)
     except wandb.errors.Error as error:
         raise _unreachable("wandb=true", error) from error
+
+
+def _stage(directory: Path) -> None:
+    """Have wandb prepare tables and pictures in the run's folder, not at HOME, which need not be writable."""
+    os.environ.setdefault("WANDB_DATA_DIR", str((directory / "wandb").absolute()))
 
 
 def _wandb_settings(directory: Path) -> dict[str, Any]:
@@ -113,4 +133,5 @@ def _wandb(loggers: Sequence[Logger]) -> list[WandbLogger]:
 def _wandb_id(directory: Path) -> str | None:
     """The id of the run that wandb kept in a folder, to go on with it; None if there was none."""
     latest = directory / "wandb" / "latest-run"  # a link to [offline-]run-TIME-ID
-    return latest.resolve().name.rsplit("-", 1)[-1] if latest.exists() else None
+    found = re.fullmatch(r"(?:offline-)?run-\d+_\d+-(.+)", latest.resolve().name) if latest.exists() else None
+    return found[1] if found else None  # which may have hyphens of its own

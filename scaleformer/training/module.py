@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning.callbacks import EMAWeightAveraging
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import Transformer
@@ -17,13 +18,14 @@ from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.ops.loss.r_drop import linear_r_drop
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
 from scaleformer.training.guard import StepGuard, name_documents
-from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, split_decaying
+from scaleformer.training.interruption import SIGNALS
+from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates, split_decaying
 from scaleformer.training.sharding import shard_model
 
 # Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
 # while the number of tokens of the whole step is not known yet.
 UNIT = 1024
-WISHES = 4  # `TranslationModule.stop` is a number below it
+WISHES = 1 + len(SIGNALS)  # `TranslationModule.stop` is a number below it
 
 
 class TranslationModule(pl.LightningModule):
@@ -37,8 +39,9 @@ class TranslationModule(pl.LightningModule):
     label_smoothing  share of the probability spread over the whole vocabulary, in training only
     r_drop           weight of the divergence between two passes of a batch in training [`ops.r_drop`]; 0 = one pass.
                      The loss that is logged is without it
-    stop, save       set by a process to a number from 1 to 3, or to 1, to ask for the end of training or a checkpoint;
-                     `stopping` and `saving` hold the largest such number once all processes have done the same step
+    stop, save       set by a process to the number of a signal (of `SIGNALS`, from 1 on), or to 1, to ask for the end
+                     of training or a checkpoint; `stopping` and `saving` hold the largest such number once all
+                     processes have done the same step
     """
 
     def __init__(
@@ -74,6 +77,11 @@ class TranslationModule(pl.LightningModule):
         """Spread the weights over the processes where the strategy is `ShardedStrategy`."""
         if self.device_mesh is not None:
             shard_model(self.model, self.device_mesh["data_parallel"])
+
+    def on_train_start(self) -> None:
+        scheduler = self.lr_schedulers()
+        assert isinstance(scheduler, LambdaLR)
+        refresh_rates(scheduler)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         # Lightning logs where its own count of the steps says so, which is one too many once a run that ended with a

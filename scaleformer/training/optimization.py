@@ -97,3 +97,11 @@ class ScheduleConfig:
 
     def build(self, optimizer: torch.optim.Optimizer) -> LambdaLR:
         return LambdaLR(optimizer, self.factor)
+
+
+def refresh_rates(scheduler: LambdaLR) -> None:
+    """Set the rates to those of the scheduler's own schedule at its place: an optimizer that was read from a checkpoint
+    has the rate that another schedule gave it."""
+    rates = zip(scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
+    for group, base, factor in rates:
+        group["lr"] = base * factor(scheduler.last_epoch)

@@ -31,7 +31,7 @@ class StatusBar(Progress):
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
-        yield Text(self.status, no_wrap=True, overflow="ellipsis")
+        yield Text(self.status, overflow="fold")
 
 
 class DataClock(PassThroughProfiler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,22 +13,30 @@ import yaml
 
 from scaleformer.checkpoints.model_file import FORMAT, find_checkpoint, read_checkpoint
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
+# Settings of older runs, by what they are called now.
+RENAMED = {"test.metrics": "metrics", "callbacks.validation_bleu.tokenize": "metrics.tokenize"}
+RECORD = Path(".hydra") / "hydra.yaml"  # of what the configuration was composed
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a run goes on from them
 # What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
 FIXED = ("model", "tokenizer", "optimizer")
 FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
 FREE_OF_ATTENTION = ("algorithm", "explore")  # at whatever site
+CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # which attention, of all sites or of one
 # Settings that do not touch the numbers of training.
 HARMLESS = (
-    *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding"),
+    *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding", "metrics"),
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
     "data.num_proc",
     "data.path",  # what stands there is known by its fingerprint
 )
+
+# Settings that older runs do not name, with the value that they were trained with.
+ADDED = {"r_drop": 0}
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
@@ -41,27 +50,28 @@ def merge_overrides(overrides: Iterable[str]) -> list[str]:
     """One override a key, the last one, so that a list that is added to at every resume does not grow."""
     merged: dict[str, str] = {}
     for override in overrides:
-        key = override.split("=", 1)[0]
+        key, *value = override.split("=", 1)
+        key = RENAMED.get(key, key)
         merged.pop(key, None)
-        merged[key] = override
+        merged[key] = "=".join([key, *value])
     return list(merged.values())
 
 
-def record_overrides(directory: Path, overrides: Iterable[str]) -> None:
-    """Leave the overrides where `resumed_arguments` looks for them."""
-    target = directory / OVERRIDES
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_suffix(".part")
-    temporary.write_text(yaml.safe_dump(merge_overrides(overrides), allow_unicode=True), encoding="utf-8")
-    temporary.replace(target)
+def record_overrides(directory: Path, overrides: Iterable[str], record: Mapping[str, Any] | None = None) -> None:
+    """Leave the overrides, and what Hydra tells of the start, where `resumed_arguments` looks for them."""
+    for path, content in ((OVERRIDES, merge_overrides(overrides)), (RECORD, record)):
+        if content is not None:
+            with atomic_writer(directory / path) as file:
+                yaml.safe_dump(content, file, allow_unicode=True)
 
 
 def last_checkpoint(run: str | Path) -> Path:
     """The checkpoint with which a run goes on if it can be read. ValueError if there is none."""
-    return next(iter(_candidates(run)), None) or find_checkpoint(run)
+    return next(iter(candidates(run)), None) or find_checkpoint(run)
 
 
-def _candidates(run: str | Path) -> list[Path]:
+def candidates(run: str | Path) -> list[Path]:
+    """The checkpoints that a run could go on from, that to be tried first at first."""
     paths = [Path(run) / "checkpoints" / name for name in CHECKPOINTS]
     return [path for path in paths if path.is_file()]
 
@@ -74,7 +84,7 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
     none can be read, and where it has another format.
     """
     problem: ValueError | None = None
-    for path in _candidates(run) or [find_checkpoint(run)]:
+    for path in candidates(run) or [find_checkpoint(run)]:
         try:
             content = read_checkpoint(path)
         except ValueError as error:
@@ -96,23 +106,28 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
 def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raises ValueError where `config` differs from the run in a setting that its weights are made for. Warnings name
     other settings after whose change the run is not what it would have been, and an end that lies behind it."""
+    differing = []
     for group in FIXED:
         saved = _flat(package["config"].get(group, {}), group)
         for name, value in _flat(config[group], group).items():
             # Where one has a group of settings and the other none, the names are those of different depths.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
-            for key in others:
-                if not _is_free(name) and saved[key] != value:
-                    raise ValueError(
-                        f"resume: {name}={value}, but the run has {key}={saved[key]}, which its weights are made for: "
-                        f"give {key}={json.dumps(saved[key])} (a default may have changed since), or start a new run"
-                    )
+            differing += [
+                (name, value, key, saved[key]) for key in others if not _is_free(name) and saved[key] != value
+            ]
+    if differing:  # another attention first: its options follow it
+        name, value, key, old = min(differing, key=lambda found: CHOICE.fullmatch(found[2]) is None)
+        raise ValueError(
+            f"resume: {name}={value}, but the run has {key}={old}, which its weights are made for: give "
+            f"{_given_as(key, old)} (a default may have changed since), or start a new run"
+        )
     changed = []
+    before = {**ADDED, **package["config"]}
     for group, now in config.items():
-        saved = _flat(package["config"].get(group, {}), group)
+        saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
-            if not harmless and group in package["config"] and saved.get(name) != value:
+            if not harmless and group in before and saved.get(name) != value:
                 changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
@@ -120,6 +135,14 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     if 0 < last < step:
         what = f"the run is at step {step}, past trainer.max_steps={last}"
         warnings.warn(f"resume: {what}: no step follows", stacklevel=2)
+
+
+def _given_as(key: str, value: Any) -> str:
+    """The override that makes a setting what it was; an attention is a group, chosen with all its options."""
+    if (choice := CHOICE.fullmatch(key)) is None:
+        return f"{key}={json.dumps(value)}"
+    place = "" if choice[1] == "attention" else f"@model.{choice[1]}"
+    return f"model/attention{place}={'null' if value is None else value}"
 
 
 def _is_free(name: str) -> bool:

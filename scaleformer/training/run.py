@@ -18,6 +18,7 @@ from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.report import DataReport
+from scaleformer.evaluation.corpus import ChosenCorpus
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
@@ -31,6 +32,7 @@ from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.resume import (
+    candidates,
     check_settings,
     open_checkpoint,
     read_tokenizers,
@@ -38,6 +40,7 @@ from scaleformer.training.resume import (
     refuse_held,
 )
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
+from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.trainer import build_trainer, fit, quieten
 from scaleformer.translation.translator import Translator
@@ -61,12 +64,25 @@ class Run:
     module: TranslationModule
 
 
-def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[str] = ()) -> None:
-    """Train and evaluate. Everything that can be wrong with the input shows before the first step.
+@dataclass(frozen=True)
+class Start:
+    """How the command line has started a run, which its folder tells.
 
-    config     the whole configuration, plain keys and values; `run_dir` is the folder of the run
     runs       the folder in which a repetition of the run would get its own
-    overrides  the command line of the run, which a resumed run leaves for the next resume
+    overrides  of the command line, with which a resume begins
+    record     what Hydra tells of the start
+    """
+
+    runs: str
+    overrides: Sequence[str]
+    record: Mapping[str, Any]
+
+
+def run(config: Mapping[str, Any], start: Start | None = None) -> float | None:
+    """Train and evaluate, and return the best value of `callbacks.checkpoint.monitor`, None where nothing was
+    validated. Everything that can be wrong with the input shows before the first step.
+
+    config  the whole configuration, plain keys and values; `run_dir` is the folder of the run
 
     Raises ValueError for wrong settings and data, and `Interrupted` after a signal, when everything is saved.
     """
@@ -75,13 +91,23 @@ def run(config: Mapping[str, Any], runs: str | None = None, overrides: Sequence[
         parts = build(config, signals)
         if not parts.trainer.is_global_zero:
             _fit(parts)
-            return
+            return None
+        report = examine(parts)
         with claimed(parts.directory):
+            refuse_held(parts.directory, parts.checkpoint)  # another one may have begun and ended since
             start_loggers(parts.loggers, dict(config))
-            record(parts, runs, overrides)
-            with _status(parts):
+            record(parts, start)
+            with _status(parts, signals):
+                write_counts(parts, report)
                 train(parts)
                 evaluate(parts)
+    return best_value(parts)
+
+
+def best_value(parts: Run) -> float | None:
+    """That of best.ckpt, in the metric which chooses it; None where nothing was validated."""
+    best = next(c for c in parts.trainer.callbacks if isinstance(c, BestCheckpoint))  # type: ignore[attr-defined]
+    return None if best.best_model_score is None else float(best.best_model_score)
 
 
 def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
@@ -99,7 +125,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
     trainer = build_trainer(
         config["trainer"],
-        callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals),
+        callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals, settings.metrics),
         logger=loggers,
         plugins=[SafeCheckpointIO()],
     )
@@ -147,20 +173,31 @@ def evaluate(parts: Run) -> None:
     """Draw the curves, translate the test split with the best checkpoint, and give the loggers both."""
     curves = plot_learning_curves(parts.directory)
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
+    write_status(parts.directory, "evaluating", parts.trainer.global_step)
     evaluation = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else None
     log_results(parts.loggers, evaluation, parts.settings.test.split, curves)
 
 
 @contextmanager
-def _status(parts: Run) -> Iterator[None]:
-    """Leave in status.json how the block ended."""
-    try:
-        yield
-    except BaseException as error:
+def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
+    """Leave in status.json the step that the block starts from, and how it ended; an interruption says how to go on."""
+
+    def leave(state: str) -> None:
         with suppress(OSError):  # a full disk, say, which is the error already
-            state = "interrupted" if isinstance(error, Interrupted) else "failed"
             step = max(parts.trainer.global_step, parts.step)  # 0 before the checkpoint is read
             write_status(parts.directory, state, step)
+
+    signals.ending = lambda: leave("interrupted")
+    try:
+        write_status(parts.directory, "training", parts.step)
+        yield
+    except Interrupted as error:
+        leave("interrupted")
+        if "resume=" in str(error) or not candidates(parts.directory):
+            raise
+        raise Interrupted(f"{error}: go on by resume={parts.directory}") from error
+    except BaseException:
+        leave("failed")
         raise
     write_status(parts.directory, FINISHED, parts.trainer.global_step)
 
@@ -214,24 +251,27 @@ def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]
     return data.fingerprint(split for split in data.sources if split in wanted)
 
 
-def record(parts: Run, runs: str | None, overrides: Sequence[str]) -> None:
-    """Leave the configuration, the counts of the data and the step it goes on from in the run's folder; show the
-    counts. Raises ValueError for texts that are too long, before anything is written."""
+def examine(parts: Run) -> DataReport:
+    """The counts of the data. Raises ValueError for texts that are too long."""
     parts.data.trainer = parts.trainer  # the report counts its processes before Lightning tells the data of them
     check_lengths(parts.module.model, parts.settings, parts.data)
-    report = parts.data.report  # raises for what data.overlong refuses
-    if parts.config["resume"] and overrides:
-        record_overrides(parts.directory, overrides)
-    write_config(parts.directory, parts.config, runs)
+    return parts.data.report  # raises for what data.overlong refuses
+
+
+def record(parts: Run, start: Start | None) -> None:
+    """Leave the command line, the configuration and the environment in the run's folder."""
+    if start is not None:
+        record_overrides(parts.directory, start.overrides, start.record)
+    write_config(parts.directory, parts.config, start.runs if start is not None else None)
     seeds = {"seed": parts.config["seed"], "data.seed": parts.config["data"]["seed"]}
     device, processes = parts.trainer.strategy.root_device, parts.trainer.world_size
     write_environment(parts.directory, device, processes, seeds, fingerprints(parts.data, parts.settings))
-    write_status(parts.directory, "training", parts.step)
-    write_counts(parts, report)
 
 
 def write_counts(parts: Run, report: DataReport) -> None:
-    """Leave a report of the data in the run's folder, and show it."""
+    """Leave a report of the data in the run's folder, and show it; checkpoints know of the longest segment."""
+    if (split := report.splits.get("train")) is not None:
+        parts.module.package["longest_segment"] = split.longest_segment
     conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"])
     content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
     write_result(parts.directory / "results" / "data.json", content)
@@ -242,14 +282,15 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evalu
     """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results."""
     chosen = settings.test
     translator = Translator.load(directory)
+    own = ChosenCorpus(data.source(chosen.split), chosen.split)
     return evaluate_translations(
         translator,
         data.documents(chosen.split),
         translator.decoding,
         directory / "results",
         split=chosen.split,
-        metrics=chosen.metrics,
+        metrics=settings.metrics,
         samples=chosen.samples,
         ter=chosen.ter,
-        conditions={"data": fingerprints(data, settings)},
+        conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
     )

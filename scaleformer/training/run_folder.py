@@ -36,11 +36,11 @@ def write_config(directory: Path, config: Mapping[str, Any], runs: str | None = 
     runs  the folder for it; None for that of the experiment called default
     """
     place = f"{runs or 'runs/default'}/${{now:%Y-%m-%d_%H-%M-%S}}"
-    repeat = {"resume": None, "run_dir": "${hydra:runtime.output_dir}"}
+    defaults = ["_self_", {"override hydra/job_logging": "stdout"}]
     hydra = {"run": {"dir": place}, "job": {"chdir": False}}
-    config = {key: value for key, value in config.items() if key != "hydra"}
+    content = {"defaults": defaults, **config, "resume": None, "hydra": hydra}
     with atomic_writer(directory / "config.yaml") as file:
-        yaml.safe_dump({**config, **repeat, "hydra": hydra}, file, sort_keys=False, allow_unicode=True)
+        yaml.safe_dump(content, file, sort_keys=False, allow_unicode=True)
 
 
 def write_environment(
@@ -108,7 +108,8 @@ def _machine(device: torch.device, processes: int) -> dict[str, Any]:
 
 
 def write_status(directory: Path, state: str, step: int) -> None:
-    """status.json: training, interrupted, failed or finished; a killed run still says training."""
+    """status.json: training, evaluating, interrupted, failed or finished; a killed run still says one of the first two,
+    and the step that it can go on from."""
     with atomic_writer(directory / "status.json") as file:
         json.dump({"state": state, "step": step, "time": _now()}, file)
         file.write("\n")
@@ -137,7 +138,12 @@ def claimed(directory: Path) -> Iterator[None]:
             for path in directory.glob(f"{pattern}.tmp"):
                 with suppress(OSError):
                     path.unlink()
-        yield
+        try:
+            yield
+        except BaseException:
+            if [path.name for path in directory.iterdir()] == [".lock"]:  # it failed before it began
+                (directory / ".lock").unlink()
+            raise
 
 
 def is_claimed(directory: Path) -> bool:

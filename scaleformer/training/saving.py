@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 
 from scaleformer.training.interruption import interrupted
 from scaleformer.training.module import TranslationModule
+from scaleformer.training.run_folder import write_status
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -103,14 +104,22 @@ class LastCheckpoint(Checkpoint):
 
     def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.path)
+        if trainer.is_global_zero:
+            write_status(self.path.parent.parent, "training", trainer.global_step)
         self.saved_step, self.saved, self.pending = trainer.global_step, time.monotonic(), False
 
 
 class FinalCheckpoint(Callback):
-    """last.ckpt as training stands when it ends, wherever that is between two regular checkpoints."""
+    """last.ckpt as training stands when it ends, wherever that is between two regular checkpoints. A resumed training
+    that ends before its first step leaves the file alone: translations may have been begun with it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.first_step = 0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.first_step = trainer.global_step
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        trainer.save_checkpoint(self.path)
+        if trainer.global_step > self.first_step:
+            trainer.save_checkpoint(self.path)

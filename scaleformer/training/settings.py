@@ -12,7 +12,8 @@ import torch
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
-from scaleformer.evaluation.scores import corpus_bleu, preset
+from scaleformer.evaluation.corpus import target_language
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
@@ -22,7 +23,18 @@ MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb")
 # The top level of conf/config.yaml; groups are checked by their classes, trainer by Lightning.
 SCALARS = ("seed", "threads", "label_smoothing", "r_drop", "resume", "run_dir", "test")
-GROUPS = ("data", "tokenizer", "model", "optimizer", "schedule", "trainer", "callbacks", "logger", "decoding")
+GROUPS = (
+    "data",
+    "tokenizer",
+    "model",
+    "optimizer",
+    "schedule",
+    "trainer",
+    "callbacks",
+    "logger",
+    "decoding",
+    "metrics",
+)
 
 
 @dataclass(frozen=True)
@@ -74,21 +86,13 @@ class EmaConfig:
 
 @dataclass(frozen=True)
 class ValidationBleuConfig:
-    """examples translated at each validation (0 = none), sacrebleu's tokenizer, and how to search."""
+    """examples translated at each validation (0 = none), and how to search."""
 
     examples: int = 64
-    tokenize: str = "13a"
     decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(strategy="greedy"))
 
     def __post_init__(self) -> None:
         _at_least("callbacks.validation_bleu.examples", self.examples, 0)
-        try:
-            corpus_bleu(["a"], ["a"], tokenize=self.tokenize)  # some tokenizers want packages or downloads of their own
-        except Exception as error:
-            raise ValueError(
-                f"callbacks.validation_bleu.tokenize={self.tokenize}: no tokenizer of sacrebleu that works here "
-                f"({type(error).__name__}: {' '.join(str(error).split())}); 13a, intl, char, zh and none always do"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -115,16 +119,14 @@ class CallbacksConfig:
 
 @dataclass(frozen=True)
 class FinalTest:
-    """The evaluation that ends a run: split, preset of metrics, samples to show, whether TER is computed."""
+    """The evaluation that ends a run: split, samples to show, whether TER is computed."""
 
     enabled: bool = True
     split: str = "test"
-    metrics: str = "default"
     samples: int = 5
     ter: bool = True
 
     def __post_init__(self) -> None:
-        preset(self.metrics)
         _at_least("test.samples", self.samples, 0)
 
 
@@ -142,7 +144,8 @@ class LoggerConfig:
 
 @dataclass(frozen=True)
 class Settings:
-    """Every group of the configuration as its class; `model` with vocabularies of size 1 until they are known."""
+    """Every group of the configuration as its class; `model` with vocabularies of size 1 until they are known,
+    `metrics` with the tokenizer of the target language."""
 
     data: DataConfig
     tokenizer: TokenizerConfig
@@ -152,6 +155,7 @@ class Settings:
     callbacks: CallbacksConfig
     logger: LoggerConfig
     decoding: DecodingConfig
+    metrics: Metrics
     test: FinalTest
 
 
@@ -182,8 +186,9 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     sized = {"source_vocabulary": 1, "target_vocabulary": 1, "shared_vocabulary": config["tokenizer"]["joint"] is True}
     if fixed := [name for name in sized if name in model]:
         raise ValueError(f"model.{fixed[0]}: the tokenizers decide it (tokenizer.vocab_size, tokenizer.joint)")
+    data = from_mapping(DataConfig, config["data"], "data")
     settings = Settings(
-        data=from_mapping(DataConfig, config["data"], "data"),
+        data=data,
         tokenizer=from_mapping(TokenizerConfig, config["tokenizer"], "tokenizer"),
         model=replace(from_mapping(ModelConfig, {**model, **sized}, "model"), attention=attention, sites=sites),
         optimizer=from_mapping(OptimizerConfig, config["optimizer"], "optimizer"),
@@ -191,6 +196,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         callbacks=from_mapping(CallbacksConfig, config["callbacks"], "callbacks"),
         logger=from_mapping(LoggerConfig, config["logger"], "logger"),
         decoding=from_mapping(DecodingConfig, config["decoding"], "decoding"),
+        metrics=from_mapping(Metrics, config["metrics"], "metrics").for_language(target_language(data)),
         test=from_mapping(FinalTest, config["test"], "test"),
     )
     with torch.device("meta"):

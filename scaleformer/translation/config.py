@@ -25,7 +25,8 @@ class DecodingConfig:
     max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. The same holds of each
                        segment's text, `<sep>` apart, so that no segment eats up the room of others: a segment has at
                        most what its own source segment allows with match_segments, else what the longest one does
-    match_segments     as many `<sep>` in the output as in the source
+    match_segments     as many `<sep>` in the output as in the source, and no `</s>` before: nothing is left out at the
+                       end; a source without `<sep>` asks for nothing
     no_repeat_ngram_size
                        no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
                        0 for no such rule
@@ -42,7 +43,7 @@ class DecodingConfig:
     n_best: int = 1
     max_length_ratio: float = 2.0
     max_length_offset: int = 10
-    match_segments: bool = False
+    match_segments: bool = True
     no_repeat_ngram_size: int = 0
     temperature: float = 1.0
     top_k: int = 0

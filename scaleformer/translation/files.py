@@ -2,116 +2,149 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from itertools import zip_longest
 from typing import TextIO
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, decode_lines, first_text, one_line, parse_document, read_lines
+from scaleformer.data.readers.documents import Document, one_line, parse_document
+from scaleformer.data.readers.formats import by_name, recognise
+from scaleformer.data.readers.lines import Input, read_lines
+from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
+from scaleformer.system.schema import shown
 from scaleformer.translation.translator import Translation
 
 FORMATS = ("jsonl", "text")
-_ENDINGS = (".jsonl", ".json", ".ndjson")
-_RECORD = re.compile(r'\ufeff?\s*\{\s*"[^"]*"\s*:')  # how an object of JSON begins
+BOUNDARIES = ("file", "blank", "ids", "lines")
 
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """What was read. gaps: of a text file the blank lines before each document, and after the last one."""
+    """What was read.
+
+    gaps   of a text file the blank lines before each segment, by document, and in a last tuple those after all
+    where  each segment's place in a file of text, FILE:LINE, by document; else nothing
+    """
 
     format: str
     documents: list[Document]
-    gaps: tuple[int, ...] = ()
+    gaps: tuple[tuple[int, ...], ...] = ()
+    where: tuple[tuple[str, ...], ...] = ()
+
+    def counts(self) -> str:
+        """ "2 documents, 6 segments"."""
+        numbers = len(self.documents), sum(len(document.source) for document in self.documents)
+        words = ("document", "segment")
+        return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in zip(numbers, words, strict=True))
+
+    def place(self, document: int, segment: int) -> str:
+        """Where a segment is to be found."""
+        if self.where:
+            return self.where[document][segment]
+        return f"{self.documents[document].id}, segment {segment + 1}"
 
 
-def choose_format(format: str, *names: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the first name says that is no "-" (ending .jsonl[.gz], .json
-    or .ndjson), or else as what the input, the first of the names, begins with: text where that is a named pipe. Raises
-    ValueError for another format."""
+def choose_format(format: str, source: Input) -> str:
+    """ "jsonl" or "text": as asked for, or for "auto" as the input is recognised. Raises ValueError for another format,
+    and for an input that is recognised as one, by its name."""
     if format in FORMATS:
         return format
     if format != "auto":
         raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
-    name = next((name for name in names if name != "-"), "")
-    if name.lower().removesuffix(".gz").endswith(_ENDINGS):
-        return "jsonl"
-    begin = ""
-    if names[0] == "-":
-        begin = first_text(sys.stdin.buffer)
-    elif Path(names[0]).is_file():
-        begin = next((line for _, line in read_lines(names[0]) if line.strip()), "")
-    return "jsonl" if _RECORD.match(begin) else "text"
+    found = recognise(source.begin, source.name)
+    if found.name not in FORMATS:
+        force = "" if found.binary else "; format=text takes its lines as they are, marks and all"
+        raise ValueError(f"{source.name}: {found.title}, wanted text, a segment a line, or JSON Lines{force}")
+    return found.name
 
 
 def choose_output_format(output_format: str, name: str, format: str) -> str:
     """ "jsonl" or "text": as asked for, or for "auto" as the name of the output says, else `format`, that of the input.
-    Raises ValueError for another one, and for text of JSON Lines, whose names and references it would lose."""
+    Raises ValueError for another one, for the name of a format that is no text, and for text of JSON Lines, whose names
+    and references it would lose."""
     if output_format not in ("auto", *FORMATS):
         raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
     if output_format == "text" and format == "jsonl":
         raise ValueError("output_format=text: the input is JSON Lines, which stays JSON Lines: leave it out")
+    named = by_name(name)
+    if named is not None and named.binary:
+        raise ValueError(f"output={name}: {named.title} is not written: give a name in .txt or .jsonl")
     if output_format == "auto":
-        return "jsonl" if name.lower().removesuffix(".gz").endswith(_ENDINGS) else format
+        return "jsonl" if named is not None and named.name == "jsonl" else format
     return output_format
 
 
-def read_documents(name: str, format: str) -> DocumentFile:
-    """Read a file, or stdin for "-", compressed (gzip) or not. Raises DataError with file and line, and where there is
-    no line.
+def read_documents(source: Input, format: str, boundaries: str = "file", ids: str | None = None) -> DocumentFile:
+    """Read a file, a pipe or stdin, compressed (gzip) or not.
 
-    A text of blank lines alone has no documents, only gaps.
+    boundaries  of text, whose blank lines are no segments: "file" one document; "blank" a blank line ends one; "lines"
+                each line is one; "ids" line n of the file `ids` names the document of line n
+    A text of blank lines alone has no documents, only gaps. Raises DataError with file and line, and where there is no
+    line; ValueError for settings that do not fit.
     """
-    where = "stdin" if name == "-" else name
-    lines = decode_lines(sys.stdin.buffer, where) if name == "-" else read_lines(name)
+    if boundaries not in BOUNDARIES:
+        raise ValueError(f"boundaries={boundaries}: choose one of {', '.join(BOUNDARIES)}")
+    if (boundaries == "ids") != (ids is not None):
+        raise ValueError("boundaries=ids and ids=FILE belong together: line n of the file names the document of line n")
+    if format == "jsonl" and boundaries != "file":
+        raise ValueError(f"boundaries={boundaries}: is of text; in JSON Lines every line is a document: leave it out")
+    where, lines = source.name, source.lines()
     if format == "text":
-        found = _read_text(lines, where)
+        found = _read_text(lines, where, boundaries, ids)
     else:
         found = DocumentFile(
             format, [parse_document(line, f"{where}:{number}", require_target=False) for number, line in lines]
         )
-    if not found.documents and not any(found.gaps):
+    if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")
     return found
 
 
-def _read_text(lines: Iterable[tuple[int, str]], where: str) -> DocumentFile:
-    documents: list[Document] = []
-    gaps = [0]
-    segments: list[str] = []
-    first = 1
+def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, ids: str | None) -> DocumentFile:
+    texts: dict[str, list[tuple[int, int, str]]] = {}  # gap, line and text of each segment, by document
+    names = iter(read_lines(ids)) if ids is not None else None
+    current, gap, label = "", 0, ""
     for number, line in lines:
-        if line.strip():
-            if not segments:
-                first = number
-            segments.append(line)
+        if names is not None:
+            if (named := next(names, None)) is None:
+                raise DataError(f"{ids}: ends before line {number} of {where}: each line there wants a name here")
+            label = named[1]
+        if not line.strip():
+            gap += 1
             continue
-        if segments:
-            documents.append(Document(f"{where}:{first}", tuple(segments)))
-            gaps.append(0)
-            segments = []
-        gaps[-1] += 1
-    if segments:
-        documents.append(Document(f"{where}:{first}", tuple(segments)))
-        gaps.append(0)
-    return DocumentFile("text", documents, tuple(gaps))
+        if names is not None:
+            if label in texts and label != current:
+                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must stand together")
+            current = label
+        elif not texts or boundaries == "lines" or (boundaries == "blank" and gap):
+            current = f"{where}:{number}"
+        texts.setdefault(current, []).append((gap, number, line))
+        gap = 0
+    if names is not None and (more := next(names, None)) is not None:
+        raise DataError(f"{ids}:{more[0]}: {where} ends before this line")
+    return DocumentFile(
+        "text",
+        [Document(name, tuple(text for _, _, text in segments)) for name, segments in texts.items()],
+        (*(tuple(blank for blank, _, _ in segments) for segments in texts.values()), (gap,)),
+        tuple(tuple(f"{where}:{number}" for _, number, _ in segments) for segments in texts.values()),
+    )
 
 
 @contextmanager
 def translation_writer(name: str) -> Iterator[TextIO]:
-    """The output, opened before the work begins: stdout for "-", else a file that is replaced when all is written;
-    UTF-8 both."""
+    """The output: stdout for "-", else a file that is replaced when all is written; UTF-8 both."""
     if name == "-":
-        if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale says: as files are
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        sys.stdout.flush()
+        stdout = result_stream()
+        try:
+            yield stdout
+            stdout.flush()
+        except OSError as error:
+            error.filename = error.filename or "stdout"  # which does not say so
+            raise
     else:
         with atomic_writer(name) as file:
             yield file
@@ -120,34 +153,43 @@ def translation_writer(name: str) -> Iterator[TextIO]:
 def write_translations(
     file: TextIO,
     source: DocumentFile,
-    translations: Sequence[Translation],
+    translations: Iterable[Translation],
     format: str | None = None,
     *,
     lists: bool = False,
+    first: int = 0,
 ) -> None:
-    """Write translations in the shape of what was read, or as JSON Lines.
+    """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one.
 
     text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
     target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
     hypotheses in n_best, where there is but one, too.
     """
-    if (format or source.format) == "text":
-        for gap, translation in zip(source.gaps, translations, strict=False):
-            file.write("\n" * gap)
-            file.writelines(one_line([segment]) + "\n" for segment in translation.segments)
-        file.write("\n" * source.gaps[-1])
-        return
-    for document, translation in zip(source.documents, translations, strict=True):
-        best = translation.hypotheses[0]
-        record: dict[str, object] = {"id": document.id, "source": document.source}
-        if document.target:
-            record["target"] = document.target
-        record |= {
-            "hypothesis": best.segments,
-            "finished": best.finished,
-            "log_probability": best.log_probability,
-            "score": best.score,
-        }
-        if lists:
-            record["n_best"] = [asdict(hypothesis) for hypothesis in translation.hypotheses]
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    text = (format or source.format) == "text"
+    number = first
+    for number, translation in enumerate(translations, first + 1):
+        if text:
+            for gap, segment in zip_longest(source.gaps[number - 1], translation.segments):
+                file.write("\n" * (gap or 0))
+                if segment is not None:
+                    file.write(one_line([segment]) + "\n")
+        else:
+            file.write(json.dumps(_record(source.documents[number - 1], translation, lists), ensure_ascii=False) + "\n")
+    if text and number == len(source.documents):
+        file.write("\n" * source.gaps[-1][0])
+
+
+def _record(document: Document, translation: Translation, lists: bool) -> dict[str, object]:
+    best = translation.hypotheses[0]
+    record: dict[str, object] = {"id": document.id, "source": document.source}
+    if document.target:
+        record["target"] = document.target
+    record |= {
+        "hypothesis": best.segments,
+        "finished": best.finished,
+        "log_probability": best.log_probability,
+        "score": best.score,
+    }
+    if lists:
+        record["n_best"] = [asdict(hypothesis) for hypothesis in translation.hypotheses]
+    return record

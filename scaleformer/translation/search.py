@@ -9,7 +9,7 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.state import Active, History, Rows
+from scaleformer.translation.state import Active, Draws, History, Rows
 from scaleformer.vocabulary import EOS
 
 
@@ -56,18 +56,18 @@ def decode(
     config: DecodingConfig,
     *,
     counted: bool = False,
-    generator: torch.Generator | None = None,
-    progress: Callable[[int], None] | None = None,
+    keys: Sequence[str] | None = None,
+    progress: Callable[[int, float], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
 
     source (B, S) long, source_mask (B, S) bool, True = real token, source_segments (B, S) long, the number of `<sep>`
     before each token. The model must be in evaluation mode. `counted` is whether separators of the target say how many
-    source segments they consume (`scaleformer.vocabulary`). `generator` (on the device of the source) continues a
-    sequence of samples; without it sampling starts from config.seed. `progress` is called now and then with the number
-    of tokens written since its last call, one row a document. A beam search that has no more hypotheses returns fewer
-    than n_best. A limit of the model (learned positions) is one of the search. Raises ValueError if the shapes differ
-    or the model gives NaN.
+    source segments they consume (`scaleformer.vocabulary`). `keys` name the documents (their places otherwise): samples
+    are drawn from config.seed and the name, whatever else is in the batch. `progress` is called now and then with the
+    number of tokens written since its last call, one row a document, and the share of the segments that is done. A beam
+    search that has no more hypotheses returns fewer than n_best. A limit of the model (learned positions) is one of the
+    search. Raises ValueError if the shapes differ or the model gives NaN.
     """
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
@@ -85,12 +85,13 @@ def decode(
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
-    active = Active(rows.limits, config.rows, progress)
+    active = Active(rows, progress)
     if config.strategy == "beam":
         return _beam(model, state, rows, active, config)
-    if config.strategy == "sample" and generator is None:
-        generator = torch.Generator(source.device).manual_seed(config.seed)
-    return _rollout(model, state, rows, active, config, generator)
+    draws = None
+    if config.strategy == "sample":
+        draws = Draws(config.seed, keys or [str(place) for place in range(len(source))], config.rows, source.device)
+    return _rollout(model, state, rows, active, config, draws)
 
 
 def _checked(logits: Tensor, step: int) -> Tensor:
@@ -106,9 +107,9 @@ def _rollout(
     rows: Rows,
     active: Active,
     config: DecodingConfig,
-    generator: torch.Generator | None,
+    draws: Draws | None,
 ) -> list[list[Hypothesis]]:
-    """Greedy search or sampling: every row goes its own way."""
+    """Greedy search, or sampling with `draws`: every row goes its own way."""
     B, K = len(rows.limits), config.rows
     history = History(B)
     limits = rows.limits.repeat_interleave(K)  # (A*K,)
@@ -121,7 +122,7 @@ def _rollout(
         logits, state = model.step(rows.token, rows.segments, state)
         logits = _checked(logits, step)
         allowed = rows.allow(logits)  # (A*K, V)
-        token = allowed.argmax(1) if config.strategy == "greedy" else sample(allowed, config, generator)
+        token = allowed.argmax(1) if draws is None else sample(allowed, config, draws.take(step, active.places))
         log_probability = logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
         # A row that is done goes on beside the others, unread: nothing that is kept of it may move any more.
         running = ~ended & (length < limits)
@@ -133,7 +134,7 @@ def _rollout(
         rows.cut = torch.where(running, rows.cut, cut)
         history.append(token.view(-1, K))
         active.done = (ended | (length >= limits)).view(-1, K).all(1)
-        if (keep := active.keep(step)) is None:
+        if (keep := active.keep(step, rows)) is None:
             continue
         history.flush(active.places)
         values = torch.stack([total, length.double(), ended.double(), rows.cut.double()])
@@ -157,8 +158,11 @@ def _rollout(
     return [sorted((hypothesis(b, k) for k in range(K)), key=lambda h: -h.score) for b in range(B)]
 
 
-def sample(logits: Tensor, config: DecodingConfig, generator: torch.Generator | None) -> Tensor:
-    """One token (N,) for each row of logits (N, V), after temperature, top_k and top_p, in this order."""
+def sample(logits: Tensor, config: DecodingConfig, draws: Tensor) -> Tensor:
+    """One token (N,) for each row of logits (N, V), after temperature, top_k and top_p, in this order.
+
+    draws (N,) from the uniform distribution over [0, 1): each chooses the token in whose stretch of the mass it lies.
+    """
     logits = logits / config.temperature
     if 0 < config.top_k < logits.shape[1]:
         logits = logits.masked_fill(logits < logits.topk(config.top_k).values[:, -1:], -math.inf)
@@ -166,7 +170,9 @@ def sample(logits: Tensor, config: DecodingConfig, generator: torch.Generator | 
         ordered, order = logits.softmax(1).sort(1, descending=True)
         outside = ordered.cumsum(1) - ordered >= config.top_p  # the mass before the token already suffices
         logits = logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -math.inf)
-    return torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    # in order of the vocabulary, in double precision, scaled to the sum: no draw lies beyond the last token
+    mass = logits.softmax(1, dtype=torch.double).cumsum(1)
+    return torch.searchsorted(mass, (draws * mass[:, -1])[:, None], right=True)[:, 0]
 
 
 def _beam(
@@ -217,7 +223,7 @@ def _beam(
         active.done = active.done | beaten | (step + 1 >= rows.limits)
 
         continued = (torch.arange(A, device=device)[:, None] * K + parent).flatten()  # (A*K,) old rows
-        if (keep := active.keep(step)) is not None:
+        if (keep := active.keep(step, rows)) is not None:
             history.flush(active.places)
             result[:, active.places.cpu()] = torch.cat([finished, unfinished[None]]).cpu()
             if len(keep) == 0:

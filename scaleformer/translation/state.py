@@ -5,8 +5,9 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -31,7 +32,8 @@ class Rows:
     limits (A,) long: the most tokens of a document, `</s>` among them
     segment_limits (A*K, n) long: the most tokens that answer each source segment, separators apart; the last column
                    for all that follow
-    wanted (A*K,) long: source segments, only with match_segments
+    wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
+    counts (A,) long: segments of the source
     text (A*K, W) long: the tokens since the last separator, only with ngram, of which none is written twice there
     """
 
@@ -54,19 +56,23 @@ class Rows:
         self.words = source.new_zeros(B * rows)
         self.cut = self.ending = torch.zeros(B * rows, dtype=torch.bool, device=source.device)
         self.wanted: Tensor | None = None
+        self.rows = rows
         self._ids: Tensor | None = None
         separators = (source == SEP) & mask
+        wanted = separators.sum(1)  # (B,)
+        self.counts = wanted.clamp(min=1)
         n = int(source_segments.max()) + 1
         lengths = source.new_zeros(B, n).scatter_add_(1, source_segments, (mask & ~separators).long())  # (B, n)
         limits = limit(lengths)
+        free, longest = limit(mask.sum(1)), limits.amax(1, keepdim=True)  # which segment answers which is not known
         if match_segments:
-            wanted = separators.sum(1)  # (B,)
             real = torch.arange(n, device=source.device) < wanted[:, None]
-            self.limits = ((limits + 1) * real).sum(1) + 1  # a <sep> after each, </s> after all
+            matched = ((limits + 1) * real).sum(1) + 1  # a <sep> after each, </s> after all
+            self.limits = torch.where(wanted > 0, matched, free)  # (B,)
+            limits = torch.where(wanted[:, None] > 0, limits, longest)
             self.wanted = wanted.repeat_interleave(rows)
         else:
-            self.limits = limit(mask.sum(1))  # (B,)
-            limits = limits.amax(1, keepdim=True)  # which segment answers which is not known
+            self.limits, limits = free, longest
         self.segment_limits = limits.repeat_interleave(rows, 0)
         self.ngram = ngram
         self.text: Tensor | None = None
@@ -82,13 +88,15 @@ class Rows:
             self._consumed = consumed(self._ids, self.counted)  # (V,)
         forbidden = self._never
         if self.wanted is not None:
-            complete = (self.segments >= self.wanted)[:, None]
-            forbidden = torch.where(complete, self._ids != EOS, self._never | (self._ids == EOS))  # (A*K, V)
+            bound = self.wanted > 0  # (A*K,)
+            complete = ((self.segments >= self.wanted) & bound)[:, None]
+            incomplete = (self.segments < self.wanted)[:, None]
+            early = self._never | (incomplete & (self._ids == EOS))
             if self.counted:  # no source segment twice, and something written before the next one for the same
-                twice = self._consumed > (self.wanted - self.segments)[:, None]  # (A*K, V)
-                forbidden = forbidden | twice | ((self.words == 0)[:, None] & (self._ids == SEP0))
-        current = self.segments.clamp(max=self.segment_limits.shape[1] - 1)
-        limit = self.segment_limits.gather(1, current[:, None])[:, 0]
+                twice = (self._consumed > (self.wanted - self.segments)[:, None]) & bound[:, None]
+                early = early | twice | ((self.words == 0)[:, None] & (self._ids == SEP0))
+            forbidden = torch.where(complete, self._ids != EOS, early)  # (A*K, V)
+        limit = self._limit()
         logits = logits.masked_fill(forbidden, -math.inf)
         if self.text is not None:
             # where neither <sep> nor </s> is possible, a given beginning goes on
@@ -98,6 +106,18 @@ class Rows:
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self.ending = full & (self._consumed[logits.argmax(1)] == 0)
         return logits.masked_fill(full[:, None] & (self._ids != SEP), -math.inf)
+
+    def _limit(self) -> Tensor:
+        """(A*K,) the most tokens of the segment at hand."""
+        current = self.segments.clamp(max=self.segment_limits.shape[1] - 1)
+        return self.segment_limits.gather(1, current[:, None])[:, 0]
+
+    def left(self, done: Tensor) -> float:
+        """Segments of the source that the documents not done (A,) have still to answer, about: the one at hand by what
+        is written of its most tokens."""
+        part = self.segment_tokens / (self._limit() + 1)  # (A*K,)
+        left = self.counts - (self.segments + part)[:: self.rows]  # (A,) by the first row
+        return float((left.clamp(min=0) * ~done).sum())
 
     def _repeats(self, text: Tensor, words: int) -> Tensor:
         """(A*K, V) bool: the tokens that would write an n-gram of the segment at hand once more."""
@@ -131,6 +151,7 @@ class Rows:
             self.text = self.text[rows]
         if documents is not None:
             self.limits, self.segment_limits = self.limits[documents], self.segment_limits[rows]
+            self.counts = self.counts[documents]
             if self.wanted is not None:
                 self.wanted = self.wanted[rows]
 
@@ -179,23 +200,27 @@ class History:
 class Active:
     """Which documents are still in the batch, and when to take out those that are done."""
 
-    def __init__(self, limits: Tensor, rows: int, progress: Callable[[int], None] | None) -> None:
+    def __init__(self, rows: Rows, progress: Callable[[int, float], None] | None) -> None:
+        limits = rows.limits
         self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the batch that was given
         self.done = torch.zeros_like(limits, dtype=torch.bool)  # (A,)
         self.steps = int(limits.max())
-        self.rows, self.progress = rows, progress
+        self.rows, self.progress = rows.rows, progress
+        self.segments = int(rows.counts.sum())
+        self.share = 0.0  # of the source's segments that is answered
         self.every = CHECK_EVERY.get(limits.device.type, 16)
         self.looked = 0
         self.live = limits.shape[0]
         self.wasted = 0  # steps of documents that were done
 
-    def keep(self, step: int) -> Tensor | None:
+    def keep(self, step: int, rows: Rows) -> Tensor | None:
         """(A',) places of the present batch that go on, when it is time to compact; None when it stays as it is."""
         step += 1
         if step % self.every and step < self.steps:
             return None
         if self.progress is not None:
-            self.progress(self.live * (step - self.looked))
+            self.share = max(self.share, 1 - rows.left(self.done) / self.segments)
+            self.progress(self.live * (step - self.looked), self.share)
         steps, self.looked, self.live = step - self.looked, step, int((~self.done).sum())
         self.wasted += steps * (len(self.done) - self.live)
         if self.live > COMPACT_BELOW * len(self.done) and self.wasted < WASTED_STEPS * self.live:
@@ -208,3 +233,24 @@ class Active:
     def all_rows(self, keep: Tensor) -> Tensor:
         """The rows (A'*K,) of the kept documents."""
         return (keep[:, None] * self.rows + torch.arange(self.rows, device=keep.device)).flatten()
+
+
+class Draws:
+    """Uniform draws for sampling: those of a row depend on the seed, the key of its document and its number in it."""
+
+    block = 256  # steps drawn at once: a draw of its own for every row and step would take longer than the step
+
+    def __init__(self, seed: int, keys: Sequence[str], rows: int, device: torch.device) -> None:
+        self.generators = [torch.Generator().manual_seed(_hash(seed, key, row)) for key in keys for row in range(rows)]
+        self.rows, self.device = rows, device
+
+    def take(self, step: int, documents: Tensor) -> Tensor:
+        """(A*K,) in [0, 1) for all rows of the documents (A,); steps come one after the other."""
+        if step % self.block == 0:
+            drawn = [torch.rand(self.block, dtype=torch.double, generator=generator) for generator in self.generators]
+            self.drawn = torch.stack(drawn, 1).unflatten(1, (-1, self.rows)).to(self.device)  # (block, B, K)
+        return self.drawn[step % self.block, documents].flatten()
+
+
+def _hash(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()[:8], "little")

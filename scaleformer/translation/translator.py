@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.translation.search import DecodingConfig, decode
-from scaleformer.vocabulary import EOS, PAD, SEP
+from scaleformer.translation.batches import by_source, make_batches, pad
+from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
+from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
+from scaleformer.vocabulary import EOS
 
 MODES = ("document", "segment")
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class DocumentHypothesis:
-    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`."""
+    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
+
+    shared  the places of segments that are empty because the one before them translates theirs, too
+    """
 
     segments: tuple[str, ...]
     log_probability: float
     score: float
     finished: bool
+    shared: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,19 +58,27 @@ class Translation:
 class Translator:
     """Translates documents, each a list of segments, with a trained model.
 
+    loaded: the model, or the path of a run, checkpoint or exported model, as for `load`.
     decoding: the settings from which calls start; None for those of the model's own run.
     Raises ValueError where the run has settings that this version does not know.
     """
 
-    def __init__(self, loaded: LoadedModel, decoding: DecodingConfig | None = None) -> None:
+    def __init__(self, loaded: LoadedModel | str | Path, decoding: DecodingConfig | None = None) -> None:
+        if isinstance(loaded, (str, Path)):
+            loaded = load_model(loaded, resolve_device(None))
         self.model = loaded.model
         self.source_tokenizer = loaded.source_tokenizer
         self.target_tokenizer = loaded.target_tokenizer
         self.config = loaded.config
         self.sha256 = loaded.sha256
         self.path = loaded.path
+        self.longest_segment = loaded.longest_segment
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
+
+    def __repr__(self) -> str:
+        parameters = sum(p.numel() for p in self.model.parameters())
+        return f"Translator({str(self.path)!r}, {parameters:,} parameters, {self.device}, {self.decoding})"
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device | None = None) -> Translator:
@@ -76,18 +88,29 @@ class Translator:
         """
         return cls(load_model(path, resolve_device(device)))
 
-    def translate(self, documents: Sequence[Sequence[str]], **decoding: Any) -> list[list[str]]:
+    def translate(
+        self,
+        documents: Sequence[Sequence[str]],
+        *,
+        max_tokens: int | None = None,
+        mode: str = "document",
+        **decoding: Any,
+    ) -> list[list[str]]:
         """The best translation of each document, in the order given; a document is a list of segments.
 
-        `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=True ...). A document
-        without any text (no segments, or blank ones only) comes back as empty segments, without the model. The number
-        of segments may differ from the source's unless match_segments. Raises ValueError for what is no list of lists
-        of strings, for wrong settings, and for those that the strategy does not read (a beam without beam search);
-        documents that hit the length limit are logged as a warning.
+        `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens and
+        mode as in `translate_documents`. A document without any text (no segments, or blank ones only) comes back as
+        empty segments, without the model. The number of segments is the source's, unless match_segments is switched
+        off. Raises ValueError for what is no list of lists of strings, for wrong settings, those that the strategy does
+        not read (a beam without beam search), and n_best above 1: `translate_documents` returns all hypotheses.
+        Documents that hit the length limit, and segments longer than any in training, are logged as warnings.
         """
-        config = DecodingConfig.from_mapping({**asdict(self.decoding), **decoding})
-        config.refuse_unread(decoding)
-        return [list(t.segments) for t in self.translate_documents(documents, config)]
+        if decoding.get("n_best", 1) != 1:
+            raise ValueError(
+                f"n_best={decoding['n_best']}: translate returns the best alone; translate_documents has all hypotheses"
+            )
+        found = self.translate_documents(documents, max_tokens=max_tokens, mode=mode, **decoding)
+        return [list(translation.segments) for translation in found]
 
     def translate_documents(
         self,
@@ -98,16 +121,28 @@ class Translator:
         max_tokens: int | None = None,
         mode: str = "document",
         progress: Callable[[float, int], None] | None = None,
+        begun: Sequence[Translation] = (),
+        finished: Callable[[Translation], None] | None = None,
+        place: Callable[[int, int], str] | None = None,
+        **decoding: Any,
     ) -> list[Translation]:
-        """As `translate`, with all hypotheses and what is to be known of each.
+        """As `translate`, with all hypotheses (n_best of each document) and what is to be known of each.
 
-        ids         names of the documents for the warning about the length limit; their numbers (from 0) otherwise
+        config      all settings of the search; None for those of the model's own run
+        decoding    single ones, changed
+        ids         names of the documents in warnings, their numbers (from 0) otherwise. Samples of a document depend
+                    on config.seed and its name, whatever other documents there are
         max_tokens  cut sources between segments into pieces of at most so many tokens (`<sep>` and `</s>` counted),
                     translated on their own and joined again; a longer segment is a piece by itself
         mode        "document", or "segment": each on its own, the output then has the segments of the source
         progress    called with the share of source tokens that is translated and the target tokens written so far
+        begun       translations of the first documents, which are not made again
+        finished    called with each of the others, in the order of the documents, as soon as it and those before it
+                    are there
+        place       what to call a segment, by document and segment from 0, in warnings
         """
-        config = config or self.decoding
+        config = DecodingConfig.from_mapping({**asdict(config or self.decoding), **decoding})
+        config.refuse_unread(decoding)
         _check(documents)
         if mode not in MODES:
             raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
@@ -115,20 +150,36 @@ class Translator:
             raise ValueError(f"max_tokens={max_tokens} cuts documents, mode=segment has none: set one of the two")
         if max_tokens is not None and max_tokens < 3:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
-        if max_tokens is None and mode == "document":
-            translations = self._translate(documents, config, progress)
+        if config.n_best > 1 and (max_tokens is not None or mode == "segment"):
+            raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
+        rest = documents[len(begun) :]
+        if mode == "segment":
+            pieces = [[[segment] for segment in segments] for segments in rest]
+        elif max_tokens is not None:
+            pieces = [list(self._cut(segments, max_tokens)) for segments in rest]
         else:
-            if config.n_best > 1:
-                raise ValueError(
-                    f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1"
-                )
-            if mode == "segment":
-                pieces = [[[segment] for segment in segments] for segments in documents]
-            else:
-                pieces = [list(self._cut(segments, max_tokens or 0)) for segments in documents]
-            parts = iter(self._translate([piece for group in pieces for piece in group], config, progress))
-            translations = [_join([next(parts) for _ in group], mode) for group in pieces]
-        _warn(translations, ids)
+            pieces = [[list(segments)] for segments in rest]
+        names = list(map(str, range(len(documents)))) if ids is None else list(ids)
+        if place is None:
+            place = lambda document, segment: f"document {names[document]}, segment {segment + 1}"  # noqa: E731
+        if self.longest_segment is not None:
+            warn_of_long(documents, self.source_tokenizer, self.longest_segment, place)
+        done = sum(translation.source_tokens for translation in begun)
+        keys = [
+            name if n == 0 else f"{name} {n}"
+            for name, group in zip(names[len(begun) :], pieces, strict=True)
+            for n in range(len(group))
+        ]
+        parts = self._translate([piece for group in pieces for piece in group], keys, config, progress, done)
+        translations = list(begun)
+        for group in pieces:
+            found = [next(parts) for _ in group]
+            translation = found[0] if max_tokens is None and mode == "document" else _join(found, mode)
+            translations.append(translation)
+            if finished is not None:
+                finished(translation)
+        warn_of_cut(translations, names)
+        warn_of_empty(documents, translations, place)
         return translations
 
     def _cut(self, segments: Sequence[str], max_tokens: int) -> Iterator[list[str]]:
@@ -148,44 +199,54 @@ class Translator:
     def _translate(
         self,
         documents: Sequence[Sequence[str]],
+        keys: Sequence[str],
         config: DecodingConfig,
         progress: Callable[[float, int], None] | None,
-    ) -> list[Translation]:
-        """Whole documents in batches of like length, the longest first: what does not fit into memory shows at once."""
-        found = [_nothing(len(segments)) for segments in documents]
+        done: int = 0,
+    ) -> Iterator[Translation]:
+        """Whole documents in their order, in batches of like length; keys: of their samples; done: source tokens
+        translated before."""
         sources = {
             place: [*self.source_tokenizer.encode_segments(segments), EOS]
             for place, segments in enumerate(documents)
             if any(segment.strip() for segment in segments)
         }
-        total = sum(len(tokens) for tokens in sources.values())
-        done = written = 0
+        lengths = {place: len(tokens) for place, tokens in sources.items()}
+        total = done + sum(lengths.values())
+        written = 0
 
-        def report(tokens: int) -> None:
+        at_hand = 0  # source tokens of the batch
+
+        def report(tokens: int, share: float) -> None:
             nonlocal written
             written += tokens
             if progress is not None:
-                progress(done / total, written)
+                progress((done + share * at_hand) / total, written)
 
-        generator = torch.Generator(self.device).manual_seed(config.seed) if config.strategy == "sample" else None
-        for places in _batches({place: len(tokens) for place, tokens in sources.items()}, config):
-            batch = _pad([sources[place] for place in places], self.device)
-            decoded = decode(
-                self.model, *batch, config, counted=self.target_tokenizer.counted, generator=generator, progress=report
-            )
-            for place, hypotheses in zip(places, decoded, strict=True):
-                texts = [self.target_tokenizer.decode_segments(h.tokens) for h in hypotheses]
-                found[place] = Translation(
-                    tuple(
-                        DocumentHypothesis(tuple(text), h.log_probability, h.score, h.finished)
-                        for text, h in zip(texts, hypotheses, strict=True)
-                    ),
-                    len(documents[place]),
-                    len(sources[place]),
-                )
-            done += sum(len(sources[place]) for place in places)
-            report(0)
-        return found
+        found = {n: _nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
+        following = 0
+        for places in [*make_batches(lengths, config), []]:
+            if places:
+                batch = pad([sources[place] for place in places], self.device)
+                at_hand = sum(lengths[place] for place in places)
+                names, counted = [keys[place] for place in places], self.target_tokenizer.counted
+                decoded = decode(self.model, *batch, config, counted=counted, keys=names, progress=report)
+                for place, hypotheses in zip(places, decoded, strict=True):
+                    found[place] = Translation(
+                        tuple(self._hypothesis(h, config.match_segments) for h in hypotheses),
+                        len(documents[place]),
+                        lengths[place],
+                    )
+                done, at_hand = done + at_hand, 0
+                report(0, 0.0)
+            while following in found:
+                yield found.pop(following)
+                following += 1
+
+    def _hypothesis(self, found: Hypothesis, match: bool) -> DocumentHypothesis:
+        written = self.target_tokenizer.decode_counted(found.tokens)
+        segments, shared = by_source(written) if match else ([text for text, _ in written], [])
+        return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -213,28 +274,6 @@ def _check(documents: Sequence[Sequence[str]]) -> None:
                 raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
 
 
-def _batches(lengths: Mapping[int, int], config: DecodingConfig) -> Iterator[list[int]]:
-    """Places of documents, longest first, so many that places * longest * rows a document is in batch_tokens."""
-    batch: list[int] = []
-    for place in sorted(lengths, key=lambda place: -lengths[place]):
-        longest = lengths[batch[0]] if batch else lengths[place]
-        if batch and (len(batch) + 1) * longest * config.rows > config.batch_tokens:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def _pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """source, mask and segments (B, S) as `scaleformer.batch.Batch` has them."""
-    length = max(len(tokens) for tokens in sources)
-    source = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in sources])
-    mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]
-    separators = (source == SEP).long()
-    return source.to(device), mask.to(device), (separators.cumsum(1) - separators).to(device)
-
-
 def _nothing(segments: int) -> Translation:
     return Translation((DocumentHypothesis(("",) * segments, 0.0, 0.0, True),), segments, 0)
 
@@ -246,24 +285,14 @@ def _join(parts: list[Translation], mode: str) -> Translation:
         segments = tuple(" ".join(h.segments) for h in best)
     else:
         segments = tuple(segment for h in best for segment in h.segments)
+    starts = accumulate((len(h.segments) for h in best), initial=0)
     joined = DocumentHypothesis(
         segments,
         sum(h.log_probability for h in best),
         sum(h.score for h in best),
         all(h.finished for h in best),
+        () if mode == "segment" else tuple(start + i for start, h in zip(starts, best, strict=False) for i in h.shared),
     )
     return Translation(
         (joined,), sum(part.source_segments for part in parts), sum(part.source_tokens for part in parts)
     )
-
-
-def _warn(translations: Sequence[Translation], ids: Sequence[str] | None) -> None:
-    cut = [str(i if ids is None else ids[i]) for i, t in enumerate(translations) if not t.finished]
-    if cut:
-        shown = ", ".join(cut[:10]) + (" ..." if len(cut) > 10 else "")
-        log.warning(
-            "%d of %d documents hit the length limit and are cut (decoding.max_length_ratio, max_length_offset): %s",
-            len(cut),
-            len(translations),
-            shown,
-        )

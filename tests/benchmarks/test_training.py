@@ -80,6 +80,7 @@ def test_operations_are_those_of_the_weights() -> None:
     assert training.weight_flops(SIZES, 7, 11) == 6 * (7 * source + 11 * target)
 
 
+@pytest.mark.usefixtures("small_products")
 def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer that stands for those that need not be installed: one of ours under its name."""
     make_system = training.make_system
@@ -107,6 +108,7 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row.ratio == 1.0 or row.system == "scaleformer"
 
 
+@pytest.mark.usefixtures("small_products")
 def test_what_is_too_slow_to_warm_up_is_not_timed() -> None:
     limits = Limits(step_seconds=0, memory=float("inf"), seconds=0, repeats=2)
     rows, _ = measure_steps(["softmax"], SIZES, "float32", [8, 16], 32, 5, limits, lambda what: None)

@@ -33,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     learnt = {"steps": 1200, "seconds": 3.0, "accuracy": 0.991, "decoded": 1.0}
     stage("tasks", {"copy": learnt, "translation": {**learnt, "accuracy": 0.5, "decoded": 0.25}})
     stage("train", {"loss": 1.25})
-    stage("evaluate", {"parameters": 1000, "points": points(0.5)})
+    stage("evaluate_lengths", {"parameters": 1000, "points": points(0.5)})
     stage("speed", {"points": [{"length": 512, "tokens_per_second": 100.0, "memory": 2**20}]})
     stage("slopes", {"points": [{"site": "encoder", "length": n, "seconds": n / 1000} for n in (2048, 8192)]})
     return made
@@ -42,9 +42,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
     places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
     COMMAND.main(["mechanisms=[softmax,alibi]", "steps=3", *places])
-    stages = ["tasks", "train", "evaluate", "speed", "slopes"]
+    stages = ["tasks", "train", "evaluate_lengths", "speed", "slopes"]
     # a training that failed is not evaluated, but its attention can be timed
-    assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("evaluate", "alibi")]
+    assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("evaluate_lengths", "alibi")]
     calls.clear()
     COMMAND.main(["mechanisms=[softmax,shaw horizon=4]", "steps=3", *places])
     assert [mechanism for _, mechanism in calls] == ["shaw horizon=4"] * 5
@@ -67,7 +67,8 @@ def test_some_stages_now_and_the_others_later(
     assert calls == []
     assert "no training yet" in capsys.readouterr().out
     COMMAND.main([*given, "stages=[train,lengths]"])
-    assert calls == [("train", "softmax"), ("evaluate", "softmax"), ("train", "shaw"), ("evaluate", "shaw")]
+    stages = ("train", "evaluate_lengths")
+    assert calls == [(stage, mechanism) for mechanism in ("softmax", "shaw") for stage in stages]
     assert "| `softmax` | 100 |" not in (tmp_path / "page.md").read_text()
     calls.clear()
     COMMAND.main([*given, "stages=[speed]"])

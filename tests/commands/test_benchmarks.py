@@ -22,6 +22,7 @@ def decoding() -> Benchmark:
     return Benchmark("benchmark decoding")
 
 
+@pytest.mark.usefixtures("small_products")
 def test_training(
     training: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -11,8 +12,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from scaleformer import commands
-from scaleformer.commands.call import CONF, config_of, default_options, module_of, typed
+from scaleformer.commands.call import CONF, config_of, default_options, module_of, names_of
 from scaleformer.commands.help import describe, described_settings
+from scaleformer.commands.line import split_flags, typed
 
 WITHOUT_OPTIONS = {"train"}
 
@@ -112,7 +114,7 @@ hydra:
     ],
 )
 def test_names_are_taken_as_typed(argument: str, expected: str) -> None:
-    assert typed(argument, module_of("translate")) == expected
+    assert typed(argument, module_of("translate").Options) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,11 +123,78 @@ def test_names_are_taken_as_typed(argument: str, expected: str) -> None:
         ("runs=[2024,b c]", "runs=['2024','b c']"),
         ("runs=2024", "runs='2024'"),
         ("output=null", "output=null"),
-        ("metrics=null", "metrics='null'"),
+        ("level=null", "level='null'"),
     ],
 )
 def test_names_in_lists_too(argument: str, expected: str) -> None:
-    assert typed(argument, module_of("compare")) == expected
+    assert typed(argument, module_of("compare").Options) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("hydra.run.dir=2024_05_06", "hydra.run.dir='2024_05_06'"),
+        ("hydra.run.dir=runs/${now:%Y}", "hydra.run.dir='runs/${now:%Y}'"),
+        ("data.path=2024", "data.path='2024'"),
+        ("data.path=\u6587\u6863 (1) [a]", "data.path='\u6587\u6863 (1) [a]'"),
+        ("data.path=~/corpus", "data.path='/home/me/corpus'"),
+        ("data.path='~/corpus'", "data.path='/home/me/corpus'"),
+        ("resume=~/my run", "resume='/home/me/my run'"),
+        ("resume=null", "resume=null"),
+        ("data.source_suffix=nan", "data.source_suffix='nan'"),
+        ("data.hub.data_files={train:1_0,test:~/a b}", "data.hub.data_files={train:'1_0',test:'/home/me/a b'}"),
+        ("metrics.tokenize=no", "metrics.tokenize='no'"),
+        ("callbacks.ema.decay=0.9", "callbacks.ema.decay=0.9"),
+        ("experiment=2024_11", "experiment='2024_11'"),
+        ("+mine/group=1_0", "+mine/group='1_0'"),
+        ("model/attention@model.sites.cross=null", "model/attention@model.sites.cross=null"),
+        ("hydra.searchpath=[my conf]", "hydra.searchpath=['my conf']"),
+        ("trainer.max_steps=1_000", "trainer.max_steps=1_000"),
+        ("~data.path", "~data.path"),
+        ("~data.path=a", "~data.path=a"),
+    ],
+)
+def test_a_training_takes_names_as_typed(monkeypatch, argument: str, expected: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert typed(argument, names_of(module_of("train"))) == expected
+    assert typed(expected, names_of(module_of("train"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("data.path=2024_1,a b", "data.path='2024_1','a b'"),
+        ("data.path='a,b',c", "data.path='a,b',c"),
+        ("data.path=glob(*)", "data.path=glob(*)"),
+        ("model=tiny,small", "model='tiny','small'"),
+        ("model/attention=choice(softmax,rotary)", "model/attention=choice(softmax,rotary)"),
+        ("data.max_tokens=64,128", "data.max_tokens=64,128"),
+    ],
+)
+def test_commas_of_a_sweep_part_names(argument: str, expected: str) -> None:
+    assert typed(argument, names_of(module_of("train")), sweep=True) == expected
+
+
+def test_flags_stand_anywhere() -> None:
+    words = ["a=1", "--config-dir", "mine", "b=2", "-m", "--config-name=c", "-cd"]
+    assert split_flags(words) == (["--config-dir", "mine", "-m", "--config-name=c", "-cd"], ["a=1", "b=2"])
+
+
+def test_what_a_value_wants_is_said_so_that_it_can_be_typed(capsys, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, advice in (
+        ("trainer.devices=it's", "'trainer.devices='\"'\"'it\\'\"'\"'s'\"'\"''"),
+        ("seed", "seed=VALUE"),
+    ):
+        said = error_of(capsys, monkeypatch, "train", given)
+        assert f"(type {advice})" in said
+    (again,) = shlex.split(advice_of(error_of(capsys, monkeypatch, "train", "trainer.devices=a\u00f1o (1)")))
+    assert again == "trainer.devices='a\u00f1o (1)'"
+    assert list(tmp_path.iterdir()) == []
+
+
+def advice_of(said: str) -> str:
+    return said.partition("(type ")[2].partition(") (")[0].removesuffix(")")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_the_corpus_of_the_run(run, evaluate):
         assert text in out
     result = json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
     assert result["documents"] == 3
-    assert result["metrics"] == "default"
+    assert result["metrics"] == {"tokenize": "13a", "lowercase": False}
     assert result["corpus"]["where"].endswith("test.jsonl")
     assert result["decoding"]["strategy"] == "greedy"
     assert {p.name for p in (run / "results").iterdir()} == {
@@ -78,13 +78,56 @@ def test_another_corpus_and_other_settings(run, evaluate, tmp_path):
     )  # fmt: skip
     assert code == 0, err
     assert "TER" not in out
-    result = json.loads((tmp_path / "results of it" / "bleu-valid.json").read_text(encoding="utf-8"))
+    result = json.loads((tmp_path / "results of it" / "bleu-other-valid.json").read_text(encoding="utf-8"))
     assert result["documents"] == 1
     assert "tok:none" in result["signatures"]["d-BLEU"]
     assert result["decoding"]["strategy"] == "beam"
     assert result["decoding"]["max_length_ratio"] == 0.5
     assert result["count_mismatches"] == 0
     assert not (run / "results").exists()
+    assert (tmp_path / "results of it" / "samples-other-valid.txt").is_file()
+
+
+def test_another_corpus_leaves_what_the_run_has(run, corpus, evaluate, tmp_path):
+    assert evaluate(f"checkpoint={run}", "ter=false")[0] == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for number in range(2):  # the second time other documents under the same name
+        document = {"id": "x", "source": ["a b"], "target": [f"d {number}"]}
+        other = write_corpus(tmp_path / "manuals", "test", [document])
+        code, out, err = evaluate(f"checkpoint={run}", "data=jsonl", f"data.path={other}", "ter=false")
+        assert code == 0, err
+        assert "manuals-test: 1 documents" in out
+    assert {path: path.read_bytes() for path in before} == before
+    result = json.loads((run / "results" / "bleu-manuals-test.json").read_text(encoding="utf-8"))
+    assert (result["corpus"]["name"], result["corpus"]["split"]) == ("manuals", "test")
+    assert {path.name for path in (run / "results" / "previous").iterdir()} == {
+        f"bleu-manuals-test.{kind}" for kind in ("json", "jsonl", "hypotheses.txt", "references.txt")
+    }
+    assert (run / "samples-manuals-test.txt").is_file()
+    copy = write_corpus(tmp_path / "copy")  # the run's own, elsewhere
+    assert evaluate(f"checkpoint={run}", "data=jsonl", f"data.path={copy}", "ter=false")[0] == 0
+    assert not list(run.rglob("*copy*"))
+
+
+def test_another_split_leaves_the_samples_of_the_run(run, corpus, evaluate):
+    assert evaluate(f"checkpoint={run}", "ter=false")[0] == 0
+    samples = (run / "samples.txt").read_bytes()
+    write_corpus(corpus, "valid", [{"id": "v", "source": ["a"], "target": ["d"]}])
+    assert evaluate(f"checkpoint={run}", "ter=false", "split=valid")[0] == 0
+    assert (run / "samples.txt").read_bytes() == samples
+    assert "=== v" in (run / "samples-valid.txt").read_text(encoding="utf-8")
+
+
+def test_the_ending_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp_path):
+    folder = tmp_path / "zh"
+    folder.mkdir()
+    (folder / "test.en").write_text("a b\n", encoding="utf-8")
+    (folder / "test.zh").write_text("我喜欢你们的书。\n", encoding="utf-8")
+    data = ["data=text", f"data.path={folder}", "data.source_suffix=en", "data.target_suffix=zh"]
+    for arguments, tokenize in (([], "zh"), (["metrics.tokenize=char"], "char")):
+        code, out, err = evaluate(f"checkpoint={run}", *data, *arguments)
+        assert code == 0, err
+        assert out.count(f"|tok:{tokenize}|") == 4
 
 
 def test_pieces_and_the_first_documents(run, evaluate):
@@ -98,8 +141,8 @@ BAD = {
     "split": (["split=valid"], "'valid' split; present: test"),
     "no data": (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder"),
     "no path": (["data=jsonl"], "data.path"),
-    "metrics": (["metrics=best"], "metrics=best: no such preset; choose one of default, lowercase, multi30k"),
-    "list of metrics": (["metrics=[default]"], "metrics=[default]: no such preset"),
+    "metrics": (["metrics=best"], "metrics"),
+    "tokenizer": (["metrics.tokenize=best"], "metrics.tokenize=best: choose one of auto, 13a, "),
     "max_tokens": (["max_tokens=ten"], "max_tokens='ten': wanted int | null"),
     "max_documents": (["max_documents=0"], "max_documents=0: wanted int of at least 1 | null"),
     "samples": (["samples=abc"], "samples='abc': wanted int of at least 0"),
@@ -109,7 +152,7 @@ BAD = {
         ["data=jsonl", "data.pat=x"],
         "data.pat: no such setting (did you mean data.path?); there are path",
     ),
-    "data alone": (["data.path=x"], "data: no such setting; there are decoding, checkpoint"),
+    "data alone": (["data.path=x"], "data: no such setting; there are metrics, decoding, checkpoint"),
 }
 
 

@@ -147,7 +147,7 @@ def test_only_the_loss_of_some_documents(run, evaluate):
 BAD = {
     "too long": (["lengths=[999]"], "999 tokens: longer than all test documents together, which have"),
     "no length": (["lengths=[long]"], "lengths: 'long' is no length: wanted token counts of at least 3"),
-    "metrics": (["metrics=best"], "metrics=best: no such preset; choose one of default, lowercase, multi30k"),
+    "metrics": (["metrics.tokenize=best"], "metrics.tokenize=best: choose one of auto, 13a, "),
     "mode": (["modes=[page]"], "modes=['page']: choose of pass, segments, window"),
     "window": (["window.size=4", "window.context=9"], "window.size=4, window.context=9"),
     "split": (["split=valid"], "'valid' split; present: test"),
@@ -158,7 +158,7 @@ BAD = {
     "documents in words": (["documents=abc"], "documents='abc': wanted int of at least 1 | null"),
     "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
-    "window alone": (["window=5"], "window=5: it is a group of settings: window.unit, window.size, window.context"),
+    "window alone": (["window=5"], "window='5': it is a group of settings: window.unit, window.size, window.context"),
     "window.unit alone": (["window.unit=segments"], "window.unit=segments: says nothing without a size"),
     "half a length": (["lengths=1.5"], "1.5 is no length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),

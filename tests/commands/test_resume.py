@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from scaleformer.commands.resume import quoted, resumed_arguments, unquoted
+from scaleformer.commands.line import quoted, unquoted
+from scaleformer.commands.resume import resumed_arguments
 from scaleformer.training.resume import (
     OVERRIDES,
     record_overrides,
@@ -48,7 +52,6 @@ def test_the_run_says_the_rest(run: Path) -> None:
         "experiment=smoke",
         *new,
         f"hydra.run.dir={quoted(str(run))}",
-        "hydra.output_subdir=null",
     ]
 
 
@@ -65,8 +68,9 @@ def test_overrides_do_not_grow(run: Path) -> None:
     assert recorded == ["experiment=smoke", "seed=3", f"resume={run}", "trainer.max_steps=9", "+new=1"]
 
 
-@pytest.mark.parametrize("value", ["runs/a b", "it's", "a\\b", '"', ""])
+@pytest.mark.parametrize("value", ["runs/a b", "it's", "a\\b", "a\\", "a\\'b", '"', "", "\u6587 (1) [x]{y}~"])
 def test_quotes_there_and_back(value: str) -> None:
+    assert OverridesParser.create().parse_override(f"key={quoted(value)}").value() == value
     assert unquoted(quoted(value)) == value
     assert unquoted(value) == value
 
@@ -119,11 +123,7 @@ def test_auto_is_the_newest_run_of_the_experiment_that_is_not_finished(tmp_path:
 
 def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_path: Path) -> None:
     place = f"hydra.run.dir={quoted(str(run))}"
-    assert resumed_arguments(["resume=auto", place])[-3:] == [
-        place,
-        f"resume={quoted(str(run))}",
-        "hydra.output_subdir=null",
-    ]
+    assert resumed_arguments(["resume=auto", place])[-2:] == [place, f"resume={quoted(str(run))}"]
     assert resumed_arguments(["resume=auto", "hydra.run.dir=new"]) == ["hydra.run.dir=new"]
 
 
@@ -135,13 +135,33 @@ def test_several_processes_want_a_named_folder(run: Path, monkeypatch) -> None:
     assert resumed_arguments([f"resume={run}"])
 
 
+def composed_of(choices: dict[str, str], name: str = "config", sources: Sequence[tuple[str, str, str]] = ()) -> Any:
+    """What Hydra tells of a start in /there: `sources` are (provider, schema, path)."""
+    found = [dict(zip(("provider", "schema", "path"), source, strict=True)) for source in sources]
+    runtime = {"cwd": "/there", "choices": choices, "config_sources": found}
+    return {"hydra": {"runtime": runtime, "job": {"config_name": name}}}
+
+
 def test_a_run_made_from_a_config_goes_on_from_its_own(run: Path) -> None:
-    record = {"hydra": {"runtime": {"choices": {"hydra/env": "default"}}}}
-    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
+    record = composed_of({"hydra/env": "default"})
+    record_overrides(run, ["experiment=smoke"], record)
     flags = ["--config-path", str(run.resolve()), "--config-name", "config"]
     arguments = resumed_arguments([f"resume={run}"])
     assert arguments[:4] == flags
     assert resumed_arguments(arguments)[:5] == arguments[:5]  # as a process of another device sees them
     record["hydra"]["runtime"]["choices"]["experiment"] = "smoke"
-    (run / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
+    record_overrides(run, ["experiment=smoke"], record)
     assert resumed_arguments([f"resume={run}"])[0] == "experiment=smoke"
+
+
+def test_where_a_run_was_composed_from_is_known_again(run: Path) -> None:
+    path = "hydra.searchpath in command-line"
+    sources = [("main", "file", "/conf"), ("command-line", "file", "/there/mine"), (path, "file", "ours")]
+    record = composed_of({"experiment": "ours"}, "other", [*sources, (path, "file", "/absolute"), (path, "pkg", "a.b")])
+    record_overrides(run, ["experiment=ours"], record)
+    searchpath = "hydra.searchpath=['file:///there/ours','file:///absolute','pkg://a.b']"
+    flags = ["--config-name", "other", "--config-dir", "/there/mine"]
+    assert resumed_arguments([f"resume={run}"])[:6] == [*flags, searchpath, "experiment=ours"]
+    given = ["--config-dir", "here", "-cn=third", f"resume={run}", "hydra.searchpath=[x]"]
+    assert resumed_arguments(given)[:5] == [*given[:3], "experiment=ours", given[3]]
+    assert resumed_arguments(["-cd", "here", f"resume={run}"])[:4] == ["-cd", "here", "--config-name", "other"]

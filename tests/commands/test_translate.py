@@ -7,12 +7,14 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.translation import translator as translator_module
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import run_script
 from tests.runs import DOCUMENTS, make_run, write_corpus
@@ -56,7 +58,7 @@ def test_text_keeps_its_shape(run, translate, tmp_path):
         "\nthe cat sees\nit runs\n\n\na dog\n \na house\r\na tree\na cat", encoding="utf-8"
     )
     output = tmp_path / "out.txt"
-    settings = ("decoding.match_segments=true", "decoding.max_length_offset=4")
+    settings = ("decoding.match_segments=true", "decoding.max_length_offset=4", "boundaries=blank")
     code, _, err = translate(f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", f"output={output}", *settings)
     assert code == 0
     one, two, three = expected(run, match_segments=True, max_length_offset=4)
@@ -97,7 +99,13 @@ def test_n_best(run, translate, tmp_path):
 def test_text_to_json_lines(run, translate, tmp_path, name):
     source, output = tmp_path / "in.txt", tmp_path / name
     source.write_text("the cat sees\nit runs\n\na dog\n", encoding="utf-8")
-    arguments = (f"checkpoint={run}", f"input={source}", f"output={output}", "decoding.strategy=beam")
+    arguments = (
+        f"checkpoint={run}",
+        f"input={source}",
+        f"output={output}",
+        "decoding.strategy=beam",
+        "boundaries=blank",
+    )
     lists = () if name.endswith("jsonl") else ("output_format=jsonl", "decoding.n_best=2")
     assert translate(*arguments, *lists)[0] == 0
     records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
@@ -208,21 +216,83 @@ def test_input_and_output_may_be_one_file_that_keeps_the_source(run, translate, 
     assert [json.loads(line)["hypothesis"] for line in path.read_text().splitlines()] == expected(run)
 
 
-@pytest.mark.parametrize(("format", "told"), [("text", True), ("jsonl", False)])
-def test_empty_segments_of_text_are_told(run, translate, tmp_path, monkeypatch, caplog, format, told):
-    document = {"text": "the cat sees\nit runs\n", "jsonl": '{"id": "a", "source": ["the cat sees", "it runs"]}\n'}[
-        format
-    ]
-    (tmp_path / "in").write_text(document, encoding="utf-8")
-    whole = Translator.translate_documents
-
-    def with_an_empty_one(self, *arguments, **options):
-        (translation,) = whole(self, *arguments, **options)
-        return [replace(translation, hypotheses=[replace(translation.hypotheses[0], segments=["", "b"])])]
-
-    monkeypatch.setattr(Translator, "translate_documents", with_an_empty_one)
-    code, _, err = translate(
-        f"checkpoint={run}", f"input={tmp_path / 'in'}", f"output={tmp_path / 'out'}", f"format={format}"
-    )
+def test_empty_translations_are_told(run, translate, tmp_path, monkeypatch, caplog):
+    (tmp_path / "in.txt").write_text("the cat sees\n\nit runs\n", encoding="utf-8")
+    monkeypatch.setattr(Tokenizer, "decode_segments", lambda self, tokens: ["b", ""])
+    code, _, err = translate(f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}")
     assert code == 0, err
-    assert ("1 segments are empty" in caplog.text) == told
+    assert f"1 segments have an empty translation: {tmp_path / 'in.txt'}:3" in caplog.text
+
+
+def test_a_file_of_text_is_one_document(run, translate, tmp_path):
+    source, output = tmp_path / "page.txt", tmp_path / "out.txt"
+    source.write_text("".join(f"{line}\n\n" for line in ("the cat sees", "it runs", "a dog")), encoding="utf-8")
+    code, _, err = translate(f"checkpoint={run}", f"input={source}", f"output={output}")
+    assert code == 0
+    assert f"{source}: 1 document, 3 segments\n" in err
+    [whole] = Translator.load(run, "cpu").translate([["the cat sees", "it runs", "a dog"]])
+    assert output.read_text(encoding="utf-8") == "".join(" ".join(s.splitlines()) + "\n\n" for s in whole)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.txt", "page.txt"]
+
+
+def test_a_segment_longer_than_any_in_training_is_told(run, translate, tmp_path, caplog):
+    content = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    content["scaleformer"]["longest_segment"] = 20
+    torch.save(content, tmp_path / "short.ckpt")
+    (tmp_path / "in.txt").write_text("a dog\n\n" + "the cat sees. " * 10 + "\n", encoding="utf-8")
+    code, _, _ = translate(
+        f"checkpoint={tmp_path / 'short.ckpt'}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}"
+    )
+    assert code == 0
+    assert "1 segments have more tokens than the longest of the training (20)" in caplog.text
+    assert f"{tmp_path / 'in.txt'}:3 (" in caplog.text
+
+
+def test_an_interrupted_call_goes_on(run, translate, tmp_path, monkeypatch):
+    source, output = write_corpus(tmp_path) / "test.jsonl", tmp_path / "out.jsonl"
+    (tmp_path / ".out.jsonl.99999999.tmp").write_text("left by a process that was killed")
+    arguments = (f"checkpoint={run}", f"input={source}", f"output={output}", "decoding.batch_tokens=1")
+    with monkeypatch.context() as patch:
+        decode, calls = translator_module.decode, []
+
+        def third_time(*given, **named):
+            calls.append(0)
+            if len(calls) == 3:
+                raise KeyboardInterrupt
+            return decode(*given, **named)
+
+        patch.setattr(translator_module, "decode", third_time)
+        code, _, err = translate(*arguments)
+    assert code == 130
+    assert not output.exists()
+    assert (tmp_path / "out.jsonl.part").read_text().count("\n") == 3
+    code, _, err = translate(*arguments)
+    assert code == 0
+    assert "going on: 2 of 3 documents" in err
+    assert [json.loads(line)["hypothesis"] for line in output.read_text().splitlines()] == expected(run)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "test.jsonl"]
+
+
+def test_stdout_gets_each_document_when_it_is_finished(run, translate, tmp_path, monkeypatch):
+    source = write_corpus(tmp_path) / "test.jsonl"
+    decode, calls = translator_module.decode, []
+
+    def third_time(*given, **named):
+        calls.append(0)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decode(*given, **named)
+
+    monkeypatch.setattr(translator_module, "decode", third_time)
+    code, out, _ = translate(f"checkpoint={run}", f"input={source}", "output=-", "decoding.batch_tokens=1")
+    assert code == 130
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [d["id"] for d in DOCUMENTS[:2]]
+
+
+@pytest.mark.parametrize("output", ["resutls/out.txt", "out/"])
+def test_a_mistyped_output_makes_no_folder(run, translate, tmp_path, output):
+    source = write_corpus(tmp_path) / "test.jsonl"
+    code, _, err = translate(f"checkpoint={run}", f"input={source}", f"output={tmp_path}/{output}")
+    assert code == 1
+    assert "there is no folder" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["test.jsonl"]

@@ -133,6 +133,23 @@ def test_streamed_training_reports_all_of_it_in_the_end(cache: str, tmp_path: Pa
         assert getattr(ours, name) == getattr(kept, name), name
 
 
+def test_streamed_training_on_changed_data_reports_these_alone(cache: str) -> None:
+    data = module(cache, streaming=True, window=50)
+    next(iter(data.train_dataloader()))
+    changed = SyntheticConfig(train=30, valid=6, test=5, seed=2)
+    again = module(cache, streaming=True, window=50, synthetic=changed)
+    again.load_state_dict(data.state_dict())
+    with pytest.warns(UserWarning, match="going on with epoch 1"):
+        assert list(again.train_dataloader())
+    state = again.state_dict()
+    assert again.trained_report is not None
+    assert again.trained_report.splits["train"].documents == 30
+    later = module(cache, streaming=True, window=50, synthetic=changed)
+    later.load_state_dict(state)  # the same data as before: the counts stay
+    assert list(later.train_dataloader())
+    assert later.trained_report == again.trained_report
+
+
 def test_known_tokenizers_need_no_training_split(cache: str, tmp_path: Path) -> None:
     known = module(cache).tokenizers
     path = tmp_path / "test.jsonl"

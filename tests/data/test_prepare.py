@@ -200,6 +200,27 @@ def test_the_configuration_has_the_defaults_of_the_class() -> None:
     assert set(content) - set(usual) == {"defaults", "format", "input", "output"}
 
 
+@pytest.mark.parametrize(
+    ("format", "name", "content", "reason"),
+    [
+        ("text", "a.txt", "x\ny\n", "a document ends at a blank line; boundaries=lines makes every line one"),
+        ("po", "a.po", 'msgid "x"\nmsgstr "y"\n', "a document is a file; input= takes a folder"),
+        ("tsv", "a.tsv", "a\tx\ty\n", "a document is the lines of one name"),
+    ],
+)
+def test_too_few_documents_say_why(tmp_path: Path, format: str, name: str, content: str, reason: str) -> None:
+    (tmp_path / name).write_text(content)
+    target = str(tmp_path / name) if format == "text" else None
+    with pytest.raises(DataError, match=rf"{name}: 1 documents are too few .*: {reason}.*valid=0 and test=0"):
+        prepare(PrepareConfig(format, str(tmp_path / name), str(tmp_path / "out"), target))
+
+
+def test_the_names_of_columns_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("id\ten\tes\na\tx\ty\n")
+    report = prepare(PrepareConfig("tsv", str(tmp_path / "a.tsv"), str(tmp_path / "out"), valid=0.0, test=0.0))
+    assert (report.documents, report.dropped_segments) == ({"train": 1}, {"the names of the columns": 1})
+
+
 def test_a_pipe_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="pipe: a pipe can be read once, and this is read twice: write it to a file"):

@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from scaleformer.evaluation.alignment import align_segments
+from scaleformer.data.readers.documents import Document
+from scaleformer.evaluation.alignment import align_segments, by_bead
 
 
 def test_equal_counts_stay_as_they_are():
@@ -23,8 +24,14 @@ def test_equal_counts_stay_as_they_are():
         (["c d"], ["a b", "c d", "e"], ["", "c d", ""]),
         ([], ["a", "b"], ["", ""]),
         (["a", "b"], ["a b c"], ["a b"]),
+        (
+            ["今天天气很好。他没有来。", "请打开设置。"],
+            ["今天天气好。", "他没来。", "请打开设置。"],
+            ["今天天气很好。他没有来。", "", "请打开设置。"],
+        ),
+        (["请打开路由器。"], ["今天天气好。", "请打开路由。", "他没来。"], ["", "请打开路由器。", ""]),
     ],
-    ids=["two as one", "one as two", "rest missing", "nothing", "all to one"],
+    ids=["two as one", "one as two", "rest missing", "nothing", "all to one", "characters", "one of characters"],
 )
 def test_by_hand(hypothesis, reference, expected):
     assert align_segments(hypothesis, reference) == expected
@@ -58,3 +65,16 @@ def test_the_best_of_all_monotone_alignments(seed):
 def test_no_reference_is_named():
     with pytest.raises(ValueError, match="no segments"):
         align_segments(["a"], [])
+
+
+def test_hypotheses_follow_the_beads_of_their_reference() -> None:
+    document = Document(
+        "d", ("a", "b", "c", "d"), ("V", "W", "X", "Y", "Z"), beads=((0, 1), (2, 1), (1, 2), (1, 0), (0, 1))
+    )  # fmt: skip
+    matched, hypothesis = by_bead(document, ["1", "2", "3", "4"])
+    assert matched.source == ("a b", "c", "d")
+    assert matched.target == ("V W", "X Y", "Z")
+    assert hypothesis == ["1 2", "3", "4"]
+    assert by_bead(document, ["1", "2"])[1] == ["1", "2"]
+    plain = Document("d", ("a", "b"), ("X", "Y"))
+    assert by_bead(plain, ["1", "2"]) == (plain, ["1", "2"])

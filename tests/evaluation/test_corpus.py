@@ -13,9 +13,9 @@ from tests.runs import write_corpus
 def test_the_command_line_comes_first(tmp_path):
     run = {"data": {"format": "jsonl", "path": str(write_corpus(tmp_path / "run"))}}
     other = {"format": "jsonl", "path": str(write_corpus(tmp_path / "other", "valid"))}
-    assert choose_corpus(run, None, "test").where == str(tmp_path / "run" / "test.jsonl")
-    assert choose_corpus(run, other, "valid").where == str(tmp_path / "other" / "valid.jsonl")
-    assert choose_corpus({}, other, "valid").where == str(tmp_path / "other" / "valid.jsonl")
+    assert choose_corpus(run, None, "test").source.where == str(tmp_path / "run" / "test.jsonl")
+    assert choose_corpus(run, other, "valid").source.where == str(tmp_path / "other" / "valid.jsonl")
+    assert choose_corpus({}, other, "valid").source.where == str(tmp_path / "other" / "valid.jsonl")
 
 
 def test_splits_drawn_otherwise_than_in_training_are_told_of(tmp_path):

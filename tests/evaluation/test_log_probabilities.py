@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from scaleformer.evaluation.log_probabilities import DocumentScore, SegmentScore, perplexity, rescore, score_documents
-from scaleformer.translation.translator import DocumentHypothesis, Translator, _pad
+from scaleformer.translation.batches import pad
+from scaleformer.translation.translator import DocumentHypothesis, Translator
 from scaleformer.vocabulary import BOS, EOS, SEP
 from tests.runs import DOCUMENTS, make_run
 
@@ -25,7 +26,7 @@ def steps(translator: Translator, source: list[str], target: list[str]) -> list[
     """The log-probability of each target token, by decoding steps fed with the translation."""
     model = translator.model
     tokens = [*translator.target_tokenizer.encode_segments(target), EOS]
-    memory = model.encode(*_pad([[*translator.source_tokenizer.encode_segments(source), EOS]], translator.device))
+    memory = model.encode(*pad([[*translator.source_tokenizer.encode_segments(source), EOS]], translator.device))
     state = model.init_state(memory, 1)
     scores, last, segment = [], BOS, 0
     for token in tokens:

@@ -6,18 +6,17 @@ import json
 import math
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from scaleformer.data.readers.documents import one_line
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import (
-    PRESETS,
-    Preset,
     TranslatedDocument,
     corpus_bleu,
     evaluate_documents,
-    preset,
 )
 
 DOCUMENTS = [
@@ -45,9 +44,8 @@ def sacrebleu_command(tmp_path: Path, hypotheses: list[str], references: list[st
     return {score["name"]: score for score in (scores if isinstance(scores, list) else [scores])}
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_equal_to_the_command_of_sacrebleu(name, tmp_path):
-    chosen = preset(name)
+@pytest.mark.parametrize("chosen", [Metrics("13a"), Metrics("13a", lowercase=True), Metrics("none")], ids=str)
+def test_equal_to_the_command_of_sacrebleu(chosen, tmp_path):
     report = evaluate_documents(DOCUMENTS, chosen)
     flags = ["-tok", chosen.tokenize, *(["-lc", "--chrf-lowercase"] if chosen.lowercase else [])]
     lines = [one_line(d.hypothesis) for d in DOCUMENTS], [one_line(d.reference) for d in DOCUMENTS]
@@ -85,14 +83,11 @@ def test_document_bleu_counts_across_segment_ends():
     assert report.score("s-BLEU").score < 60
 
 
-def test_presets():
+def test_case_and_tokenizer():
     assert corpus_bleu(["A B C D"], ["a b c d"]) == 0
-    assert corpus_bleu(["A B C D"], ["a b c d"], lowercase=True) == pytest.approx(100)
+    assert corpus_bleu(["A B C D"], ["a b c d"], Metrics(lowercase=True)) == pytest.approx(100)
     assert corpus_bleu(["a b c d."], ["a b c d ."]) == pytest.approx(100)  # 13a parts the full stop
-    assert corpus_bleu(["a b c d."], ["a b c d ."], tokenize="none") < 100
-    assert preset("multi30k") == Preset(tokenize="none")
-    with pytest.raises(ValueError, match="metrics=best: no such preset; choose one of default, lowercase, multi30k"):
-        preset("best")
+    assert corpus_bleu(["a b c d."], ["a b c d ."], Metrics("none")) < 100
 
 
 def test_facts_of_the_report():
@@ -133,3 +128,39 @@ def test_nothing_to_score_is_named():
 
 def test_lines_hold_one_document_each():
     assert one_line(["a\nb", "", "c\r\n", "d\u2028e"]) == "a b c d e"
+
+
+HAN = ["我喜欢你们的书。", "今天天气很好。", "他昨天没有来上班。", "请打开路由器的设置。"]
+
+
+def test_text_without_spaces():
+    """Eight equal segments are all right, and where a segment ends matters to none of the scores of a document."""
+    chosen = Metrics("zh")
+    same = evaluate_documents([TranslatedDocument("x", HAN * 2, HAN * 2)], chosen)
+    assert [score.score for score in same.scores] == pytest.approx([100, 100, 100, 0])
+    joined = evaluate_documents([TranslatedDocument("x", HAN, [HAN[0] + HAN[1], *HAN[2:]])], chosen)
+    assert joined.score("d-BLEU").score == pytest.approx(100)
+    assert all("|tok:zh" in score.signature for score in same.scores)
+    one_wrong = TranslatedDocument("x", ["我喜欢你们的书"], ["我喜欢他们的书"])
+    assert evaluate_documents([one_wrong], chosen).score("TER").score == pytest.approx(100 / 7)
+    # right are 6 of 7 characters, 4 of 6 pairs, 2 of 5 triples, none of 4 fours, which is smoothed to 1 / (2 * 4)
+    bleu = 100 * (6 / 7 * 4 / 6 * 2 / 5 / 8) ** 0.25
+    assert evaluate_documents([one_wrong], chosen).score("s-BLEU").score == pytest.approx(bleu)
+
+
+def test_a_tokenizer_that_does_not_fit_is_told_of():
+    document = TranslatedDocument("x", HAN, HAN)
+    for tokenize in ("auto", "13a", "none"):
+        with pytest.warns(UserWarning, match=rf"without spaces, and with metrics.tokenize={tokenize} a word is"):
+            evaluate_documents([document], Metrics(tokenize))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for chosen, line in ((Metrics("char"), HAN[0]), (Metrics("none"), "我 喜欢 你们 的 书 。"), (Metrics(), "Ja.")):
+            evaluate_documents([TranslatedDocument("x", [line], [line])], chosen)
+
+
+def test_references_without_text():
+    with pytest.raises(ValueError, match="the references are empty: there is nothing to score against"):
+        evaluate_documents([TranslatedDocument("x", ["", " "], ["a", "b"])])
+    with pytest.warns(UserWarning, match="1 of 2 references are empty, and .* counts as wrong: y"):
+        evaluate_documents([TranslatedDocument("x", ["a"], ["a"]), TranslatedDocument("y", [""], ["b"])])

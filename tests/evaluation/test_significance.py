@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.significance import compare_systems, comparison_table
 
 WORDS = ["the", "cat", "dog", "house", "sees", "runs", "red", "old", "on", "mat", "near", "lake", "green", "very"]
@@ -83,12 +84,21 @@ def test_few_lines_cannot_be_significant(count):
 
 def test_conventions_and_signatures():
     lines = {"a": ["A B C D", "e f g h"], "b": ["a b c d", "e f g x"]}
-    found = compare_systems(lines, ["a b c d", "e f g h"], "lowercase", bootstrap_samples=20, randomization_trials=20)
+    found = compare_systems(
+        lines, ["a b c d", "e f g h"], Metrics(lowercase=True), bootstrap_samples=20, randomization_trials=20
+    )
     assert found.row("a", "BLEU").score == pytest.approx(100)
     assert "case:lc" in found.signatures["BLEU"]["bootstrap"]
     assert "bs:20" in found.signatures["BLEU"]["bootstrap"]
     assert "ar:20" in found.signatures["chrF++"]["randomization"]
     json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_tokenizer_is_that_of_both_metrics():
+    lines = {"a": ["我喜欢你们的书"], "b": ["我喜欢他们的书"]}
+    found = compare_systems(lines, lines["a"], Metrics("zh"), bootstrap_samples=20, randomization_trials=20)
+    assert 0 < found.row("b", "BLEU").score < 100
+    assert all("tok:zh" in text for signatures in found.signatures.values() for text in signatures.values())
 
 
 def test_the_table_marks_what_is_significant(comparison):
@@ -120,8 +130,9 @@ def test_no_number_of_samples_stands_for_another():
         ({"a": ["x"]}, ["x"], "1 systems to compare: wanted at least 2"),
         ({"a": ["x"], "b": []}, ["x"], "system 'b' has 0 lines, there are 1 references"),
         ({"a": [], "b": []}, [], "no references"),
+        ({"a": ["x"], "b": ["y"]}, [" "], "the references are empty"),
     ],
-    ids=["alone", "lines", "empty"],
+    ids=["alone", "lines", "none", "empty"],
 )
 def test_what_cannot_be_compared_is_named(systems, references, message):
     with pytest.raises(ValueError, match=message):
@@ -131,7 +142,7 @@ def test_what_cannot_be_compared_is_named(systems, references, message):
 def test_a_tie_is_no_difference():
     """Other lines with the very same score: sacrebleu alone would find them different beyond doubt."""
     upper = {"ours": SYSTEMS["ours"], "theirs": [line.title() for line in SYSTEMS["ours"]]}
-    tied = compare_systems(upper, REFERENCES, "lowercase", bootstrap_samples=50, randomization_trials=50)
+    tied = compare_systems(upper, REFERENCES, Metrics(lowercase=True), bootstrap_samples=50, randomization_trials=50)
     for metric in ("BLEU", "chrF++"):
         row = tied.row("theirs", metric)
         assert (row.difference, row.bootstrap_p, row.randomization_p, row.significant()) == (0, 1, 1, False)

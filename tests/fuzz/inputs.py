@@ -79,6 +79,8 @@ def write(folder: Path, name: str, data: bytes) -> Path:
 
 def slow_lines(data: bytes) -> list[str]:
     """The lines of a file, by other means than the reader's; UnicodeDecodeError where they are not UTF-8."""
+    if b"\n" not in data:
+        data = data.replace(b"\r", b"\n")
     text = data.removeprefix(b"\xef\xbb\xbf").decode()
     lines = text.split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if not lines[-1] else lines)]

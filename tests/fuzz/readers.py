@@ -11,6 +11,7 @@ from pathlib import Path
 from scaleformer.data.config import BOUNDARIES
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
+from scaleformer.data.readers.lines import Input
 from scaleformer.data.readers.po import read_po_tree
 from scaleformer.translation.files import read_documents, write_translations
 from scaleformer.translation.translator import DocumentHypothesis, Translation
@@ -112,7 +113,7 @@ def translate_input(rng: Rng, folder: Path) -> None:
     else:
         data = mutated(rng, "\n".join("\n".join(d.source) + "\n" for d in documents).encode())
     path = write(folder, f"in.{format}", data)
-    found = answer(lambda: read_documents(str(path), format))
+    found = answer(lambda: read_documents(Input(str(path)), format))
     if found is None:
         return
     out = io.StringIO()

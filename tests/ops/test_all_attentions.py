@@ -20,17 +20,18 @@ from tests.ops.segments.inputs import make_segment_inputs
 HEADS, WIDTH, HORIZON, REACH = 2, 16, 4, 2
 
 
-def kernel(leaves: list[Tensor], segments: Tensor, **options: Any) -> Tensor:
-    return relative_kernel_attention(*leaves[:4], **options)
+def kernel(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
+    return relative_kernel_attention(*leaves[:4], chunk_size=16, **options)  # several, as the others have tiles
 
 
-def gated(leaves: list[Tensor], segments: Tensor, **options: Any) -> Tensor:
-    return segment_gated_attention(*leaves, segments, segments, **options)
+def gated(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
+    return segment_gated_attention(*leaves, segments, segments if key_segments is None else key_segments, **options)
 
 
-def recall(leaves: list[Tensor], segments: Tensor, **options: Any) -> Tensor:
+def recall(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
     salience, recency = leaves[1].double().sum(-1), torch.tensor([0.0, 0.5])  # the same choice in any precision
-    return segment_recall_attention(*leaves, salience, recency, segments, segments, kept=8, **options)
+    key_segments = segments if key_segments is None else key_segments
+    return segment_recall_attention(*leaves, salience, recency, segments, key_segments, kept=8, **options)
 
 
 Call = Callable[..., Tensor]
@@ -125,7 +126,7 @@ def test_nothing_at_all(call: Call, causal: bool, algorithm: str, batch: int, le
 def test_no_query_sees_later_keys(call: Call, algorithm: str) -> None:
     leaves, segments = make(70)
     before = call(leaves, segments, causal=True, algorithm=algorithm)
-    for position in (0, 1, 17, 31, 32, 63, 64, 68):
+    for position in (0, 1, 14, 15, 16, 17, 31, 32, 47, 63, 64, 68):
         q, k, v, *rest = (x.detach().clone() for x in leaves)
         k[:, :, position + 1 :] += 10.0
         v[:, :, position + 1 :] -= 10.0
@@ -133,27 +134,44 @@ def test_no_query_sees_later_keys(call: Call, algorithm: str) -> None:
         later[:, position + 1 :] += 1
         after = call([q, k, v, *rest], later, causal=True, algorithm=algorithm)
         torch.testing.assert_close(after[:, :, : position + 1], before[:, :, : position + 1], rtol=0, atol=1e-11)
+        assert not torch.allclose(after[:, :, position + 1 :], before[:, :, position + 1 :])
 
 
 @each_attention
 @each_direction
 @each_algorithm
-@pytest.mark.parametrize("content", [1e30, float("nan")])
+@pytest.mark.parametrize("content", [1e30, float("inf"), float("nan")])
 def test_pads_hold_anything(call: Call, causal: bool, algorithm: str, content: float) -> None:
-    """In keys and values, and in the segment numbers of both sides."""
+    """In keys and values, and in the segment numbers of both sides: between keys, and behind the last."""
     leaves, segments = make(50)
     used = leaves[:4] if call is kernel else leaves
-    mask = torch.arange(50) < torch.tensor([[50], [31]])
+    real = torch.arange(50) < torch.tensor([[50], [31]])
+    mask = real & (torch.rand(2, 50, generator=torch.Generator().manual_seed(2)) > 0.3)
     options: dict[str, Any] = {"causal": causal, "key_mask": mask, "algorithm": algorithm}
-    out = call(leaves, segments, **options).transpose(1, 2)[mask]  # (n, H, e)
+    out = call(leaves, segments, **options).transpose(1, 2)[real]  # (n, H, e)
     pads = ~mask[:, None, :, None]
     noisy = [x.detach().clone().requires_grad_() for x in leaves]
     noisy[1:3] = (x.detach().masked_fill(pads, content).requires_grad_() for x in leaves[1:3])
     garbage = torch.randint(-5, 99, mask.shape, generator=torch.Generator().manual_seed(0))
-    changed = call(noisy, torch.where(mask, segments, garbage), **options).transpose(1, 2)[mask]
+    noise = [torch.where(x, segments, garbage) for x in (real, mask)]
+    changed = call(noisy, *noise, **options).transpose(1, 2)[real]
     torch.testing.assert_close(changed, out, rtol=1e-12, atol=1e-12)
     for found, wanted in zip(gradients(changed, noisy[: len(used)]), gradients(out, used), strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+@each_attention
+@each_direction
+@each_algorithm
+def test_alone_as_in_a_batch(call: Call, causal: bool, algorithm: str) -> None:
+    """A row cut to its real tokens gives what it gives among longer ones, whatever numbers its pads have."""
+    leaves, segments = make(40)
+    segments[1, 25:] = 0
+    key_mask = torch.arange(40) < torch.tensor([[40], [25]])
+    together = call(leaves, segments, causal=causal, algorithm=algorithm, key_mask=key_mask)
+    row = [*(x[1:, :, :25] for x in leaves[:3]), *leaves[3:]]
+    alone = call(row, segments[1:, :25], causal=causal, algorithm=algorithm)
+    torch.testing.assert_close(together[1:, :, :25], alone)
 
 
 @each_attention

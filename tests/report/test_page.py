@@ -59,12 +59,12 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     make_results(runs[1], "consistency-test", {"scores": [counted]})
     report = write_report(runs, tmp_path / "out")
     text = report.page.read_text(encoding="utf-8")
-    assert "<h1>a/x, b/x</h1>" in text
+    assert '<h1 dir="auto">a/x, b/x</h1>' in text
     assert set(report.figures) == {f"Learning curves of {name}" for name in ("all runs", "a/x", "b/x")}
-    assert "d-BLEU of b/x (the others are not to be compared with it): nrefs:1|tok:none" in text
-    assert "<th>source</th><th>reference</th><th>a/x</th><th>b/x</th>" in text
+    assert "d-BLEU of b/x (test), not to be compared with the others: nrefs:1|tok:none" in text
+    assert "".join(f'<th dir="auto">{name}</th>' for name in ("source", "reference", "a/x", "b/x")) in text
     assert "0.0040" in text
-    assert "<td>model:x</td>" in text
+    assert '<td dir="auto">model:x</td>' in text
     assert '<td class="number">50.00</td><td class="number">25.00</td>' in text
 
 
@@ -86,7 +86,7 @@ def test_samples_of_a_corpus_with_uneven_sides(tmp_path: Path) -> None:
     record = {"id": "uneven", "source": ["one", "two", "three"], "target": ["eins"], "hypothesis": ["eins"]}
     (run / "results" / "bleu-test.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
     text = write_report([run], tmp_path / "out").page.read_text(encoding="utf-8")
-    assert "<td>three</td><td></td><td></td>" in text
+    assert '<td dir="auto">three</td><td dir="auto"></td><td dir="auto"></td>' in text
 
 
 def test_a_run_without_results_has_its_curves(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_path_that_ends_in_the_whole_of_another_is_told_apart(tmp_path: Path) 
     for run in runs:
         make_results(run, "bleu-test", bleu())
     report = write_report(runs, tmp_path / "out")
-    assert f"<h1>{runs[0]}, x{runs[0]}</h1>" in report.page.read_text(encoding="utf-8")
+    assert f'<h1 dir="auto">{runs[0]}, x{runs[0]}</h1>' in report.page.read_text(encoding="utf-8")
 
 
 def test_dollars_are_no_formulas(tmp_path: Path) -> None:
@@ -181,17 +181,33 @@ def test_lines_stay_apart_without_colour() -> None:
         ("a", "a <b", "a <mark>&lt;b</mark>"),
         ("a", "", '<span class="gap" title="missing: a">&#8248;</span>'),
         ("", "", ""),
+        ("我喜欢他们的书。", "我喜欢你们的书。", "我喜欢<mark>你</mark>们的书。"),
+        ("今天天气很好", "今天天气好", '今天天气<span class="gap" title="missing: 很">&#8248;</span>好'),
+        ("用 Python 编程", "用Python编程", "用Python编程"),
     ],
-    ids=["equal", "replaced", "missing", "more", "nothing", "empty"],
+    ids=["equal", "replaced", "missing", "more", "nothing", "empty", "character", "missing character", "spaces"],
 )
 def test_differences_are_marked(reference: str, hypothesis: str, expected: str) -> None:
     assert mark_differences(reference, hypothesis) == expected
 
 
+def test_results_of_another_corpus_stand_apart(tmp_path: Path) -> None:
+    """A run is not compared with itself, and each table names its corpus."""
+    run = make_results(tmp_path / "run", "bleu-test", {**bleu(30.0), "corpus": {"where": "own.jsonl"}})
+    make_results(run, "bleu-manuals-test", {**bleu(20.0, "nrefs:1|tok:zh"), "corpus": {"where": "manuals.jsonl"}})
+    text = write_report([run], tmp_path / "out").page.read_text(encoding="utf-8")
+    assert '<h3 dir="auto">test split</h3>' in text
+    assert '<h3 dir="auto">manuals-test split</h3>' in text
+    assert "; own.jsonl" in text
+    assert "; manuals.jsonl" in text
+    assert "d-BLEU of run (manuals-test): nrefs:1|tok:zh" in text
+    assert "not to be compared" not in text
+
+
 def test_tables_and_sections() -> None:
     found = table(["a", "<b>"], [["x & y", 1234], [None, 0.5]])
-    assert "<th>&lt;b&gt;</th>" in found
-    assert '<td>x &amp; y</td><td class="number">1,234</td>' in found
+    assert '<th dir="auto">&lt;b&gt;</th>' in found
+    assert '<td dir="auto">x &amp; y</td><td class="number">1,234</td>' in found
     assert '<td></td><td class="number">0.50</td>' in found
     text = page("t", [("One", "<p>1</p>"), ("Two", "")])
     assert "One" in text

@@ -33,7 +33,7 @@ def failing(error: BaseException):
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        (ValueError("a\n  long   story"), 1, "error: a long story"),
+        (ValueError("a\n  long\n\n story of  a name"), 1, "error: a long story of  a name"),
         (FileNotFoundError(2, "No such file", "x.txt"), 1, "error: x.txt: No such file"),
         (OSError("just words"), 1, "error: just words"),
         (MemoryError(), 1, "error: out of memory (no more to be had): take smaller batches or pieces"),
@@ -78,6 +78,19 @@ def test_the_traceback_on_demand(name, monkeypatch):
     monkeypatch.setenv(name, "1")
     with pytest.raises(ValueError, match="bad"):
         one_line_errors()(failing(ValueError("bad")))()
+
+
+@pytest.mark.parametrize("name", ["SCALEFORMER_TRACEBACK", "HYDRA_FULL_ERROR"])
+def test_an_orderly_end_is_none_of_these(name, monkeypatch, capsys):
+    monkeypatch.setenv(name, "1")
+    for error, code in ((Interrupted("saved: go on"), 75), (KeyboardInterrupt(), 130)):
+        with pytest.raises(SystemExit) as exit:
+            one_line_errors()(failing(error))()
+        assert exit.value.code == code
+    with pytest.raises(SystemExit) as exit, one_line_errors():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert exit.value.code == 143
+    assert capsys.readouterr().err == "saved: go on\ninterrupted\n"
 
 
 def test_a_decorator(capsys):

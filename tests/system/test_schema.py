@@ -99,3 +99,15 @@ def test_types_have_names_that_a_command_line_knows() -> None:
 
 def test_one_thing_is_a_list_of_one() -> None:
     assert [listed(value) for value in (None, "RUN", ("a", "b"), [1], 3)] == [[], ["RUN"], ["a", "b"], [1], [3]]
+
+
+def test_the_home_folder_is_put_in_wherever_it_is_named(monkeypatch) -> None:
+    @dataclass(frozen=True)
+    class Places:
+        one: str
+        many: tuple[str, ...]
+        named: dict[str, str]
+
+    monkeypatch.setenv("HOME", "/home/me")
+    values = {"one": "~/a b", "many": ["~", "a~/b"], "named": {"~": "~/c"}}
+    assert from_mapping(Places, values, "") == Places("/home/me/a b", ("/home/me", "a~/b"), {"~": "/home/me/c"})

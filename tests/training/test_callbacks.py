@@ -17,6 +17,7 @@ from pytorch_lightning.callbacks import Callback, Timer
 
 from scaleformer.batch import Batch
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.training import saving
 from scaleformer.training.callbacks import RandomState, ValidationBleu, WeightAverage, build_callbacks
 from scaleformer.training.interruption import SignalWatch
@@ -70,7 +71,7 @@ def fit(
     folder: Path, config: CallbacksConfig, validate: bool = True, resume: Path | None = None, **options: Any
 ) -> Weights:
     weights = Weights()
-    callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch())]  # type: ignore[arg-type]
+    callbacks = [weights, *build_callbacks(config, folder, Words(), 1, SignalWatch(), Metrics())]  # type: ignore[arg-type]
     trainer = make_trainer(folder, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], **options)
     trainer.fit(make_module(), Batches(4), Batches(1) if validate else None, ckpt_path=resume, weights_only=True)
     return weights
@@ -78,7 +79,7 @@ def fit(
 
 def config(bleu: int = 0, **parts: Any) -> CallbacksConfig:
     decoding = DecodingConfig(strategy="greedy", max_length_offset=4)
-    return CallbacksConfig(validation_bleu=ValidationBleuConfig(bleu, "none", decoding), **parts)
+    return CallbacksConfig(validation_bleu=ValidationBleuConfig(bleu, decoding), **parts)
 
 
 @pytest.mark.parametrize("start", [0, 2])
@@ -98,7 +99,7 @@ def test_what_has_no_average_is_saved_as_it_is(tmp_path: Path) -> None:
     """The average goes with the random features that its weights were last trained with, not with the first ones."""
     drawn = {"name": "performer", "features": 4, "redraw_every": 1}
     module = make_module(attention=drawn)
-    callbacks = build_callbacks(config(ema=EmaConfig(0.2)), tmp_path, Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    callbacks = build_callbacks(config(ema=EmaConfig(0.2)), tmp_path, Words(), 1, SignalWatch(), Metrics())  # type: ignore[arg-type]
     trainer = make_trainer(tmp_path, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()])
     trainer.fit(module, Batches(4), Batches(1))
     state, present = (
@@ -117,7 +118,7 @@ def test_without_the_average_a_run_goes_on_from_the_weights(tmp_path: Path) -> N
     assert not torch.equal(flat(present), flat(saved(last)))
     module = make_module()
     (tmp_path / "on").mkdir()
-    callbacks = build_callbacks(config(), tmp_path / "on", Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    callbacks = build_callbacks(config(), tmp_path / "on", Words(), 1, SignalWatch(), Metrics())  # type: ignore[arg-type]
     trainer = make_trainer(tmp_path, callbacks, enable_checkpointing=True, plugins=[SafeCheckpointIO()], max_steps=3)
     trainer.fit(module, Batches(4), Batches(1), ckpt_path=last, weights_only=True)
     assert torch.equal(flat(module.state_dict()), flat(present))
@@ -264,7 +265,7 @@ def translated(examples: int, batches: list[Batch], monkeypatch, rank: int = 0, 
     perfect = Perfect(batches)
     monkeypatch.setattr("scaleformer.training.callbacks.decode", perfect)
     names = [name for batch in batches for name in batch.ids]
-    bleu = ValidationBleu(Words(*names), examples, DecodingConfig(), "none")  # type: ignore[arg-type]
+    bleu = ValidationBleu(Words(*names), examples, DecodingConfig(), Metrics("none"))  # type: ignore[arg-type]
     trainer: Any = SimpleNamespace(sanity_checking=False, world_size=1)
     module, logged = make_module(), []
     monkeypatch.setattr(module, "log_dict", lambda scores, **_: logged.append(scores))
@@ -304,7 +305,7 @@ def test_validation_bleu_of_perfect_and_of_limited_translations(tmp_path: Path, 
     for examples, expected in ((1, [1]), (10, [2])):
         perfect = Perfect(Batches(1))
         monkeypatch.setattr("scaleformer.training.callbacks.decode", perfect)
-        bleu = ValidationBleu(Words(), examples, DecodingConfig(), "none")  # type: ignore[arg-type]
+        bleu = ValidationBleu(Words(), examples, DecodingConfig(), Metrics("none"))  # type: ignore[arg-type]
         trainer = make_trainer(tmp_path, [bleu])
         trainer.validate(make_module(), Batches(1), verbose=False)
         assert [len(call) for call in perfect.decoded] == expected
@@ -341,6 +342,23 @@ def test_training_ends_by_the_clock_where_no_gradient_is_lost(
     assert saved(tmp_path / "last.ckpt", "global_step") == steps
     progress = saved(tmp_path / "last.ckpt", "loops")["fit_loop"]["epoch_loop.batch_progress"]
     assert progress["total"]["processed"] == done
+
+
+def test_a_resume_that_trains_nothing_leaves_the_checkpoint(tmp_path: Path) -> None:
+    path = tmp_path / "last.ckpt"
+
+    class Ended(Callback):
+        def on_train_start(self, trainer, pl_module) -> None:
+            trainer.should_stop = True
+            started.append(trainer.global_step)
+
+    started: list[int] = []
+    make_trainer(tmp_path, [saving.FinalCheckpoint(path)], max_steps=2).fit(make_module(), Batches(7))
+    before = path.stat()
+    resumed = make_trainer(tmp_path, [Ended(), saving.FinalCheckpoint(path)], max_steps=4)
+    resumed.fit(make_module(), Batches(7), ckpt_path=path)
+    assert started == [2]
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def draws() -> list[float]:
@@ -384,5 +402,5 @@ def test_validation_leaves_the_random_numbers_of_training_alone(tmp_path: Path) 
 
 
 def test_the_average_is_not_made_where_it_is_not_asked_for(tmp_path: Path) -> None:
-    callbacks = build_callbacks(config(), tmp_path, Words(), 1, SignalWatch())  # type: ignore[arg-type]
+    callbacks = build_callbacks(config(), tmp_path, Words(), 1, SignalWatch(), Metrics())  # type: ignore[arg-type]
     assert not any(isinstance(callback, (WeightAverage, ValidationBleu)) for callback in callbacks)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from scaleformer.system.errors import Interrupted
+from scaleformer.training import interruption
 from scaleformer.training.interruption import SIGNALS, SignalWatch
 
 
@@ -38,3 +42,61 @@ def test_after_a_failed_training_it_is_outside_again() -> None:
     watch.on_exception(None, None, KeyError())  # type: ignore[arg-type]
     with pytest.raises(Interrupted, match="SIGTERM"):
         watch.receive(signal.SIGTERM, None)
+
+
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it
+    try:
+        with SignalWatch():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def deaf(training: bool) -> None:
+    """A process whose Python hears nothing: it waits for a lock as it would inside of a library."""
+    interruption.PATIENCE = 0.5
+    with SignalWatch() as watch:
+        watch.ending = lambda: os.write(2, b"left\n")
+        if training:
+            watch.on_train_start(None, SimpleNamespace(stop=0))  # type: ignore[arg-type]
+        for number in watch.before:
+            signal.signal(number, lambda *_: None)  # the handler that is not reached
+        os.write(2, b"waiting\n")
+        threading.Event().wait(60)
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["outside", "in training"])
+def test_a_wait_that_python_cannot_leave_ends_all_the_same(training: bool, capfd) -> None:
+    process = multiprocessing.get_context("fork").Process(target=deaf, args=(training,))
+    process.start()
+    errors = ""
+    while "waiting" not in errors:
+        time.sleep(0.02)
+        errors += capfd.readouterr().err
+    os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
+    if training:
+        time.sleep(1.0)
+        assert process.is_alive(), "the first one is a wish"
+        os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
+    process.join(20)
+    assert process.exitcode == 75
+    assert "left\ninterrupted by SIGTERM while" in capfd.readouterr().err
+
+
+def timers() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)}
+
+
+def test_a_forked_process_does_not_speak_for_this_one() -> None:
+    before = timers()
+    with SignalWatch():
+        child = os.fork()
+        if not child:
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        time.sleep(0.1)
+        assert timers() <= before

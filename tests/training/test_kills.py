@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from scaleformer.translation import resumable
 from tests.processes import Training, assert_same, finish, kill_steps
 
 OPTIONS = (
@@ -20,11 +25,6 @@ OPTIONS = (
     "callbacks.checkpoint.every_n_train_steps=7",
     "trainer.val_check_interval=14",  # at some checkpoints
 )
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.mark.parametrize(("world", "steps"), [(1, 36), (2, 24)], ids=["alone", "two processes"])
@@ -87,3 +87,61 @@ def test_a_signal_saves_and_says_that_the_run_can_go_on(
     assert torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 4
     finish(tmp_path, cache, *options, f"resume={tmp_path}", world=world, launcher=launcher)
     assert_same(undisturbed[world], tmp_path)
+
+
+def test_a_wait_for_another_machine_can_be_ended(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    monkeypatch.setattr("scaleformer.training.interruption.PATIENCE", 0.5)
+    training = Training(tmp_path, cache, *OPTIONS, world=2, launcher="torchrun")
+    first, second = training.processes
+    second.kill()
+    status = tmp_path / "status.json"
+    until = time.monotonic() + 60
+    while not status.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(2)  # by now it waits
+    os.kill(first.pid, signal.SIGTERM)  # type: ignore[arg-type]
+    first.join(20)
+    assert first.exitcode == 75, training.output
+    assert json.loads(status.read_text())["state"] == "interrupted"
+    training.wait()
+
+
+def test_a_run_killed_in_its_evaluation_says_where_it_stands(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """The documents that were finished are not translated again, whatever ended the process."""
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    options = (*OPTIONS, "trainer.max_steps=4", "test.enabled=true", "test.ter=false", "decoding.batch_tokens=1")
+    options += ("data.synthetic.test=6",)
+    finish(whole, cache, *options)
+    keep = resumable._write
+
+    def disturbed(number: signal.Signals) -> Callable[[Any, dict[str, Any]], None]:
+        def write(file: Any, record: dict[str, Any]) -> None:
+            keep(file, record)
+            if file.tell() and "hypotheses" in record:
+                count[0] += 1
+                if count[0] == 2:
+                    os.kill(os.getpid(), number)
+
+        count = [0]
+        return write
+
+    resume: tuple[str, ...] = ()
+    for number, code, state in ((signal.SIGKILL, -9, "evaluating"), (signal.SIGTERM, 75, "interrupted")):
+        monkeypatch.setattr(resumable, "_write", disturbed(number))
+        training = Training(killed, cache, *options, *resume)
+        assert training.wait() == [code], training.output
+        said = json.loads((killed / "status.json").read_text())
+        assert (said["state"], said["step"]) == (state, 4)
+        resume = (f"resume={killed}",)
+    assert f"interrupted by SIGTERM: go on by resume={killed}" in training.output
+    monkeypatch.setattr(resumable, "_write", keep)
+    training = Training(killed, cache, *options, *resume)
+    assert training.wait() == [0], training.output
+    assert "going on: 4 of 6 documents" in training.output
+    results = [json.loads((run / "results" / "bleu-test.json").read_text()) for run in (whole, killed)]
+    assert results[0]["scores"] == results[1]["scores"]
+    assert results[0]["translation_seconds"] > 0
+    assert results[1]["translation_seconds"] is None
+    translated = [(run / "results" / "bleu-test.jsonl").read_text() for run in (whole, killed)]
+    assert translated[0] == translated[1]
+    assert not list((killed / "results").glob(".*"))

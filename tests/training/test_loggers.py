@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 
 
 @pytest.fixture(autouse=True)
-def offline(monkeypatch) -> None:
+def offline(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_CONSOLE", "off")
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))  # put back after what a test sets
 
 
 def test_a_run_and_its_resumption(tmp_path: Path) -> None:
@@ -54,6 +56,31 @@ def test_an_account_that_is_not_there_is_named(tmp_path: Path, monkeypatch) -> N
     loggers = build_loggers(LoggerConfig("wandb"), tmp_path)
     with pytest.raises(ValueError, match=r"logger=wandb: no key .WANDB_MODE=offline needs no account"):
         start_loggers(loggers, {})
+
+
+@pytest.mark.parametrize("kind", ["run", "offline-run"])
+@pytest.mark.parametrize("identity", ["de-en-1", "fr-en-1", "iwmxkukv"])
+def test_a_resumed_run_has_the_id_that_it_had(tmp_path: Path, kind: str, identity: str) -> None:
+    folder = tmp_path / "wandb" / f"{kind}-20240506_102859-{identity}"
+    folder.mkdir(parents=True)
+    (tmp_path / "wandb" / "latest-run").symlink_to(folder)
+    assert build_loggers(LoggerConfig("wandb"), tmp_path, 1)[1].version == identity
+
+
+def test_results_that_wandb_cannot_take_fail_no_run(tmp_path: Path, monkeypatch, caplog) -> None:
+    monkeypatch.setenv("WANDB_DATA_DIR", "/dev/null/none")
+    picture = tmp_path / "curve.png"
+    pyplot.imsave(picture, [[0.0, 1.0]])
+    loggers = build_loggers(LoggerConfig("wandb"), tmp_path)
+    monkeypatch.setattr(loggers[1], "log_image", lambda *_: (_ for _ in ()).throw(PermissionError("no\nplace")))
+    log_results(loggers, None, "test", picture)
+    assert "Weights & Biases did not get the results: no place" in caplog.text
+
+
+def test_tables_are_made_ready_in_the_folder_of_the_run(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
+    build_loggers(LoggerConfig("wandb"), tmp_path)
+    assert Path(os.environ.pop("WANDB_DATA_DIR")).is_relative_to(tmp_path)
 
 
 def test_metrics_are_always_written_and_nothing_else_is_started(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_penalty_weighs_as_the_loss_of_a_token_does(tmp_path: Path) -> None:
             module = make_module(sites=sites)
             fit(tmp_path, module, accumulate_grad_batches=batches, **options)
             spans.append(module.model.encoder[0].attention.span.grad)
-        torch.testing.assert_close(spans[1] - spans[0], torch.full((2,), 0.25 * 8), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(spans[1] - spans[0], torch.full((2,), 0.25 * 8 / 2), rtol=1e-4, atol=1e-5)
 
 
 def test_a_batch_without_a_token_to_predict_weighs_nothing(tmp_path: Path) -> None:

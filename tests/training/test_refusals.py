@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from scaleformer.system.errors import one_line_errors
 from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES
 from tests.runs import DOCUMENTS, write_corpus
@@ -25,6 +27,18 @@ def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
     training.run(configure(run, cache, *FAST, "trainer.max_steps=1"))
     (run / OVERRIDES).parent.mkdir()
     (run / OVERRIDES).write_text(yaml.safe_dump([*SMALL, *FAST, f"data.cache_dir={cache}"]), encoding="utf-8")
+    return run
+
+
+@pytest.fixture
+def refusal(capsys, tmp_path: Path, cache: Path) -> Callable[..., str]:
+    """The line in which a training in `tmp_path`/run ends that is called without a command line."""
+
+    def run(*overrides: str) -> str:
+        with pytest.raises(SystemExit) as ended, one_line_errors():
+            training.run(configure(tmp_path / "run", cache, *FAST, *overrides))
+        return only_line((int(str(ended.value.code)), *capsys.readouterr()))
+
     return run
 
 
@@ -62,10 +76,9 @@ def test_a_resume_that_cannot_be_leaves_the_run_alone(
     ids=["positions", "keys", "whole documents"],
 )
 def test_texts_beyond_what_the_model_reads_end_in_one_line(
-    tmp_path: Path, cache: Path, command: Command, overrides: list[str], message: str
+    tmp_path: Path, refusal: Callable[..., str], overrides: list[str], message: str
 ) -> None:
-    options = [*SMALL, "model/attention=softmax", "test.enabled=true", f"data.cache_dir={cache}", *overrides]
-    assert re.search(message, only_line(command(*options, f"hydra.run.dir={tmp_path / 'run'}")))
+    assert re.search(message, refusal("model/attention=softmax", "test.enabled=true", *overrides))
     assert not (tmp_path / "run" / "config.yaml").exists()
 
 
@@ -97,9 +110,39 @@ def test_a_resumed_run_does_not_overwrite_another(
     assert weights(other, "global_step") == 3
 
 
+@pytest.mark.parametrize(
+    "wrong", [["seed=one"], ["data.overlong=error", "data.max_tokens=10"], ["model/attention=linformer"]], ids=str
+)
+def test_a_start_that_fails_leaves_no_folder(command: Command, tmp_path: Path, monkeypatch, wrong: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    options = [*wrong, "+model.attention.max_length=30"] if "linformer" in wrong[0] else wrong
+    for place in ((), ("hydra.run.dir=mine",), ("hydra.run.dir=mine/new/run",), (f"hydra.run.dir={tmp_path}/a/b",)):
+        only_line(command(*options, *place))
+        assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_a_refused_start_leaves_the_record_of_the_run_at_work(
+    finished: Path, command: Command, tmp_path: Path, monkeypatch
+) -> None:
+    run = tmp_path / "run"
+    code, _, err = command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=3")
+    assert code == 0, err
+    shutil.rmtree(run / "checkpoints")  # as before the first one
+    before = snapshot(run)
+    monkeypatch.setattr("scaleformer.training.run_folder._lock", lambda file: False)
+    line = only_line(command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=4"))
+    assert "another training is at work here" in line
+    assert snapshot(run) == before
+    assert "seed=3" in yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert config["run_dir"] == str(run)
+    assert [path for path in run.rglob("*") if path.is_file() and not path.stat().st_size] == [run / ".lock"]
+
+
 @pytest.mark.parametrize("limit", ["trainer.max_time=00:00:00:00", "+trainer.max_epochs=0"])
-def test_a_training_without_a_step_is_named(command: Command, tmp_path: Path, limit: str) -> None:
-    line = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", limit))
+def test_a_training_without_a_step_is_named(refusal: Callable[..., str], limit: str) -> None:
+    line = refusal(limit)
     assert "no step was trained before the limit was reached" in line
     assert limit.strip("+") in line
 
@@ -115,14 +158,26 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("nothing=1", "nothing: no such setting; there are seed, threads"),
+        ("trainer.nothing=1", "trainer.nothing: no such setting; there are accelerator"),
+        ("model=huge", "Could not find 'model/huge' Available options in 'model': base small tiny"),
+        ("seed", "missing EQUAL"),
+        ("seed=one", "seed=one: wanted a whole number"),
+        ("resume=nowhere", "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
+    ],
+    ids=lambda value: value if " " not in value else "",
+)
+def test_a_bad_command_line_ends_in_one_line(command: Command, tmp_path: Path, argument: str, message: str) -> None:
+    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", argument))
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["nothing=1"], "nothing: no such setting; there are seed, threads"),
-        (["trainer.nothing=1"], "trainer.nothing: no such setting; there are accelerator"),
         (["+trainer.nothing=1"], "trainer: Trainer.__init__() got an unexpected keyword argument 'nothing'"),
-        (["model=huge"], "Could not find 'model/huge' Available options in 'model': base small tiny"),
-        (["seed"], "missing EQUAL"),
-        (["seed=one"], "seed=one: wanted a whole number"),
         (["trainer.precision=half"], "trainer: Precision 'half' is invalid"),
         (["trainer.strategy=best"], "trainer: You selected an invalid strategy name: `strategy='best'`"),
         (["trainer.accelerator=abacus"], "trainer: You selected an invalid accelerator name"),
@@ -143,7 +198,6 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         ),
         (["trainer.strategy=fsdp", "callbacks.ema.decay=0.9"], "not average weights: set callbacks.ema.decay=null"),
         (["trainer.max_time=soon"], "trainer.max_time=soon: wanted null or DD:HH:MM:SS"),
-        (["resume=nowhere"], "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
         (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder (data.path)"),
         (["data.max_tokens=10", "data.overlong=error"], "tokens are more than data.max_tokens=10: raise it"),
         (["tokenizer.vocab_size=90000"], "tokenizer.vocab_size=90000 is larger than the training text allows: set"),
@@ -151,8 +205,10 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input_ends_in_one_line(command: Command, tmp_path: Path, overrides: list[str], message: str) -> None:
-    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *overrides))
+def test_bad_settings_end_in_one_line(
+    refusal: Callable[..., str], tmp_path: Path, overrides: list[str], message: str
+) -> None:
+    assert message in refusal(*overrides)
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
@@ -173,28 +229,22 @@ def test_bad_input_ends_in_one_line(command: Command, tmp_path: Path, overrides:
     ids=["SLURM, tasks", "SLURM, no srun", "SLURM, devices", "torchrun"],
 )
 def test_other_processes_than_were_started_are_named(
-    command: Command, tmp_path: Path, monkeypatch, variables: dict[str, str], message: str
+    refusal: Callable[..., str], monkeypatch, variables: dict[str, str], message: str
 ) -> None:
     job = {} if "RANK" in variables else {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}
     for name, value in (job | variables).items():
         monkeypatch.setenv(name, value)
-    options = ("trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu")
-    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *options))
+    assert message in refusal("trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu")
 
 
-def test_splits_that_the_run_will_want_are_missed_before_it_starts(command: Command, tmp_path: Path) -> None:
+def test_splits_that_the_run_will_want_are_missed_before_it_starts(refusal: Callable[..., str], tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20)
-    options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=302", f"hydra.run.dir={tmp_path / 'run'}")
-
-    def failing(*more: str) -> str:
-        return only_line(command(*options, *more))
-
-    assert "no 'test' split; present: train (wanted for the final evaluation: test.split" in failing(
-        "test.enabled=true"
-    )
-    assert "patience needs a valid split" in failing("callbacks.early_stopping.patience=1")
+    options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=302")
+    message = refusal(*options, "test.enabled=true")
+    assert "no 'test' split; present: train (wanted for the final evaluation: test.split" in message
+    assert "patience needs a valid split" in refusal(*options, "callbacks.early_stopping.patience=1")
     (corpus / "test.jsonl").write_text("{", encoding="utf-8")
-    message = failing("test.enabled=true")
+    message = refusal(*options, "test.enabled=true")
     assert "test.jsonl:1: malformed JSON" in message
     assert "test.split" not in message  # the split is there
     assert not (tmp_path / "run" / "checkpoints").exists()
@@ -224,9 +274,9 @@ def test_splits_of_the_hub_that_the_run_does_not_want_may_be_missing(
     assert list(start_of_it["data"]) == ["train"]
 
 
-def test_no_place_for_the_run(command: Command, tmp_path: Path) -> None:
+def test_no_place_for_the_run(command: Command, refusal: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     assert "file/run: Not a directory" in only_line(command(f"hydra.run.dir={tmp_path / 'file' / 'run'}"))
-    message = only_line(command(f"hydra.run.dir={tmp_path / 'run'}", f"data.cache_dir={tmp_path / 'file' / 'cache'}"))
+    message = refusal(f"data.cache_dir={tmp_path / 'file' / 'cache'}")
     assert "cannot write the cache (Not a directory): set data.cache_dir" in message
     assert (tmp_path / "file").read_text() == "kept"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import warnings
 from copy import deepcopy
 from functools import reduce
@@ -45,6 +46,11 @@ def run(tmp_path: Path) -> Path:
 
 def test_the_last_override_of_a_key_counts_in_its_place() -> None:
     assert merge_overrides(["a=1", "b=1", "a=2", "+a=3", "~b"]) == ["b=1", "a=2", "+a=3", "~b"]
+
+
+def test_settings_of_older_runs_have_their_names_of_now() -> None:
+    older = ["test.metrics=multi30k", "callbacks.validation_bleu.tokenize=none", "metrics.tokenize=13a"]
+    assert merge_overrides(older) == ["metrics=multi30k", "metrics.tokenize=13a"]
 
 
 def test_the_last_checkpoint_before_the_best(run: Path) -> None:
@@ -100,6 +106,37 @@ def test_a_default_that_has_changed_is_spelled_out_as_it_was(run: Path) -> None:
     package["config"]["model"]["attention"]["near"] = None
     config = {**CONFIG, "model": {**CONFIG["model"], "attention": {**CONFIG["model"]["attention"], "near": 3}}}
     with pytest.raises(ValueError, match=r"give model\.attention\.near=null \(a default may have changed"):
+        check_settings(package, config)
+
+
+def test_the_old_name_of_a_fallback_is_no_change(run: Path) -> None:
+    path = last_checkpoint(run)
+    content = torch.load(path, weights_only=True)
+    settings = deepcopy(CONFIG)
+    settings["model"]["sites"]["cross"] = {"name": "softmax", "elsewhere": {"name": "rotary", "positions": "none"}}
+    content["scaleformer"]["config"] = settings
+    torch.save(content, path)
+    now = deepcopy(settings)
+    now["model"]["sites"]["cross"]["fallback"] = now["model"]["sites"]["cross"].pop("elsewhere")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_settings(open_checkpoint(run)[1], now)
+
+
+@pytest.mark.parametrize(
+    ("place", "old", "advice"),
+    [
+        ("attention", {"horizon": 16, "name": "scaleformer"}, "model/attention=scaleformer"),
+        ("sites.cross", {"name": "softmax"}, "model/attention@model.sites.cross=softmax"),
+        ("sites.decoder", None, "model/attention@model.sites.decoder=null"),
+    ],
+)
+def test_another_attention_is_told_the_choice_that_brings_its_options(run: Path, place: str, old, advice) -> None:
+    package, config = open_checkpoint(run)[1], deepcopy(CONFIG)
+    *groups, name = place.split(".")
+    for settings, value in ((package["config"], old), (config, {"horizon": 8, "name": "segment_recall"})):
+        reduce(lambda group, key: group[key], groups, settings["model"])[name] = value
+    with pytest.raises(ValueError, match=rf"give {re.escape(advice)} \(a default may have changed"):
         check_settings(package, config)
 
 
@@ -176,3 +213,13 @@ def test_settings_that_leave_the_numbers_alone_change_without_a_word(run: Path) 
     limited = {**same["trainer"], "limit_train_batches": 7}  # type: ignore[dict-item]
     with pytest.warns(UserWarning, match=r"trainer\.limit_train_batches=7 \(was not set\): from here on"):
         check_settings(package, {**same, "trainer": limited})
+
+
+def test_a_setting_that_an_older_run_does_not_name_had_its_neutral_value(run: Path) -> None:
+    package = open_checkpoint(run)[1]
+    assert "r_drop" not in package["config"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_settings(package, {**CONFIG, "r_drop": 0})
+    with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): from here on it is another run"):
+        check_settings(package, {**CONFIG, "r_drop": 5.0})

@@ -23,11 +23,6 @@ OPTIONS = (
 COLUMNS = ("train/loss", "train/gradient_norm", "val/loss")
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 def train(run: Path, cache: Path, strategy: str, *more: str) -> None:
     finish(run, cache, *OPTIONS, *more, world=2, strategy=strategy)
 

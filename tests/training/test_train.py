@@ -14,10 +14,12 @@ import pytest
 import torch
 import yaml
 
-from scaleformer.commands.resume import quoted
+from scaleformer.commands.line import quoted
+from scaleformer.system.display import displayed
 from scaleformer.system.errors import Interrupted
 from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES, merge_overrides
+from scaleformer.training.run_folder import is_finished
 from scaleformer.training.trainer import use_tensor_cores
 from scaleformer.translation.translator import Translator
 from tests.trainings import FAST, SMALL, Command, configure, read_metrics, weights
@@ -50,12 +52,10 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     assert f"trained to step 5: {runs[0]}" in out
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
-    tmp_path: Path, cache: Path, monkeypatch, accumulate: int
-) -> None:
+def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """In steps of two batches; `test_kills` has steps of one."""
     options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
-    options += (f"trainer.accumulate_grad_batches={accumulate}",)
+    options += ("trainer.accumulate_grad_batches=2",)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     training.run(configure(whole, cache, *options, "trainer.max_steps=9"))
     step = training.TranslationModule.training_step
@@ -68,7 +68,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(
     monkeypatch.setattr(training.TranslationModule, "training_step", killed)
     with pytest.raises(KeyError, match="killed"):
         training.run(configure(parts, cache, *options, "trainer.max_steps=9"))
-    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * accumulate
+    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * 2
     assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
     monkeypatch.setattr(training.TranslationModule, "training_step", step)
     for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
@@ -117,6 +117,17 @@ def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cach
     rows = read_metrics(parts, *TIMES)
     assert [row["step"] for row in rows if row["train/loss"]] == ["2", "4", "6", "8"]
     assert rows == read_metrics(whole, *TIMES)
+
+
+def test_with_another_total_the_very_next_step_has_its_rate(tmp_path: Path, cache: Path) -> None:
+    options = (*FAST, "schedule=cosine", "schedule.warmup_steps=1", "optimizer.learning_rate=0.01")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    training.run(configure(whole, cache, *options, "trainer.max_steps=6"))
+    training.run(configure(parts, cache, *options, "trainer.max_steps=3"))
+    training.run(configure(parts, cache, *options, "trainer.max_steps=6", f"resume={parts}"))
+    rates = [[row["train/learning_rate"] for row in read_metrics(run)] for run in (whole, parts)]
+    assert len(rates[1]) == 6
+    assert rates[1][3:] == rates[0][3:]
 
 
 def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monkeypatch) -> None:
@@ -210,9 +221,12 @@ def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Comma
     assert code == 0, err
     assert read_metrics(second, *TIMES) == read_metrics(first, *TIMES)
     configs = [yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) for run in (first, second)]
-    assert all(config["run_dir"] == "${hydra:runtime.output_dir}" for config in configs)
+    assert [config["run_dir"] for config in configs] == [str(first), str(second)]
     assert configs[0]["hydra"]["run"]["dir"] == "runs/smoke/${now:%Y-%m-%d_%H-%M-%S}"
-    assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == ["hydra"]  # where a third one would go
+    assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == [
+        "run_dir",
+        "hydra",
+    ]  # where a third one would go
     record = json.loads((second / "environment.json").read_text(encoding="utf-8"))["starts"][0]
     assert record["seeds"]["seed"] == 4
     code, out, err = command(f"resume={second}", "trainer.max_steps=3")
@@ -307,3 +321,14 @@ def test_the_command_ends_with_the_table_and_its_errors_with_one_line(tmp_path: 
     assert failed.stdout == ""
     assert failed.stderr.startswith("error: In 'config': Could not find 'model/huge'")
     assert failed.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_stdout_takes_decides_nothing(tmp_path: Path, monkeypatch, encoding: str) -> None:
+    options = ("trainer.max_steps=1", "test.enabled=true", "test.ter=false")
+    with open("/dev/full" if encoding == "utf-8" else os.devnull, "w", encoding=encoding) as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        with displayed():
+            training.run(configure(tmp_path / "run", tmp_path / "cache", *options))
+    assert is_finished(tmp_path / "run")
+    assert (tmp_path / "run" / "results" / "bleu-test.json").is_file()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,13 +12,13 @@ import torch
 from scaleformer.translation import state as decoding_state
 from scaleformer.translation.search import DecodingConfig, decode, sample
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP
-from tests.search import SETTINGS, SOURCES, UNREPEATED, A, B, C, FakeModel, batch, random_logits, repeats, table
+from tests.search import SETTINGS, SOURCES, UNREPEATED, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 
 
 def test_greedy_follows_the_most_probable_token_and_scores_it():
     chain = {BOS: {A: 0.6, B: 0.4}, A: {SEP: 0.9, EOS: 0.1}, SEP: {EOS: 0.7, A: 0.3}}
     model = FakeModel(lambda source, written: table(chain[written[-1]]))
-    [[found]] = decode(model, *batch([A, SEP, EOS]), DecodingConfig(strategy="greedy", length_penalty=0.5))
+    [[found]] = decode(model, *batch([A, SEP, EOS]), free(strategy="greedy", length_penalty=0.5))
     assert found.tokens == (A, SEP)
     assert found.finished
     assert found.log_probability == pytest.approx(math.log(0.6 * 0.9 * 0.7), rel=1e-6)
@@ -44,7 +45,7 @@ def test_beam_finds_what_greedy_misses():
         return table(chain.get(written[1:], {EOS: 1.0}))
 
     greedy, beam = (
-        decode(FakeModel(logits), *batch([A, SEP, EOS]), DecodingConfig(strategy=s, beam_size=2))[0][0]
+        decode(FakeModel(logits), *batch([A, SEP, EOS]), free(strategy=s, beam_size=2))[0][0]
         for s in ("greedy", "beam")
     )
     assert greedy.log_probability == pytest.approx(math.log(0.3), rel=1e-6)
@@ -60,7 +61,7 @@ def test_beam_finds_what_greedy_misses():
 def test_length_penalty_by_hand(alpha, winner, score):
     chain = {(): {EOS: 0.5, A: 0.4, B: 0.1}, (A,): {A: 1.0}, (A, A): {EOS: 1.0}}
     model = FakeModel(lambda source, written: table(chain.get(written[1:], {EOS: 1.0})))
-    config = DecodingConfig(strategy="beam", beam_size=3, length_penalty=alpha)
+    config = free(strategy="beam", beam_size=3, length_penalty=alpha)
     [[found]] = decode(model, *batch([A, SEP, EOS]), config)
     assert found.tokens == winner
     assert found.score == pytest.approx(score, rel=1e-6)
@@ -72,7 +73,7 @@ def test_improbable_ends_do_not_stop_the_search():
     def logits(source, written):
         return table({A: 1.0, EOS: 1e-9} if len(written) < 6 else {EOS: 1.0})
 
-    [[found]] = decode(FakeModel(logits), *batch([A, SEP, EOS]), DecodingConfig(strategy="beam", beam_size=2))
+    [[found]] = decode(FakeModel(logits), *batch([A, SEP, EOS]), free(strategy="beam", beam_size=2))
     assert found.tokens == (A,) * 5
 
 
@@ -97,7 +98,7 @@ def everything(
 @pytest.mark.parametrize(("alpha", "ngram"), [(0.0, 0), (0.6, 0), (1.0, 0), (1.0, 1), (0.6, 2)])
 def test_wide_beam_equals_exhaustive_search(alpha, ngram):
     sources = [[A, SEP, EOS], [B, C, SEP, EOS]]
-    config = DecodingConfig(
+    config = free(
         strategy="beam",
         beam_size=160,
         n_best=20,
@@ -118,7 +119,7 @@ def test_beam_of_one_is_greedy(matched):
         decode(
             FakeModel(random_logits),
             *batch(*SOURCES),
-            DecodingConfig(strategy=s, beam_size=1, match_segments=matched, max_length_ratio=1.0, max_length_offset=2),
+            free(strategy=s, beam_size=1, match_segments=matched, max_length_ratio=1.0, max_length_offset=2),
         )
         for s in ("greedy", "beam")
     )
@@ -128,7 +129,7 @@ def test_beam_of_one_is_greedy(matched):
 
 
 def test_n_best_is_sorted_and_distinct():
-    config = DecodingConfig(strategy="beam", beam_size=6, n_best=6)
+    config = free(strategy="beam", beam_size=6, n_best=6)
     for found in decode(FakeModel(random_logits), *batch(*SOURCES), config):
         assert len(found) == 6
         assert len({h.tokens for h in found}) == 6
@@ -153,7 +154,7 @@ def test_finished_documents_leave_the_batch(strategy):
 
     sources = [[A] * n + [SEP, EOS] for n in (1, 2, 3, 40)]
     model = FakeModel(until_source_length)
-    found = decode(model, *batch(*sources), DecodingConfig(strategy=strategy, beam_size=2))
+    found = decode(model, *batch(*sources), free(strategy=strategy, beam_size=2))
     assert [len(h[0].tokens) for h in found] == [len(source) - 1 for source in sources]
     rows = 2 if strategy == "beam" else 1
     assert model.steps[-1] == rows
@@ -166,7 +167,7 @@ def test_samples_are_seeded_and_follow_the_distribution():
     model = FakeModel(lambda source, written: table(chain[written[-1]]))
 
     def draw(**settings):
-        config = DecodingConfig(strategy="sample", n_best=4000, **settings)
+        config = free(strategy="sample", n_best=4000, **settings)
         return [h.tokens[0] for h in decode(model, *batch([A, SEP, EOS]), config)[0]]
 
     tokens = draw(seed=3)
@@ -185,34 +186,49 @@ def test_samples_are_seeded_and_follow_the_distribution():
 )
 def test_sampling_keeps_only_the_most_probable(settings, allowed):
     logits = table({A: 0.5, B: 0.3, C: 0.2}).expand(2000, 8)
-    config = DecodingConfig(strategy="sample", **settings)
-    tokens = sample(logits, config, torch.Generator().manual_seed(1))
+    config = free(strategy="sample", **settings)
+    tokens = sample(logits, config, torch.linspace(0, 1 - 1e-12, 2000, dtype=torch.double))
     assert set(tokens.tolist()) == allowed
 
 
-def test_a_generator_goes_on_where_it_was():
-    model = FakeModel(lambda source, written: random_logits((), written))
-    generator = torch.Generator().manual_seed(1)
-    config = DecodingConfig(strategy="sample", n_best=5)
-    first, second = (decode(model, *batch(SOURCES[0]), config, generator=generator) for _ in range(2))
-    assert first == decode(model, *batch(SOURCES[0]), config)
-    assert first != second
+def test_samples_do_not_depend_on_what_else_is_in_the_batch():
+    model = FakeModel(random_logits)
+    config = free(strategy="sample", n_best=3, max_length_ratio=0, max_length_offset=600, temperature=0.5)
+    names = ["a", "b", "c", "d"]
+    together = decode(model, *batch(*SOURCES), config, keys=names)
+    assert together == [decode(model, *batch(s), config, keys=[n])[0] for s, n in zip(SOURCES, names, strict=True)]
+    assert together != decode(model, *batch(*SOURCES), config, keys=names[::-1])
+    [[alone]] = decode(model, *batch(SOURCES[0]), replace(config, n_best=1), keys=["a"])
+    assert alone in together[0]
 
 
 def test_progress_counts_the_tokens_written():
     model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if len(written) == 4 else {A: 1.0}))
-    counts: list[int] = []
-    decode(model, *batch(SOURCES[0], SOURCES[2]), DecodingConfig(strategy="greedy"), progress=counts.append)
+    calls: list[tuple[int, float]] = []
+    decode(model, *batch(SOURCES[0], SOURCES[2]), free(strategy="greedy"), progress=lambda *told: calls.append(told))
+    counts, shares = zip(*calls, strict=True)
     assert sum(counts) == 2 * 4
+    assert shares[-1] == 1
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_progress_within_a_document_counts_its_segments(strategy):
+    model = FakeModel(lambda source, written: table({SEP: 1.0} if len(written) % 3 == 0 else {A: 1.0}))
+    shares: list[float] = []
+    config = DecodingConfig(strategy=strategy, beam_size=1)
+    decode(model, *batch([A, B, SEP] * 10 + [EOS]), config, progress=lambda _, share: shares.append(share))
+    assert shares == sorted(shares)
+    assert shares[15] == pytest.approx(0.5, abs=0.06)
+    assert shares[-1] == 1
 
 
 def test_nan_is_one_clear_error():
     model = FakeModel(lambda source, written: torch.full((8,), math.nan))
     with pytest.raises(ValueError, match="NaN"):
-        decode(model, *batch([A, SEP, EOS]), DecodingConfig())
+        decode(model, *batch([A, SEP, EOS]), free())
 
 
 def test_shapes_that_differ_are_named():
     source, mask, segments = batch([A, SEP, EOS])
     with pytest.raises(ValueError, match=r"\(1, 3\), \(1, 2\), \(1, 3\)"):
-        decode(FakeModel(random_logits), source, mask[:, :2], segments, DecodingConfig())
+        decode(FakeModel(random_logits), source, mask[:, :2], segments, free())

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from scaleformer.translation.search import DecodingConfig, decode
 from scaleformer.translation.state import WASTED_STEPS
-from scaleformer.vocabulary import BOS, EOS, PAD, SEP
-from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, random_logits, repeats, table
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEP0, SEP2, SEP3
+from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -40,7 +40,7 @@ def test_a_document_at_its_limit_is_reported(name):
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_match_segments_forces_the_count(strategy):
-    config = DecodingConfig(strategy=strategy, match_segments=True, beam_size=3)
+    config = free(strategy=strategy, match_segments=True, beam_size=3)
     early = FakeModel(lambda source, written: table({EOS: 0.8, SEP: 0.1, A: 0.1}))
     late = FakeModel(lambda source, written: table({EOS: 0.01, SEP: 0.9, A: 0.09}))
     for model in (early, late):
@@ -57,9 +57,7 @@ def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
             return table({A: 0.998, SEP: 0.001 if len(written) > 5 else 1e-12, EOS: 1e-12})
         return table({SEP: 0.001, B: 0.001, EOS: 0.998} if written.count(SEP) == 3 else {SEP: 0.998, EOS: 0.002})
 
-    config = DecodingConfig(
-        strategy=strategy, beam_size=2, match_segments=matched, max_length_ratio=2.0, max_length_offset=1
-    )
+    config = free(strategy=strategy, beam_size=2, match_segments=matched, max_length_ratio=2.0, max_length_offset=1)
     [[found]] = decode(FakeModel(logits), *batch([A, A, SEP, B, SEP, C, SEP, EOS]), config)
     assert found.tokens == (A,) * 5 + (SEP, SEP, SEP)
     assert not found.finished
@@ -86,10 +84,10 @@ def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, .
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
 def test_greedy_without_repeated_ngrams(n):
-    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
-    free = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
+    config = free(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
+    before = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
     found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
-    assert all(repeats(before.tokens, n) for [before] in free)
+    assert all(repeats(hypothesis.tokens, n) for [hypothesis] in before)
     for [hypothesis], source in zip(found, SOURCES, strict=True):
         assert hypothesis.tokens == slow_unrepeated(tuple(source), n, 40)
 
@@ -97,7 +95,7 @@ def test_greedy_without_repeated_ngrams(n):
 @pytest.mark.parametrize("strategy", ["beam", "sample"])
 @pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
 def test_no_hypothesis_repeats_ngrams(strategy, matched):
-    config = DecodingConfig(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
+    config = free(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
     for settings, repeated in ((config, False), (replace(config, no_repeat_ngram_size=0), True)):
         found = decode(FakeModel(looping_logits), *batch(*SOURCES), settings)
         assert any(repeats(h.tokens, 2) for hypotheses in found for h in hypotheses) == repeated
@@ -105,7 +103,7 @@ def test_no_hypothesis_repeats_ngrams(strategy, matched):
 
 def test_segments_may_repeat_each_other():
     model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
-    config = DecodingConfig(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
+    config = free(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
     [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
     assert found.tokens == (A, SEP) * 3
     assert found.finished
@@ -114,7 +112,7 @@ def test_segments_may_repeat_each_other():
 def test_pads_and_starts_are_never_written():
     model = FakeModel(lambda source, written: table({PAD: 0.5, BOS: 0.3, A: 0.15, EOS: 0.05}))
     for strategy in ("greedy", "beam", "sample"):
-        config = DecodingConfig(strategy=strategy, n_best=1 if strategy == "greedy" else 3)
+        config = free(strategy=strategy, n_best=1 if strategy == "greedy" else 3)
         for hypotheses in decode(model, *batch(*SOURCES), config):
             assert all({PAD, BOS}.isdisjoint(h.tokens) for h in hypotheses)
 
@@ -122,6 +120,47 @@ def test_pads_and_starts_are_never_written():
 def test_what_is_done_leaves_the_batch_after_a_while():
     """One of five is done at once: too few to copy the four others for, until enough steps were wasted on it."""
     model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if source[0] == B else {A: 0.9, EOS: 0.1}))
-    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=50)
+    config = free(strategy="greedy", max_length_ratio=0, max_length_offset=50)
     decode(model, *batch([B, EOS], *[[A, EOS]] * 4), config)
     assert model.steps == [5] * (WASTED_STEPS * 4) + [4] * (50 - WASTED_STEPS * 4)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
+    """Beside it a source without any <sep>, which asks for nothing."""
+    model = FakeModel(lambda source, written: table({EOS: 0.98, SEP: 0.01, A: 0.01}))
+    sources = ([A, SEP] * 9 + [EOS], [A, EOS])
+    [[whole], [other]] = decode(model, *batch(*sources), DecodingConfig(strategy=strategy, seed=2))
+    assert whole.tokens.count(SEP) == 9
+    assert whole.finished
+    assert other.tokens == ()
+    [[early], _] = decode(model, *batch(*sources), free(strategy=strategy, seed=2))
+    assert early.tokens == ()
+
+
+STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
+
+
+@pytest.mark.parametrize("ngram", [0, 2])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_counted_separators_consume_every_source_segment_once(strategy: str, ngram: int) -> None:
+    """Whatever the model would like; and no target segment without words is followed by another for the same source."""
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        return random_logits(source, written, size=12)
+
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    sources = [[8, SEP, 9, 8, SEP, 9, SEP, EOS], [8, SEP, EOS], [9, 9, SEP, 8, SEP, 8, SEP, 9, SEP, 9, SEP, EOS]]
+    seen = set()
+    for found, source in zip(
+        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
+    ):
+        tokens = found[0].tokens
+        assert sum(STEPS.get(token, 0) for token in tokens) == source.count(SEP)
+        assert tokens[-1] in STEPS
+        ends = [place for place, token in enumerate(tokens) if token in STEPS]
+        assert all(
+            tokens[place] != SEP0 or place - before > 1 for before, place in zip([-1, *ends], ends, strict=False)
+        )
+        seen |= {tokens[place] for place in ends}
+    assert len(seen) > 2  # more than one kind of separator was written

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 import scaleformer
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.data import tokenizer as tokenizer_module
-from scaleformer.translation import state as decoding_state
+from scaleformer.translation.batches import by_source
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator, resolve_device
 from tests.runs import DOCUMENTS, make_run, tokenizer
@@ -59,11 +58,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("translator") / "run")
 
 
-def test_token_ids_are_those_of_the_tokenizer():
-    for name in ("PAD", "UNK", "BOS", "EOS", "SEP"):
-        assert getattr(decoding_state, name) == getattr(tokenizer_module, name)
-
-
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])
 @pytest.mark.parametrize("batch_tokens", [1, 60, 10_000])
 def test_order_is_kept_whatever_the_batches(copier, strategy, batch_tokens):
@@ -79,8 +73,8 @@ def test_order_is_kept_whatever_the_batches(copier, strategy, batch_tokens):
 def test_batches_hold_like_lengths_within_the_budget(copier):
     documents = [["word " * n] for n in (1, 9, 2, 8, 3, 7)]
     copier.translate(documents, batch_tokens=120)
-    lengths = [length for batch in copier.model.batches for length in batch]
-    assert lengths == sorted(lengths, reverse=True)
+    assert all(list(batch) == sorted(batch, reverse=True) for batch in copier.model.batches)
+    assert len(copier.model.batches) < len(documents)
     assert all(len(batch) == 1 or len(batch) * max(batch) <= 120 for batch in copier.model.batches)
     copier.model.batches.clear()
     copier.translate(documents, batch_tokens=120, strategy="beam", beam_size=2)
@@ -140,8 +134,11 @@ def test_n_best(copier):
     [translation] = copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3))
     assert len(translation.hypotheses) == 3
     assert translation.segments == ("a b",)
+    assert [translation] == copier.translate_documents([["a b"]], strategy="beam", beam_size=4, n_best=3)
     with pytest.raises(ValueError, match="n_best=3"):
         copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3), mode="segment")
+    with pytest.raises(ValueError, match="n_best=3: translate returns the best alone; translate_documents has all"):
+        copier.translate([["a b"]], strategy="beam", beam_size=4, n_best=3)
 
 
 def test_progress_ends_at_all_of_it(copier):
@@ -214,7 +211,67 @@ def test_a_real_model_can_be_made_to_match_the_segments(run, strategy):
     assert [len(document) for document in translated] == [len(document) for document in documents]
 
 
+def test_a_translator_is_made_of_a_path_and_says_what_it_is(run):
+    translator = scaleformer.Translator(str(run))
+    assert repr(translator).startswith(f"Translator('{run}/checkpoints/best.ckpt', ")
+    assert "strategy='greedy'" in repr(translator)
+    documents = [document["source"] for document in DOCUMENTS]
+    for settings in ({"mode": "segment"}, {"max_tokens": 12}):
+        expected = translator.translate_documents(documents, **settings)
+        assert translator.translate(documents, **settings) == [list(t.segments) for t in expected]
+
+
+def test_the_package_exports_what_a_user_needs():
+    assert scaleformer.DecodingConfig is DecodingConfig
+    for name in scaleformer.__all__:
+        assert getattr(scaleformer, name)
+
+
+def test_a_document_more_leaves_the_samples_of_others(run):
+    translator = Translator.load(run, "cpu")
+    documents, settings = [d["source"] for d in DOCUMENTS], {"strategy": "sample", "max_length_offset": 9, "seed": 3}
+    found = translator.translate(documents, **settings)
+    assert translator.translate([*documents, ["one more", "of a few words"]], **settings)[:-1] == found
+    ids = [d["id"] for d in DOCUMENTS]
+    named = translator.translate_documents(documents, ids=ids, **settings)
+    assert [t.segments for t in translator.translate_documents(documents[1:], ids=ids[1:], **settings)] == [
+        t.segments for t in named[1:]
+    ]
+
+
+def test_older_checkpoints_match_segments_too(tmp_path):
+    """They recorded false where nobody had chosen."""
+    run = make_run(tmp_path / "run", {"decoding": {"strategy": "greedy", "match_segments": False}})
+    assert not Translator(run).decoding.match_segments
+    path = run / "checkpoints" / "best.ckpt"
+    content = torch.load(path, weights_only=True)
+    del content["scaleformer"]["longest_segment"]
+    torch.save(content, path)
+    assert Translator(run).decoding.match_segments
+
+
+def test_a_long_document_is_shown_on_its_way(copier):
+    shares: list[float] = []
+    copier.translate_documents([["a b"] * 20], progress=lambda share, tokens: shares.append(share))
+    assert shares == sorted(shares)
+    assert any(0.4 < share < 0.6 for share in shares)
+
+
 def test_importing_the_package_does_not_import_the_translator():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = scaleformer.nothing
     assert scaleformer.__version__
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "shared"),
+    [
+        ([("a", 1), ("b", 1)], ["a", "b"], []),
+        ([("a", 0), ("b", 1), ("c", 1)], ["a b", "c"], []),
+        ([("a", 2), ("b", 3)], ["a", "", "b", "", ""], [1, 3, 4]),
+        ([("a", 1), ("b", 0)], ["a", "b"], []),
+        ([], [], []),
+    ],
+)
+def test_segments_of_a_translation_are_those_of_its_source(written, expected, shared):
+    assert by_source(written) == (expected, shared)

@@ -5,24 +5,26 @@ Every fault is a `DataError` of one line that starts with `file:line`.
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import json
 import random
 import re
-import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from scaleformer.data.errors import DataError
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.system.schema import shown
 from scaleformer.vocabulary import Beads, check_beads
 
-_GZIP = b"\x1f\x8b"  # how it begins [RFC 1952]
-LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
+_COLUMNS = {
+    "document": ("document", "document_id", "doc", "doc_id", "docid", "id"),
+    "source": ("source", "src", "source_text"),
+    "target": ("target", "tgt", "trg", "target_text", "translation", "reference", "ref"),
+}
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]{2,4})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -92,75 +94,21 @@ def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[
     return splits
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a UTF-8 text file, without their newline; a byte order mark is dropped. Compressed
-    (gzip) by its name, .gz, or by what it begins with.
-
-    Lines end at "\\n" ("\\r\\n" too) only. Raises DataError: no such file, not UTF-8, damaged or truncated .gz.
-    """
-    path = Path(path)
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
-            yield from decode_lines(file, str(path))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def decode_lines(stream: BinaryIO | gzip.GzipFile, name: str) -> Iterator[tuple[int, str]]:
-    """`read_lines` of an open binary stream, such as `sys.stdin.buffer`; `name` stands for it in messages.
-
-    Raises DataError, with the line, for what is not UTF-8 or no sound gzip file, and for a line without end.
-    """
-    number = 0
-    if not isinstance(stream, gzip.GzipFile) and first_bytes(stream).startswith(_GZIP):
-        stream = gzip.GzipFile(fileobj=stream)
-    try:
-        # A few kilobytes of a compressed file may hold a line that no memory does.
-        for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE + 1), b""), 1):
-            if len(line) > LONGEST_LINE:
-                raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE:,} bytes: split it")
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            if text or line != codecs.BOM_UTF8:  # else the whole file is a byte order mark
-                yield number, text.removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        place = f"byte {error.start + 1} of the line"
-        raise DataError(f"{name}:{number}: not UTF-8 ({place}): convert it to UTF-8") from None
-    except EOFError:
-        raise DataError(f"{name}:{number + 1}: the compressed file is cut short: fetch it again") from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{name}:{number + 1}: not a sound gzip file ({error})") from None
-
-
-def first_bytes(stream: BinaryIO) -> bytes:
-    """What a stream will give first, without taking it; nothing where the stream cannot tell."""
-    peek = getattr(stream, "peek", None)
-    return peek() if peek else b""
-
-
-def first_text(stream: BinaryIO) -> str:
-    """What the text of a stream, compressed or not, begins with, without taking it."""
-    begin = first_bytes(stream)
-    if begin.startswith(_GZIP):
-        with suppress(zlib.error):
-            begin = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(begin)  # of gzip
-    return begin.decode("utf-8", errors="replace")
-
-
 def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Document]:
     """Documents of a JSON Lines file: `{"id": str, "source": [str, ...], "target": [str, ...]}` a line.
 
     Other keys are ignored. An empty or blank segment is kept (it stands for a segment without words); a document
-    without segments is an error. With `require_target=False` "target" may be missing. Where segments do not match one
-    to one, "beads" says which belong together: `[[1, 1], [2, 1], ...]`, numbers of source and of target segments.
+    without segments is an error. With `require_target=False` "target" may be missing, and "id", for which FILE:LINE
+    stands then. Where segments do not match one to one, "beads" says which belong together: `[[1, 1], [2, 1], ...]`,
+    numbers of source and of target segments.
     """
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, "jsonl"):
         yield parse_document(line, f"{path}:{number}", require_target)
 
 
 def parse_document(line: str, where: str, require_target: bool = True) -> Document:
-    """The document of one JSON line; `where` begins the message of a DataError."""
+    """The document of one JSON line; `where` begins the message of a DataError, and names a document without an id
+    where no target is required."""
     if not line.strip():
         raise DataError(f"{where}: empty line, wanted one JSON document a line")
     try:
@@ -173,7 +121,9 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
         raise DataError(f"{where}: malformed JSON (a number of too many digits)") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with id, source, target")
-    wanted = ("id", "source", "target") if require_target else ("id", "source")
+    if not require_target:
+        record.setdefault("id", where)
+    wanted = ("id", "source", "target") if require_target else ("source",)
     if missing := [key for key in wanted if key not in record]:
         present = ", ".join(shown(key)[1:-1] for key in list(record)[:8]) or "-"
         raise DataError(f"{where}: no {' and no '.join(map(repr, missing))} (keys present: {present})")
@@ -272,7 +222,7 @@ def _aligned_lines(
 ) -> Iterator[tuple[int, str, str, str]]:
     """Number, source, target and document name ("" without `ids`) of each line; all files must end together."""
     files = [source, target] if ids is None else [source, target, ids]
-    readers = [read_lines(file) for file in files]
+    readers = [read_lines(file, "text") for file in files]
     number = 0
     while True:
         lines = [next(reader, None) for reader in readers]
@@ -288,28 +238,45 @@ def _aligned_lines(
         yield number, texts[0], texts[1], texts[2] if ids is not None else ""
 
 
-def read_tsv(path: str | Path) -> Iterator[Document]:
+def read_tsv(path: str | Path, dropped: Counter[str] | None = None) -> Iterator[Document]:
     """Documents of a TSV file: document id, source, target a line; the lines of a document stand together.
 
-    Raises DataError, with file and line, for what is not so.
+    A first line that names the columns gives their order, and is counted in `dropped`. Raises DataError, with file and
+    line, for what is not so.
     """
     pending: tuple[list[str], list[str]] = ([], [])
     current = ""
     seen: set[str] = set()
-    for number, line in read_lines(path):
+    order = [0, 1, 2]
+    for number, line in read_lines(path, "tsv"):
         columns = line.split("\t")
         if len(columns) != 3:
             raise DataError(f"{path}:{number}: {len(columns)} columns, wanted 3: document id, source, target")
-        if pending[0] and columns[0] != current:
+        if number == 1 and (named := _header(columns)):
+            order = named
+            if dropped is not None:
+                dropped["the names of the columns"] += 1
+            continue
+        name, source, target = (columns[place] for place in order)
+        if pending[0] and name != current:
             yield _checked(current, pending, f"{path}:{number}")
             seen.add(current)
             pending = ([], [])
-        if columns[0] in seen:
-            raise DataError(
-                f"{path}:{number}: document {shown(columns[0])} began earlier: its lines must stand together"
-            )
-        current = columns[0]
-        pending[0].append(columns[1])
-        pending[1].append(columns[2])
+        if name in seen:
+            raise DataError(f"{path}:{number}: document {shown(name)} began earlier: its lines must stand together")
+        current = name
+        pending[0].append(source)
+        pending[1].append(target)
     if pending[0]:
         yield _checked(current, pending, str(path))
+
+
+def _header(cells: Sequence[str]) -> list[int] | None:
+    """The places of document, source and target in a line that names them, by words or, of the last two, languages."""
+    names = [cell.strip().lower() for cell in cells]
+    places = [next((i for i, name in enumerate(names) if name in _COLUMNS[role]), None) for role in _COLUMNS]
+    if places[0] is not None and places[1:] == [None, None]:
+        others = [i for i in range(3) if i != places[0]]
+        if all(_LANGUAGE.fullmatch(names[i]) for i in others):
+            return [places[0], *others]
+    return [place for place in places if place is not None] if None not in places else None

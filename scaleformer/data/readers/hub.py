@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -16,6 +17,9 @@ from scaleformer.data.errors import DataError, MissingSplit
 from scaleformer.data.readers.documents import Document, check_document
 from scaleformer.system.schema import shown
 
+# no permission, no folder, read-only, full: environments without a HOME
+_UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EROFS, errno.ENOSPC)
+
 
 def hub_documents(
     config: HubConfig, split: str, streaming: bool = False, rank: int = 0, world: int = 1
@@ -24,8 +28,8 @@ def hub_documents(
 
     streaming: read rows as they are asked for, instead of fetching all of the split first. Files of the data set are
     dealt out whole where their number allows it and a row is a document, so that no process reads what is another's.
-    Raises DataError: not found, no network, no such column, wrong types, a row without segments or not as many on both
-    sides.
+    Raises DataError: not found, no network, no place for the cache, no such column, wrong types, a row without segments
+    or not as many on both sides.
     """
     with _own_errors(config, f"the split {split!r}"):
         rows = datasets.load_dataset(
@@ -55,6 +59,9 @@ def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # whatever split it was
+            where = error.filename or "the cache"
+            raise DataError(f"{where}: {error.strerror}: HF_HOME names a folder for what datasets keeps") from error
         reason = " ".join(str(error).split())[:300]
         raise MissingSplit(f"{config.name}: cannot load {what}: {reason}") from error
 

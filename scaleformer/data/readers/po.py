@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, read_lines
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.readers.lines import read_lines
 
-_KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)\s*(.*)")
+_SPACE = " \t\n\r\f\v"  # what gettext takes for white space: others, such as no-break spaces, are text
+_KEYWORD = re.compile(rf"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)[{_SPACE}]*(.*)")
+_SPACES = re.compile(f"[{_SPACE}]+")
 _ESCAPE = re.compile(rb"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.|$))")
 _CONTROLS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v"), (bytes([c]) for c in b"\a\b\f\n\r\t\v"), strict=True))
 
@@ -29,8 +32,8 @@ class _Entry:
 def read_po_tree(path: str | Path, dropped: Counter[str]) -> Iterator[Document]:
     """Documents of a .po file or of all .po files below a folder, by name; `dropped` counts the messages left out.
 
-    Left out: fuzzy, obsolete, untranslated, with plural forms. White space is collapsed: a segment is one line. Files
-    without any translated message give no document and are counted. Raises DataError with file and line.
+    Left out: fuzzy, obsolete, untranslated, with plural forms. White space (ASCII) is collapsed: a segment is a line.
+    Files without any translated message give no document and are counted. Raises DataError with file and line.
     """
     path = Path(path)
     if not path.exists():
@@ -51,7 +54,7 @@ def read_po_tree(path: str | Path, dropped: Counter[str]) -> Iterator[Document]:
 def read_po(path: Path, dropped: Counter[str]) -> Iterator[tuple[str, str]]:
     """Messages and translations of one file, without the header."""
     for entry in _entries(path):
-        texts = {keyword: " ".join("".join(parts).split()) for keyword, parts in entry.texts.items()}
+        texts = {keyword: _SPACES.sub(" ", "".join(parts)).strip(" ") for keyword, parts in entry.texts.items()}
         if entry.obsolete:
             dropped["obsolete"] += 1
         elif "msgid_plural" in texts:
@@ -68,11 +71,11 @@ def read_po(path: Path, dropped: Counter[str]) -> Iterator[tuple[str, str]]:
 
 def _entries(path: Path) -> Iterator[_Entry]:
     entry, current, number = _Entry(), "", 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, "po"):
         where = f"{path}:{number}"
-        text = line.strip()
+        text = line.strip(_SPACE)
         obsolete = text.startswith("#~")
-        text = text.removeprefix("#~").strip() if obsolete else text
+        text = text.removeprefix("#~").strip(_SPACE) if obsolete else text
         keyword = _KEYWORD.fullmatch(text)
         begins = text.startswith("#") or not text or (keyword and keyword[1] in ("msgctxt", "msgid"))
         if begins and any(key.startswith("msgstr") for key in entry.texts):

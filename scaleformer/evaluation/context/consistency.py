@@ -7,19 +7,20 @@ that is the same on both sides is a name (names, numbers, identifiers), any othe
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import read_lines
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.translations import SavedTranslation
+from scaleformer.evaluation.words import candidates, phrase, unspaced
 
-#: shorter source words are no terms; a word in more than that share of the segments of a document is none either
-SHORTEST, WIDEST = 4, 0.5
+#: shorter source words are no terms (two characters are one in a script without spaces); a word in more than that share
+#: of the segments of a document is none either
+SHORTEST, SHORTEST_UNSPACED, WIDEST = 4, 2, 0.5
 
 
 @dataclass(frozen=True)
@@ -109,14 +110,16 @@ def _anchors(
     by_places: dict[frozenset[int], list[str]] = defaultdict(list)
     for word, places in references.items():
         by_places[places].append(word)
-    for word, places in sources.items():
+    for word, places in _whole(sources).items():
         guides = by_places.get(places, [])
         is_name = word in guides
         if not is_name:
             guides = [guide for guide in guides if guide not in sources]  # a name is none
         if len(places) < 2 or not guides:
             continue
-        if not is_name and (len(word) < SHORTEST or len(places) > WIDEST * len(source)):
+        if not is_name and (
+            len(word) < (SHORTEST_UNSPACED if unspaced(word) else SHORTEST) or len(places) > WIDEST * len(source)
+        ):
             continue
         wanted = [word] if is_name else guides
         kept = sum(any(place in hypotheses.get(w, ()) for w in wanted) for place in places)
@@ -136,8 +139,8 @@ def _listed(
     reference: Sequence[str],
     hypothesis: Sequence[str],
 ) -> None:
-    asked = _phrase(term)
-    patterns = {variant: _phrase(variant) for variant in variants}
+    asked = phrase(term)
+    patterns = {variant: phrase(variant) for variant in variants}
     mentions = [place for place, text in enumerate(source) if asked.search(text)]
     if len(mentions) < 2:
         return
@@ -148,14 +151,20 @@ def _listed(
     tally.add(len(mentions), kept, max(counts.values(), default=0) / len(mentions))
 
 
-def _phrase(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
-
-
 def _places(segments: Sequence[str]) -> dict[str, frozenset[int]]:
-    """Each word (case kept, no punctuation) and the segments that have it."""
+    """Each word (case kept, no punctuation; see `words.candidates`) and the segments that have it."""
     found: dict[str, set[int]] = defaultdict(set)
     for place, text in enumerate(segments):
-        for word in re.findall(r"\w+", text):
+        for word in candidates(text):
             found[word].add(place)
     return {word: frozenset(places) for word, places in found.items()}
+
+
+def _whole(found: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
+    """Without the parts of longer terms of a script without spaces that stand in the same segments."""
+    longest: dict[frozenset[int], list[str]] = defaultdict(list)
+    for word in sorted(found, key=len, reverse=True):
+        others = longest[found[word]]
+        if not (unspaced(word) and any(word in other for other in others)):
+            others.append(word)
+    return {word: places for places, words in longest.items() for word in words}

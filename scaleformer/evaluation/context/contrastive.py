@@ -8,7 +8,6 @@ segment has the words in which the right one differs from the wrong ones, and no
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, Literal
 
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
+from scaleformer.evaluation.words import bare_words
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 
@@ -256,7 +256,7 @@ def _verdicts(
 
 
 def _words(text: str) -> Counter[str]:
-    return Counter(re.findall(r"\w+", text.casefold()))
+    return Counter(bare_words(text.casefold()))
 
 
 def _summaries(outcomes: Sequence[Outcome]) -> tuple[ContextScore, ...]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, read_lines
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.readers.lines import read_lines
 from scaleformer.evaluation.context.contrastive import ContextDocument, Phenomenon
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator

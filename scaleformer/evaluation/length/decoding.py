@@ -92,13 +92,13 @@ def translate_views(
     total = sum(len(tokens) for of_one in sources for tokens in of_one)
     written: list[dict[int, list[int]]] = [{} for _ in sources]  # by the first new segment of a view
     finished = [True] * len(sources)
-    done = count = 0
+    done = count = at_hand = 0
 
-    def report(tokens: int) -> None:
+    def report(tokens: int, share: float) -> None:
         nonlocal count
         count += tokens
         if progress is not None:
-            progress(done / total, count)
+            progress((done + share * at_hand) / total, count)
 
     for jobs in _turns(views):
         read, context = [], []
@@ -115,17 +115,17 @@ def translate_views(
                 full.append(place)
         for batch in token_budget([len(read[place]) * config.rows for place in full], config.batch_tokens):
             at = [full[i] for i in batch]
-            for place, hypothesis in zip(
-                at, _decode(model, read, context, at, config, device, report, counted), strict=True
-            ):
+            at_hand = sum(len(t) for n, view in (jobs[i] for i in at) for t in sources[n][view.new : view.stop])
+            best = _decode(model, read, context, at, config, device, report, counted)
+            for place, hypothesis in zip(at, best, strict=True):
                 n, view = jobs[place]
                 new = list(hypothesis.tokens[len(context[place]) :])
                 if view.stop < len(sources[n]) and (not new or steps_of(new[-1], counted) is None):
                     new.append(SEP)  # an unclosed segment must not run into the next view
                 written[n][view.new] = new
                 finished[n] &= hypothesis.finished
-                done += sum(len(tokens) for tokens in sources[n][view.new : view.stop])
-            report(0)
+            done, at_hand = done + at_hand, 0
+            report(0, 0.0)
     return [
         ViewTranslation(tuple(tuple(parts[at]) for at in sorted(parts)), end)
         for parts, end in zip(written, finished, strict=True)
@@ -148,7 +148,7 @@ def _decode(
     places: Sequence[int],
     config: DecodingConfig,
     device: torch.device,
-    progress: Callable[[int], None],
+    progress: Callable[[int, float], None],
     counted: bool,
 ) -> list[Hypothesis]:
     """The best hypothesis of each of the places, in one batch."""

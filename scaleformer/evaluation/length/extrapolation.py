@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from scaleformer.evaluation.length.decoding import ViewTranslation, translate_vi
 from scaleformer.evaluation.length.documents import LengthSet, trained_length
 from scaleformer.evaluation.length.scores import by_size, score_translations
 from scaleformer.evaluation.length.views import MODES, Window, views
-from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.teacher_forcing import EncodedDocument, loss_by_position, token_losses
 from scaleformer.system.measure import measured
 from scaleformer.system.provenance import write_result
@@ -58,9 +58,9 @@ class Protocol:
     modes   of `scaleformer.evaluation.length.views.MODES`
     window  of the mode window
     loss, decode  whether the teacher-forced loss, and translations, are wanted
-    metrics       a preset of `scaleformer.evaluation.scores`
+    metrics       how text is compared
     loss_tokens   source and target tokens with pads in a batch of the loss
-    Raises ValueError for other modes and presets, and where nothing is wanted.
+    Raises ValueError for other modes, and where nothing is wanted.
     """
 
     decoding: DecodingConfig
@@ -68,7 +68,7 @@ class Protocol:
     window: Window | None = None
     loss: bool = True
     decode: bool = True
-    metrics: str = "default"
+    metrics: Metrics = field(default_factory=Metrics)
     loss_tokens: int = 8192
 
     def __post_init__(self) -> None:
@@ -81,7 +81,6 @@ class Protocol:
             raise ValueError("modes has window: its size is not known from the run, set window.size and window.unit")
         if self.decoding.n_best != 1:
             raise ValueError(f"decoding.n_best={self.decoding.n_best}: only the best translation is scored; set 1")
-        preset(self.metrics)
 
 
 class Cache:
@@ -204,12 +203,12 @@ def _measure(system: System, mode: str, length: LengthSet, options: Protocol, ca
             translations,
         )
         hypotheses = made["hypotheses"]
-        scored = score_translations(documents, hypotheses, made["finished"], preset(options.metrics))
+        scored = score_translations(documents, hypotheses, made["finished"], options.metrics)
         decode = {**scored, "tokens_written": made["tokens_written"], "cost": made["cost"]}
     sizes: list[dict[str, Any]] = []
     trained = system.trained
     if length.spec.unit == "document" and trained is not None and trained[0] == "tokens":
-        sizes = by_size(documents, trained[1], preset(options.metrics), hypotheses, loss)
+        sizes = by_size(documents, trained[1], options.metrics, hypotheses, loss)
     return Measurement(system.name, mode, length, loss, decode, sizes, hypotheses)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.evaluation.alignment import RULE
+from scaleformer.evaluation.corpus import file_name
 from scaleformer.evaluation.length.documents import LengthSet, TestText
 from scaleformer.evaluation.length.extrapolation import Measurement
 from scaleformer.evaluation.length.scores import (
@@ -17,7 +18,7 @@ from scaleformer.evaluation.length.scores import (
     reference_lines,
     sentence_bleu,
 )
-from scaleformer.evaluation.scores import preset
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.significance import compare_systems
 from scaleformer.system.files import atomic_writer
 
@@ -26,7 +27,7 @@ def assemble(
     measurements: Sequence[Measurement],
     sets: Sequence[LengthSet],
     text: TestText,
-    metrics: str,
+    metrics: Metrics,
     folder: Path,
     bootstrap_samples: int = 1000,
     randomization_trials: int = 10_000,
@@ -59,11 +60,6 @@ def _key(m: Measurement) -> tuple[str, str, str]:
     return m.system, m.mode, m.length.spec.label
 
 
-def file_name(system: str) -> str:
-    """The name of a system as part of a file name."""
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in system)
-
-
 def _write_texts(folder: Path, m: Measurement, lines: ScoredLines, references: ScoredLines) -> dict[str, str]:
     """The four files; the names of them, below the folder of the result."""
     label = m.length.spec.label
@@ -85,7 +81,7 @@ def _length_tests(
     lines: Mapping[tuple[str, str, str], ScoredLines],
     references: Mapping[str, ScoredLines],
     text: TestText,
-    metrics: str,
+    metrics: Metrics,
 ) -> list[dict[str, Any]]:
     """Sentence BLEU of the original documents at each length against that at the trained one, else at the shortest."""
     tests = []
@@ -99,7 +95,7 @@ def _length_tests(
             label, documents = m.length.spec.label, m.length.documents
             found = original_documents(text, documents, lines[_key(m)].segments)
             wanted = original_documents(text, documents, references[label].segments)
-            values = sentence_bleu(list(found.values()), list(wanted.values()), preset(metrics))
+            values = sentence_bleu(list(found.values()), list(wanted.values()), metrics)
             scores[label] = dict(zip(found, values, strict=True))
         for m in own:
             if m is base:
@@ -130,7 +126,7 @@ def _comparisons(
     measurements: Sequence[Measurement],
     lines: Mapping[tuple[str, str, str], ScoredLines],
     references: Mapping[str, ScoredLines],
-    metrics: str,
+    metrics: Metrics,
     trials: tuple[int, int],
 ) -> list[dict[str, Any]]:
     found = []

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
 
 from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.length.documents import TestDocument, TestText
-from scaleformer.evaluation.scores import Preset, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.words import words
 
 SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, in times of the trained one
 SIZE_KEYS = (
@@ -45,12 +46,12 @@ def score_translations(
     documents: Sequence[TestDocument],
     hypotheses: Sequence[Sequence[str]],
     finished: Sequence[bool],
-    preset: Preset,
+    metrics: Metrics,
 ) -> dict[str, Any]:
     """The member `decode` of a result, but for files, sizes and cost; its keys are described in docs/results.md."""
     report = evaluate_documents(
         [TranslatedDocument(d.id, d.target, h, f) for d, h, f in zip(documents, hypotheses, finished, strict=True)],
-        preset,
+        metrics,
         ter=False,
     )
     lines, references = hypothesis_lines(documents, hypotheses), reference_lines(documents)
@@ -60,7 +61,7 @@ def score_translations(
     empty = [max(found - wanted - more, 0) for (found, wanted), more in zip(blank, extra, strict=True)]
     return {
         "scores": [asdict(score) for score in report.scores],
-        "document_bleu": sentence_bleu(lines.documents, references.documents, preset),
+        "document_bleu": sentence_bleu(lines.documents, references.documents, metrics),
         "reference_segments": report.reference_segments,
         "hypothesis_segments": report.hypothesis_segments,
         "missing_segments": sum(max(wanted - found, 0) for found, wanted in counts),
@@ -71,7 +72,7 @@ def score_translations(
         "unfinished": list(report.unfinished),
         "repeated_4grams": repeated_ngrams(lines.documents),
         "reference_repeated_4grams": repeated_ngrams(references.documents),
-        "by_decile": by_decile(documents, lines.segments, references.segments, preset),
+        "by_decile": by_decile(documents, lines.segments, references.segments, metrics),
     }
 
 
@@ -79,9 +80,9 @@ def _blank(segments: Sequence[str]) -> int:
     return sum(not segment.strip() for segment in segments)
 
 
-def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], preset: Preset) -> list[float]:
+def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics) -> list[float]:
     """BLEU of each line by itself, with the effective order, as sacrebleu advises for single lines."""
-    metric = BLEU(tokenize=preset.tokenize, lowercase=preset.lowercase, force=True, effective_order=True)
+    metric = metrics.bleu(effective_order=True)
     return [float(metric.sentence_score(h, [r]).score) for h, r in zip(hypotheses, references, strict=True)]
 
 
@@ -89,20 +90,19 @@ def repeated_ngrams(lines: Sequence[str], order: int = 4) -> float:
     """Share of the n-grams of words that have stood in the same line before, as seq-rep-4 of [Welleck 2020]."""
     total = repeated = 0
     for line in lines:
-        words = line.split()
-        found = [tuple(words[i : i + order]) for i in range(len(words) - order + 1)]
+        own = words(line)
+        found = [tuple(own[i : i + order]) for i in range(len(own) - order + 1)]
         total += len(found)
         repeated += len(found) - len(set(found))
     return repeated / total if total else 0.0
 
 
 def by_decile(
-    documents: Sequence[TestDocument], hypotheses: Sequence[str], references: Sequence[str], preset: Preset
+    documents: Sequence[TestDocument], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
 ) -> list[dict[str, Any]]:
     """BLEU and chrF++ of aligned segments by the tenth of the document in which their middle lies."""
     tenths = [min(int(10 * (i + 0.5) / len(d.target)), 9) for d in documents for i in range(len(d.target))]
-    bleu = BLEU(tokenize=preset.tokenize, lowercase=preset.lowercase, force=True)
-    chrf = CHRF(word_order=2, lowercase=preset.lowercase)
+    bleu, chrf = metrics.bleu(), metrics.chrf()
     found = []
     for tenth in range(10):
         places = [place for place, own in enumerate(tenths) if own == tenth]
@@ -123,7 +123,7 @@ def by_decile(
 def by_size(
     documents: Sequence[TestDocument],
     trained_tokens: int,
-    preset: Preset,
+    metrics: Metrics,
     hypotheses: Sequence[Sequence[str]] | None,
     losses: Mapping[str, Sequence[float]] | None,
 ) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def by_size(
             continue
         translation: dict[str, Any] = dict.fromkeys(SIZE_KEYS)
         if hypotheses is not None:
-            translation = _of_size([documents[i] for i in places], [hypotheses[i] for i in places], preset)
+            translation = _of_size([documents[i] for i in places], [hypotheses[i] for i in places], metrics)
         loss = None
         if losses is not None:
             tokens = [losses["document_tokens"][i] for i in places]
@@ -153,8 +153,10 @@ def by_size(
     return found
 
 
-def _of_size(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]], preset: Preset) -> dict[str, Any]:
-    scored = score_translations(documents, hypotheses, [True] * len(documents), preset)
+def _of_size(
+    documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]], metrics: Metrics
+) -> dict[str, Any]:
+    scored = score_translations(documents, hypotheses, [True] * len(documents), metrics)
     scores = {score["metric"]: score for score in scored["scores"]}
     details = scores["d-BLEU"]["details"]
     numbers = [

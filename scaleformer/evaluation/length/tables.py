@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from scaleformer.system.tables import plain_table, print_table
 
 
 def extrapolation_tables(payload: Mapping[str, Any]) -> list[Table]:
@@ -26,22 +27,16 @@ QUALITY = ("loss", "d-BLEU", "s-BLEU", "chrF++", "BP", "ratio")
 REST = ("rep-4/ref", "missing", "extra", "empty", "cut", "seconds", "MiB")
 
 
-def _empty_table(title: str) -> Table:
-    return Table(
-        title=Text(title, "table.title"), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
-    )
-
-
 def _table(payload: Mapping[str, Any], title: str, columns: Sequence[str], cells: Any) -> Table:
     systems, modes = len(payload["systems"]) > 1, len(payload["settings"]["modes"]) > 1
-    table = _empty_table(title)
-    table.add_column("length", no_wrap=True)
-    table.add_column("docs", justify="right", no_wrap=True)
+    table = plain_table(title)
+    table.add_column("length")
+    table.add_column("docs", justify="right")
     for name, shown in (("system", systems), ("mode", modes)):
         if shown:
-            table.add_column(name, no_wrap=True)
+            table.add_column(name)
     for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     for length in payload["lengths"]:
         label = length["label"] + (f" x{length['times']:g}" if length["times"] else "")
         rows = _rows(payload, length["label"])
@@ -57,11 +52,11 @@ def _test_table(payload: Mapping[str, Any]) -> Table:
     tests = payload["length_tests"]
     against = " and ".join(dict.fromkeys(test["against"] for test in tests))
     title = f"sentence BLEU of the original documents, against {against}: paired t-test"
-    table = _empty_table(title)
+    table = plain_table(title)
     for column in ("length", "system", "mode"):
-        table.add_column(column, no_wrap=True)
+        table.add_column(column)
     for column in ("docs", "mean", "difference", "t", "p"):
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right")
     for test in tests:
         if test["p"] is None:  # segment by segment the length changes nothing
             continue
@@ -134,13 +129,10 @@ def _rest(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
 
 
 def print_tables(payload: Mapping[str, Any]) -> None:
-    """The tables on stdout, as wide as they must be, with what else is to be known."""
-    tables = extrapolation_tables(payload)
-    width = max(Console(width=500).measure(table).maximum for table in tables)
+    """The tables on stdout, with what else is to be known."""
     console = Console()
-    console = Console(width=max(console.width, width))
-    for table in tables:
-        console.print(table)
+    for table in extrapolation_tables(payload):
+        print_table(table, console)
     for line in remarks(payload):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -20,7 +20,10 @@ from scaleformer.ops import (
     relative_kernel_attention,
 )
 from scaleformer.ops.common.checks import ALGORITHMS
+from scaleformer.ops.kernel.exponents import ExponentState, exponent_attention, exponent_memory, exponent_state
 from scaleformer.ops.segments.layout import SegmentLayout
+
+State = Any  # `CausalState`, `CrossState` or `ExponentState`
 
 
 class KernelizedAttention(Attention):
@@ -29,11 +32,14 @@ class KernelizedAttention(Attention):
     Cost O((L + S) d^2) time and O(L + S) memory; decoding keeps one d x (d+1) matrix a head.
     Source: [Katharopoulos 2020, equations 4 to 6], with sinusoidal positions added to the embeddings.
 
-    feature_map  phi: "elu1", "relu", "squared_relu" or "exp". A query of which relu leaves nothing gathers zeros
+    feature_map  phi: "elu1", "relu", "squared_relu" or "exp". A query of which relu leaves nothing gathers zeros.
+                 Of "exp" the exponents alone are taken (`exponent_attention`), which may be of any size
     algorithm    "auto", "linear", "quadratic" or "memory": the same numbers at another cost
     """
 
     absolute_positions: ClassVar[bool] = True
+    #: with exponents: whether scores are normalised as one, and not queries over features and keys over positions
+    joint: ClassVar[bool] = True
 
     def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
         super().__init__(site, width, heads)
@@ -41,6 +47,7 @@ class KernelizedAttention(Attention):
         one_of(ALGORITHMS, algorithm=algorithm)
         self.feature_map = feature_map
         self.algorithm = algorithm
+        self.by_exponents = feature_map == "exp"
         self.feature_width = self.head_width  # of what phi is applied to
 
     def relative(self) -> Tensor | None:
@@ -52,36 +59,46 @@ class KernelizedAttention(Attention):
         return x
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        return relative_kernel_attention(
-            self.features(query, True, 0),
-            self.features(key, False, 0),
-            value,
-            self.relative(),
-            causal=self.causal,
-            key_mask=None if self.causal else layout.mask,  # pads stand at the end: no real query sees one
-            feature_map=self.feature_map,
-            algorithm=self.algorithm,
-        )  # (B, H, L, d)
+        query, key = self.features(query, True, 0), self.features(key, False, 0)
+        mask = None if self.causal else layout.mask  # pads stand at the end: no real query sees one
+        options: dict[str, Any] = {"causal": self.causal, "key_mask": mask, "algorithm": self.algorithm}
+        if self.by_exponents:
+            return exponent_attention(query, key, value, joint=self.joint, **options)  # (B, H, L, d)
+        return relative_kernel_attention(query, key, value, self.relative(), feature_map=self.feature_map, **options)
 
-    def empty_state(self, rows: int, like: Tensor) -> CausalState:
+    def empty_state(self, rows: int, like: Tensor) -> CausalState | ExponentState:
         d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
+        if self.by_exponents:
+            return exponent_state(rows, self.heads, self.feature_width, d, like.device, dtype)
         options = (self.relative(), like.device, self.feature_map, dtype)
         return causal_init(rows, self.heads, self.feature_width, d, *options)
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> CrossState:
-        return cross_state(self.features(key, False, 0), value, self.relative(), key_mask, self.feature_map)
+    def memory_state(
+        self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor
+    ) -> CrossState | ExponentState:
+        key = self.features(key, False, 0)  # (B, H, S, m)
+        if self.by_exponents:
+            return exponent_memory(key, value, key_mask)
+        return cross_state(key, value, self.relative(), key_mask, self.feature_map)
 
     def attend_step(
-        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: CausalState
-    ) -> tuple[Tensor, CausalState]:
-        query = self.features(query[:, :, None], True, position)[:, :, 0]  # (B*K, H, d)
-        key = self.features(key[:, :, None], False, position)[:, :, 0]  # (B*K, H, d)
-        return causal_step(query, key, value, self.relative(), state, self.feature_map)
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: State
+    ) -> tuple[Tensor, State]:
+        query = self.features(query[:, :, None], True, position)  # (B*K, H, 1, m)
+        key = self.features(key[:, :, None], False, position)[:, :, 0]  # (B*K, H, m)
+        if isinstance(state, ExponentState):
+            state = state.add(key, value)
+            return state.read(query, self.joint)[:, :, 0].to(value.dtype), state
+        return causal_step(query[:, :, 0], key, value, self.relative(), state, self.feature_map)
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: CrossState) -> Tensor:
-        beams = self.features(beams_as_queries(query, len(state.memory)), True, position)  # (B, H, K, d)
-        out = cross_step(beams, position, self.relative(), state, self.feature_map)  # (B, H, K, d)
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: State) -> Tensor:
+        documents = len(state.mean if isinstance(state, ExponentState) else state.memory)
+        beams = self.features(beams_as_queries(query, documents), True, position)  # (B, H, K, m)
+        if isinstance(state, ExponentState):
+            out = state.read(beams, self.joint)  # (B, H, K, d)
+        else:
+            out = cross_step(beams, position, self.relative(), state, self.feature_map)  # (B, H, K, d)
         return queries_as_beams(out).to(query.dtype)  # features may be of another type
 
-    def reorder(self, state: CausalState | CrossState, rows: Tensor) -> CausalState | CrossState:
-        return state.select(rows) if isinstance(state, CrossState) else state.reorder(rows)
+    def reorder(self, state: State, rows: Tensor) -> State:
+        return state.reorder(rows) if isinstance(state, CausalState) else state.select(rows)

@@ -20,6 +20,7 @@ class ScaleformerAttention(KernelizedAttention):
 
     Cost O((L + S) d (d + R)) time and O(L + S) memory; decoding keeps one d x (d+1) matrix and R values a head.
     Source: [Scaleformer, equations 9 to 11]; positions are relative, so that none are added to the embeddings.
+    With feature_map "exp" queries may be of any size, keys not: e^88 is infinite in float32.
 
     horizon    R, the distance in tokens beyond which all keys count as equally far
     relative   "mapped": phi is applied to P as to the keys; "raw": P is taken as it is [Scaleformer 2021]. What is not
@@ -41,6 +42,7 @@ class ScaleformerAttention(KernelizedAttention):
         symmetric: bool = False,
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
+        self.by_exponents = False  # a sum of exponentials is none
         at_least(1, horizon=horizon)
         one_of(RELATIVE, relative=relative)
         self.horizon = horizon
@@ -49,6 +51,11 @@ class ScaleformerAttention(KernelizedAttention):
         rows = horizon + 1 if symmetric else 2 * horizon + 1
         self.relative_embedding = nn.Parameter(torch.empty(heads, rows, self.head_width))
         self.reset_relative_embedding()
+
+    def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
+        if asks and self.feature_map == "exp":  # what a query's scores have in common cancels
+            return x - x.detach().amax(-1, keepdim=True)
+        return x
 
     def reset_relative_embedding(self) -> None:
         """Near rows start large and far rows small, at another rate in each head.

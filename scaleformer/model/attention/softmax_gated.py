@@ -10,7 +10,7 @@ from torch import Tensor
 from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
 from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
 from scaleformer.ops.common.relative_positions import relative_scores
-from scaleformer.ops.segments.gate import pair_weights
+from scaleformer.ops.segments.gate import pair_gates
 from scaleformer.ops.segments.layout import SegmentLayout
 
 
@@ -113,9 +113,9 @@ class SoftmaxGatedAttention(Attention):
             scores = query.to(dtype) @ key.to(dtype).transpose(-1, -2)  # (B, H, L, S)
             if relative is not None:
                 scores = scores + relative.to(dtype)  # (B, H, L, S)
-            gate = self.log_gate.to(dtype).exp()  # (H, 2G+1)
-            weights = pair_weights(gate, query_segments, key_segments, causal, key_mask, self.far_tokens)
-            scores = scores * self.head_width**-0.5 + weights.log()  # (B, H, L, S)
+            asked = (query_segments, key_segments, causal, key_mask, self.far_tokens)
+            log_gates, scale = pair_gates(self.log_gate.to(dtype), *asked)  # never the gates: theirs may underflow
+            scores = scores * self.head_width**-0.5 + log_gates + scale.log()  # (B, H, L, S)
             seen = torch.ones_like(scores[:1, :1], dtype=torch.bool) if key_mask is None else key_mask[:, None, None, :]
             if causal:
                 seen = seen & torch.ones_like(scores[0, 0], dtype=torch.bool).tril()  # (B, 1, L, S)

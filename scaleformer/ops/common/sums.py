@@ -1,21 +1,32 @@
-"""From sums over the keys to means, and back. The last column of a sum is the sum of the scores: U = [V, 1]."""
+"""From sums over the keys to means, and back. The last column of a sum is the sum of the scores: U = [V, 1].
+
+A sum of scores below the smallest normal number of its type has lost its precision, and one over it may be infinite: it
+counts as none, and the row has no key.
+"""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 
+def no_key(denominator: Tensor) -> Tensor:
+    """Whether a sum of scores, none of which is negative, is too small to divide by: bool, elementwise."""
+    return denominator < torch.finfo(denominator.dtype).tiny
+
+
 def inverse_denominator(sums: Tensor, out: Tensor | None = None) -> Tensor:
-    """One over the last column of sums (..., e+1): (..., 1); one where there is no key, and so nothing to divide."""
+    """One over the last column of sums (..., e+1): (..., 1); zero where there is no key, so that the mean is."""
     denominator = sums[..., -1:].clone(memory_format=torch.contiguous_format)  # a column is slow to read: once
-    return torch.reciprocal(denominator.masked_fill_(denominator == 0, 1.0), out=out)
+    return torch.reciprocal(denominator.masked_fill_(no_key(denominator), math.inf), out=out)
 
 
 def normalise(sums: Tensor) -> Tensor:
     """Numerators over denominators (..., e) from sums (..., e+1); zeros where there is no key."""
     denominator = sums[..., -1:]
-    return sums[..., :-1] / denominator.masked_fill(denominator == 0, 1.0)  # (..., e)
+    return sums[..., :-1] / denominator.masked_fill(no_key(denominator), math.inf)  # (..., e)
 
 
 def sums_gradient(grad: Tensor, means: Tensor, inverse: Tensor) -> Tensor:

@@ -41,9 +41,11 @@ def dense_attention(
 
 
 def weighted_mean(scores: Tensor, v: Tensor) -> Tensor:
-    """sum_j s_ij v_j / sum_j s_ij of scores (B, H, L_Q, L_K) and v (B, H, L_K, e); zeros where all scores are zero."""
+    """sum_j s_ij v_j / sum_j s_ij of scores (B, H, L_Q, L_K) and v (B, H, L_K, e); zeros where there is no key: where
+    the sum of the scores is below the smallest normal number."""
     total = scores.sum(-1, keepdim=True)  # (B, H, L_Q, 1)
-    return torch.where(total == 0, 0.0, scores @ v / torch.where(total == 0, 1.0, total))  # (B, H, L_Q, e)
+    none = total < torch.finfo(total.dtype).tiny
+    return torch.where(none, 0.0, scores @ v / torch.where(none, 1.0, total))  # (B, H, L_Q, e)
 
 
 def recurrent_attention(

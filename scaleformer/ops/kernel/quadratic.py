@@ -16,6 +16,7 @@ from scaleformer.ops.common.bands import add_band, read_band
 from scaleformer.ops.common.blocks import spread, table_gradient
 from scaleformer.ops.common.feature_maps import FeatureMap
 from scaleformer.ops.common.relative_positions import bidirectional_table, causal_tables
+from scaleformer.ops.common.sums import inverse_denominator
 
 
 def quadratic_attention(
@@ -86,8 +87,7 @@ class _QuadraticAttention(torch.autograd.Function):
         if real is not None:
             scores.mul_(real)
         weighted = scores if weights is None else scores * weights.flatten(0, 1)
-        total = weighted.sum(-1, keepdim=True)  # (X, L, 1)
-        inverse = total.masked_fill_(total == 0, 1.0).reciprocal_()
+        inverse = inverse_denominator(weighted.sum(-1, keepdim=True))  # (X, L, 1)
         out = (weighted @ values).mul_(inverse)  # (X, L, e)
         ctx.save_for_backward(far, near, weights, key_mask, real, fq, fk, values, scores, out, inverse)
         ctx.options = causal, phi

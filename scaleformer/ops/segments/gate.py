@@ -26,6 +26,20 @@ def pair_weights(
     far_tokens: float,
 ) -> Tensor:
     """The weights of all pairs (B, H, L_Q, L_K), from gate (H, 2G+1)."""
+    gates, scale = pair_gates(gate, query_segments, key_segments, causal, key_mask, far_tokens)
+    return gates * scale
+
+
+def pair_gates(
+    gate: Tensor,
+    query_segments: Tensor,
+    key_segments: Tensor,
+    causal: bool,
+    key_mask: Tensor | None,
+    far_tokens: float,
+) -> tuple[Tensor, Tensor]:
+    """What `gate` (H, 2G+1), gates or their logarithms, has for all pairs (B, H, L_Q, L_K), and the scale of what is
+    far (B, 1, L_Q, L_K)."""
     reach = gate.shape[1] // 2
     distance = key_segments.long()[:, None, :] - query_segments.long()[:, :, None]  # (B, L_Q, L_K)
     far = distance.abs() >= reach  # (B, L_Q, L_K)
@@ -33,8 +47,7 @@ def pair_weights(
     if causal:
         seen = seen.tril()
     scale = far_scale(seen.sum(-1, keepdim=True), far_tokens, gate.dtype)  # (B, L_Q, 1)
-    weights = look_up(gate, distance.clamp(-reach, reach) + reach)  # (B, H, L_Q, L_K)
-    return weights * torch.where(far, scale, 1.0)[:, None]
+    return look_up(gate, distance.clamp(-reach, reach) + reach), torch.where(far, scale, 1.0)[:, None]
 
 
 def look_up(gate: Tensor, column: Tensor) -> Tensor:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: the greatest exponent of a key's feature: e^40 times a million keys times a query's feature is far from overflow
-GREATEST_EXPONENT = 40.0
-
 
 def orthogonal_projection(features: int, width: int, seed: int) -> Tensor:
     """Rows w_r (m, d), each of normal distribution, d at a time orthogonal ([Choromanski 2021] section 2.4).
@@ -27,20 +24,13 @@ def orthogonal_projection(features: int, width: int, seed: int) -> Tensor:
     return directions * lengths[:, None]
 
 
-def positive_features(x: Tensor, projection: Tensor, asks: bool) -> Tensor:
-    """phi_r(x) = exp(w_r . x' - |x'|^2 / 2) with x' = x / d^(1/4); on average phi(q).phi(k) / m is exp(q.k / sqrt(d)).
+def random_exponents(x: Tensor, projection: Tensor) -> Tensor:
+    """w_r . x' - |x'|^2 / 2 with x' = x / d^(1/4): of its exponential phi, on average phi(q).phi(k) / m is
+    exp(q.k / sqrt(d)).
 
     x (..., L, d), projection (m, d) -> (..., L, m) in float32 at least ([Choromanski 2021] lemma 1).
-
-    What is subtracted against overflow cancels between numerator and denominator. For a query (`asks`) it is its
-    greatest exponent. For a key nothing that depends on other keys may be taken: that would let the past know the
-    future, and would not fit a running sum. As w . x' - |x'|^2 / 2 is at most |w|^2 / 2, a constant is enough.
     """
     dtype = torch.promote_types(x.dtype, torch.float32)
     with torch.autocast(x.device.type, enabled=False):
         x, projection = x.to(dtype) * x.shape[-1] ** -0.25, projection.to(dtype)
-        exponents = x @ projection.T - x.square().sum(-1, keepdim=True) / 2  # (..., L, m)
-        if asks:
-            return (exponents - exponents.detach().amax(-1, keepdim=True)).exp()
-        bound = projection.square().sum(-1).amax() / 2
-        return (exponents - (bound - GREATEST_EXPONENT).clamp(min=0)).exp()
+        return x @ projection.T - x.square().sum(-1, keepdim=True) / 2  # (..., L, m)

@@ -12,12 +12,11 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import (
     Document,
     assign_splits,
-    decode_lines,
     read_jsonl,
-    read_lines,
     read_text_pair,
     read_tsv,
 )
+from scaleformer.data.readers.lines import decode_lines, read_lines
 from scaleformer.system.schema import shown
 
 SAMPLES = Path(__file__).parents[3] / "data" / "samples"
@@ -127,7 +126,7 @@ def test_compressed_without_saying_so(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaleformer.data.readers.documents.LONGEST_LINE", 1000)
+    monkeypatch.setattr("scaleformer.data.readers.lines.LONGEST_LINE", 1000)
     path = write(tmp_path / "a.gz", gzip.compress(b"short\n" + b"x" * 10_000))
     with pytest.raises(DataError, match=r"a\.gz:2: the line is longer than 1,000 bytes: split it"):
         list(read_lines(path))
@@ -206,3 +205,22 @@ def test_assign_splits() -> None:
     assert assign_splits(2, 0.0, 0.0) == ["train", "train"]
     with pytest.raises(DataError, match="2 documents are too few to set valid and test aside"):
         assign_splits(2, 0.05, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("id\tsource\ttarget", "a\tx\ty"),
+        ("Source\tTarget\tDocument", "x\ty\ta"),
+        ("doc_id\ten\tpt-BR", "a\tx\ty"),
+        ("\ufeffid\tsrc\ttgt", "a\tx\ty"),
+    ],
+)
+def test_a_header_is_no_document(tmp_path: Path, header: str, row: str) -> None:
+    path = write(tmp_path / "a.tsv", f"{header}\n{row}\n")
+    assert list(read_tsv(path)) == [Document("a", ("x",), ("y",))]
+
+
+@pytest.mark.parametrize("line", ["a\tsource\ttarget", "id\tthe source\tthe target", "en\tes\tde"])
+def test_a_first_line_that_may_be_text_is_a_document(tmp_path: Path, line: str) -> None:
+    assert len(list(read_tsv(write(tmp_path / "a.tsv", f"{line}\n")))) == 1

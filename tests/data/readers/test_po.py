@@ -43,6 +43,12 @@ def test_escapes_and_white_space(tmp_path: Path) -> None:
     assert read(tmp_path, text) == ([('a b c\\n "q" AB', "é y")], {})
 
 
+@pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
+def test_spaces_that_are_text_stay(tmp_path: Path, space: str) -> None:
+    text = f"{space}10{space}{space}km{space}"
+    assert read(tmp_path, f'  msgid  "{text} \\n"\n\tmsgstr "{text}"\n') == ([(text, text)], {})
+
+
 def test_numbered_escapes_are_bytes_of_the_encoding(tmp_path: Path) -> None:
     assert read(tmp_path, 'msgid "caf\\303\\251"\nmsgstr "\\xe6\\x97\\xa5"\n') == ([("café", "日")], {})
 

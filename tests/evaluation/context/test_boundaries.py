@@ -13,9 +13,10 @@ import torch
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.readers.documents import Document, one_line
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
-from scaleformer.evaluation.scores import Preset, corpus_bleu
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.scores import corpus_bleu
 from scaleformer.translation.translator import Translator
-from scaleformer.vocabulary import EOS, SEP
+from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
 from tests.commands.calls import error_line, run_script
 from tests.runs import make_run, write_corpus
 
@@ -43,10 +44,12 @@ def segment_losses(translator: Translator, document: Document, lacking: str) -> 
         tokens[name] = []
         for number, text in enumerate(getattr(document, name)):
             tokens[name] += translator.target_tokenizer.encode(text)  # one tokenizer for both
-            if (name, number) != (lacking, place):
-                tokens[name].append(SEP)
+            if (name, number) == (lacking, place):
+                continue
+            ends = {("source", place): SEP0, ("target", place + 1): SEP2} if name == "target" else {}
+            tokens[name].append(ends.get((lacking, number), SEP))
         tokens[name].append(EOS)
-    batch = collate([Example("", np.array(tokens["source"]), np.array(tokens["target"]))])
+    batch = collate([Example("", np.array(tokens["source"]), np.array(tokens["target"]), counted=True)])
     with torch.no_grad():
         scores = translator.model.logits(translator.model(batch)[0]).double().log_softmax(1)
     later = sum(len(translator.target_tokenizer.encode(text)) + 1 for text in document.target[place + 2 :])
@@ -74,7 +77,7 @@ def test_translations_of_joined_sources(translator):
         said.append(what)
         return lambda share, tokens: None
 
-    found = boundary_translations(translator, [LONG, SHORT], translator.decoding, Preset(), bar)
+    found = boundary_translations(translator, [LONG, SHORT], translator.decoding, Metrics(), bar)
     sources = [[*d.source[:place], " ".join(d.source[place : place + 2]), *d.source[place + 2 :]] for d, place in
                ((LONG, 1), (SHORT, 0))]  # fmt: skip
     assert [len(source) for source in sources] == [5, 3]
@@ -94,7 +97,7 @@ def test_too_short(translator, documents, message):
     with pytest.raises(ValueError, match=message):
         boundary_losses(translator, documents)
     with pytest.raises(ValueError, match=message):
-        boundary_translations(translator, documents, translator.decoding, Preset())
+        boundary_translations(translator, documents, translator.decoding, Metrics())
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

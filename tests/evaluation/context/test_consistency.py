@@ -38,6 +38,22 @@ def test_another_word_can_be_consistent_without_being_the_references():
     assert (found["name"].as_reference, found["name"].consistent) == (0.5, 0.5)  # Foo once
 
 
+def test_text_without_spaces_has_terms_and_names():
+    """No space tells where a term begins: what stands in just those segments is one, whatever is around it."""
+    source = ("open the router of Foo", "it fails", "a router for Foo", "this ends", "the end of it")
+    target = ("打开Foo的路由器", "失败了", "用Foo的一台路由器", "这结束了", "它完")
+    other = ("打开Foo的交换机", "失败了", "用一台交换机", "这结束了", "它完")
+    for hypothesis, kept, names in ((target, 1, 1), (other, 0, 0.5)):
+        scores = score_consistency([SavedTranslation("d", source, target, hypothesis)], {"router": ["路由器"]})
+        found = {score.kind: score for score in scores}
+        assert (found["name"].mentions, found["name"].as_reference) == (2, names)
+        assert (found["listed"].mentions, found["listed"].as_reference) == (2, kept)
+        assert found["term"].consistent == 1
+    back = score_consistency([SavedTranslation("d", target, source, source)])
+    terms = next(score for score in back if score.kind == "term")
+    assert terms.words == 1, "路由器, not each of its parts"
+
+
 def test_changing_words_are_not_consistent():
     found = kinds("öffne den Treiber", "", "ein Programm", "", "")
     assert (found["term"].as_reference, found["term"].consistent) == (0.5, 0.5)

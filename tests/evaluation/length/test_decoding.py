@@ -58,7 +58,9 @@ def test_greedy_by_views(attention, mode):
     model = make_model(attention={"name": attention})
     sources = make_sources(4, 1, 6)
     seen = [views(mode, [len(s) for s in source], Window("segments", 4, 2)) for source in sources]
-    config = DecodingConfig(strategy="greedy", max_length_ratio=0.7, max_length_offset=4, batch_tokens=24)
+    config = DecodingConfig(
+        strategy="greedy", match_segments=False, max_length_ratio=0.7, max_length_offset=4, batch_tokens=24
+    )
     shares: list[float] = []
     found = translate_views(model, sources, seen, config, CPU, lambda share, tokens: shares.append(share))
     for source, of_one, translation in zip(sources, seen, found, strict=True):
@@ -105,7 +107,7 @@ def test_given_beginnings(strategy, ngram):
 def test_text_without_words_stays_empty():
     model = make_model()
     sources = [[[SEP], [SEP]], [[5, 6, SEP], [SEP], [7, SEP]]]
-    config = DecodingConfig(strategy="greedy", max_length_ratio=1.0)
+    config = DecodingConfig(strategy="greedy", match_segments=False, max_length_ratio=1.0)
     found = translate_views(model, sources, [views("pass", [1, 1]), views("segments", [3, 1, 2])], config, CPU)
     assert found[0].parts == ((SEP, SEP),)
     assert found[1].parts[1] == (SEP,)

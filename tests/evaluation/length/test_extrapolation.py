@@ -13,6 +13,7 @@ from scaleformer.evaluation.length.extrapolation import Cache, Protocol, System,
 from scaleformer.evaluation.length.report import assemble
 from scaleformer.evaluation.length.tables import extrapolation_tables, print_tables, remarks
 from scaleformer.evaluation.length.views import Window
+from scaleformer.evaluation.metrics import Metrics
 from scaleformer.report.extrapolation import by_segments, plot_overview
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
@@ -66,7 +67,7 @@ CHANGES = {
     "loss batch": (lambda o, s: (replace(o, loss_tokens=50), s), ["loss"]),
     "checkpoint": (lambda o, s: (o, "other hash"), ["loss", "translation"]),
     "only loss": (lambda o, s: (replace(o, decode=False), s), []),
-    "metrics": (lambda o, s: (replace(o, metrics="multi30k"), s), []),
+    "metrics": (lambda o, s: (replace(o, metrics=Metrics("none")), s), []),
 }
 
 
@@ -126,7 +127,6 @@ def test_options_that_are_wrong():
         ({"modes": ()}, "choose of"),
         ({"loss": False, "decode": False}, "nothing to do"),
         ({"window": None}, r"set window\.size and window\.unit"),
-        ({"metrics": "best"}, "metrics=best: no such preset"),
         ({"decoding": DecodingConfig(n_best=2)}, "only the best translation is scored"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -141,9 +141,14 @@ def make_payload(system: System, bar, folder) -> dict:
     other = System("other", system.translator)
     measurements = measure_all([system, other], sets, OPTIONS, Cache(folder / "cache"), bar)
     return {
-        **assemble(measurements, sets, text, "default", folder, 20, 20),
+        **assemble(measurements, sets, text, Metrics(), folder, 20, 20),
         "systems": [system.to_dict(), other.to_dict()],
-        "settings": {"metrics": "default", "decode": True, "modes": list(OPTIONS.modes), "decoding": {"strategy": "x"}},
+        "settings": {
+            "metrics": {"tokenize": "zh"},
+            "decode": True,
+            "modes": list(OPTIONS.modes),
+            "decoding": {"strategy": "x"},
+        },
         "corpus": {"split": "test", "documents": 3},
         "signatures": {},
         "left_out": left_out,

@@ -19,9 +19,9 @@ from scaleformer.evaluation.length.scores import (
     score_translations,
     sentence_bleu,
 )
-from scaleformer.evaluation.scores import Preset
+from scaleformer.evaluation.metrics import Metrics
 
-NONE = Preset(tokenize="none")
+NONE = Metrics(tokenize="none")
 
 
 class Words:

@@ -16,9 +16,9 @@ from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.performer import PerformerAttention
 from scaleformer.model.attention.scaleformer import RAW_FLOOR, ScaleformerAttention
 from scaleformer.ops.common.feature_maps import FEATURE_MAPS
-from scaleformer.ops.softmax.random_features import orthogonal_projection, positive_features
+from scaleformer.ops.softmax.random_features import orthogonal_projection, random_exponents
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows, weighted_rows
+from tests.model.attention.equation import assert_follows, one_segment, weighted_rows
 
 SITES = ("encoder", "decoder", "cross")
 MAPS = {
@@ -95,22 +95,63 @@ def test_random_features_give_the_softmax_kernel_on_average() -> None:
     torch.manual_seed(5)
     query, key = (0.5 * torch.randn(20, 8, dtype=torch.double) for _ in range(2))  # chance grows with their norms
     projection = orthogonal_projection(40_000, 8, seed=1).double()
-    x = query / 8**0.25
-    scale = ((x @ projection.T) - x.square().sum(-1, keepdim=True) / 2).amax(-1, keepdim=True).exp()  # (20, 1)
-    bound = max(0.0, float(projection.square().sum(-1).amax()) / 2 - 40)
-    found = positive_features(query, projection, True) @ positive_features(key, projection, False).T
-    found = found * scale * math.exp(bound) / 40_000
+    found = random_exponents(query, projection).exp() @ random_exponents(key, projection).exp().T / 40_000
     torch.testing.assert_close(found, (query @ key.T / math.sqrt(8)).exp(), rtol=0.05, atol=0.0)
     block = projection[:8] / projection[:8].norm(dim=1, keepdim=True)
     torch.testing.assert_close(block @ block.T, torch.eye(8, dtype=torch.double), atol=1e-6, rtol=0)
     assert projection.norm(dim=1).std() > 0.1
 
 
-def test_random_features_of_large_vectors_do_not_overflow() -> None:
-    projection = orthogonal_projection(64, 128, seed=1)
-    features = positive_features(projection * 128**0.25, projection, asks=False)  # where the exponents are greatest
-    assert features.isfinite().all()
-    assert features.amax() > 1
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("name", ["performer", "efficient", "kernelized"])
+@pytest.mark.parametrize("kind", ["deviation 4", "deviation 8", "deviation 20", "first key", "rising"])
+def test_large_keys_are_as_in_float64(name: str, site: str, kind: str) -> None:
+    """Exponents whose exponentials float32 does not hold: the whole text, its gradients, and step by step."""
+    torch.manual_seed(6)
+    options = {"feature_map": "exp"} if name == "kernelized" else {}
+    attention = build_attention({"name": name, **options}, site, 128, 2).eval()
+    query, key, value = (torch.randn(2, 2, 70, 64) for _ in range(3))
+    if kind.startswith("deviation"):
+        key *= float(kind.split()[1])
+    elif kind == "first key":
+        key[:, :, 0] *= 12
+    else:
+        key += torch.linspace(0, 120, 70)[:, None]
+    layout = one_segment(torch.ones(2, 70, dtype=torch.bool))
+    leaves = [x.requires_grad_() for x in (query, key, value)]
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    out, truth = attention.attend(*leaves, layout), _by_exponents(attention, *exact)
+    weights = torch.randn_like(out)
+    torch.testing.assert_close(out.double(), truth, rtol=1e-3, atol=1e-3)
+    found, wanted = (torch.autograd.grad((x * weights).sum(), y) for x, y in ((out, leaves), (truth, exact)))
+    for one, other in zip(found, wanted, strict=True):
+        assert (one.double() - other).norm() < 1e-2 * other.norm().clamp(min=1)
+    with torch.no_grad():
+        segments = torch.zeros(2, dtype=torch.long)
+        if site == "decoder":
+            state, steps = attention.empty_state(2, query), []
+            for i in range(70):
+                step, state = attention.attend_step(query[:, :, i], key[:, :, i], value[:, :, i], i, segments, state)
+                steps.append(step)
+            torch.testing.assert_close(torch.stack(steps, dim=2), out, rtol=1e-3, atol=1e-3)
+        elif site == "cross":
+            state = attention.memory_state(key, value, layout.mask, layout.key_segments)
+            torch.testing.assert_close(attention.attend_memory(query[:, :, 3], 3, segments, state), out[:, :, 3])
+
+
+def _by_exponents(attention: KernelizedAttention, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The equation by logarithms, feature by feature and pair by pair: all (B, H, L, d)."""
+    past = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+    hidden = ~past if attention.causal else torch.zeros_like(past)
+    if isinstance(attention, EfficientAttention):
+        shares = key[:, :, None].masked_fill(hidden[..., None], float("-inf")).softmax(3)  # (B, H, L, L, d)
+        return torch.einsum("bhic,bhijc,bhje->bhie", query.softmax(-1), shares, value)
+    if isinstance(attention, PerformerAttention):
+        query, key = (
+            x / 64**0.25 @ attention.projection.double().T - (x * x).sum(-1, keepdim=True) / 16 for x in (query, key)
+        )
+    scores = (query[:, :, :, None] + key[:, :, None]).logsumexp(-1)  # (B, H, L, L)
+    return scores.masked_fill(hidden, float("-inf")).softmax(-1) @ value
 
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointed"])

@@ -57,7 +57,7 @@ def test_adaptive_span_fades_out_beyond_what_a_head_learned(site: str) -> None:
     assert_follows(attention, slow)
 
 
-def test_a_span_costs_its_penalty() -> None:
+def test_the_mean_span_of_the_heads_costs_its_penalty() -> None:
     x, mask = torch.randn(1, 9, 16), torch.ones(1, 9, dtype=torch.bool)
     gradients = []
     for penalty in (0.0, 0.5):
@@ -65,8 +65,8 @@ def test_a_span_costs_its_penalty() -> None:
         attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=4, ramp=2, initial=0.5, penalty=penalty)
         (attention(x, x, one_segment(mask)).sum() + attention.penalise()).backward()
         gradients.append(attention.span.grad)
-    torch.testing.assert_close(gradients[1] - gradients[0], torch.full((2,), 0.5 * 4))
-    assert attention.penalise().item() == pytest.approx(0.5 * (2 + 2))
+    torch.testing.assert_close(gradients[1] - gradients[0], torch.full((2,), 0.5 * 4 / 2))
+    assert attention.penalise().item() == pytest.approx(0.5 * (2 + 2) / 2)
 
 
 @pytest.mark.parametrize("site", SELF)

@@ -82,3 +82,18 @@ def test_a_query_without_a_key_gets_zeros_and_finite_gradients(site: str) -> Non
     assert out[1].abs().max() == 0
     out.sum().backward()
     assert all(x.grad is not None and x.grad.isfinite().all() for x in (q, k, v, attention.log_gate))
+
+
+def test_gates_that_underflow_are_weighed_all_the_same() -> None:
+    """Far keys alone, with gates of e^-200 and less: one over their sum was infinite, and hidden keys were seen."""
+    torch.manual_seed(0)
+    attention = SoftmaxGatedAttention("cross", 16, 2, reach=2)
+    with torch.no_grad():
+        attention.log_gate.copy_(torch.tensor([-200.0, -150.0, 0.0, -150.0, -300.0]).expand(2, -1))
+    attention = attention.double()
+    query, key, value = (torch.randn(1, 2, length, 8).double() for length in (4, 6, 6))
+    mask = torch.tensor([[True, True, True, True, False, False]])
+    layout = SegmentLayout(torch.tensor([[0, 0, 1, 2]]), torch.tensor([[3, 3, 3, 3, 3, 3]]), mask)
+    out = attention.attend(query, key, value, layout)
+    expected = (query @ key[:, :, :4].transpose(2, 3) * 8**-0.5).softmax(-1) @ value[:, :, :4]
+    torch.testing.assert_close(out, expected)

@@ -18,6 +18,7 @@ from scaleformer.system.timing import saved_bytes
 from tests.ops.inputs import gradients
 from tests.ops.kernel.test_attention import LargestTensor
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
+from tests.pairwise import covering
 
 FAR_TOKENS = 3
 PIECE = 4
@@ -28,17 +29,11 @@ RELATIVE: dict[str, dict[str, Any]] = {
     "shared-R20": {"horizon": 20},
 }
 LENGTHS = [(1, 1), (PIECE - 1, PIECE - 1), (PIECE, PIECE), (PIECE + 1, PIECE + 1), (111, 111), (20, 75), (75, 20)]
-# Every length with every kind of segments; with these every table, reach and mask.
-CASES = [
-    pytest.param(
-        *case, list(RELATIVE.values())[n % 4], (1, 4, 2)[n % 3], (n + n // 5) % 2 == 0, id=f"{case[0]}-{case[1]}"
-    )
-    for n, case in enumerate(product(LENGTHS, SEGMENTS))
-]
-each_case = pytest.mark.parametrize(("lengths", "kind", "relative", "reach", "masked"), CASES)
+ALGORITHMS = "linear", "quadratic"
+DIRECTIONS = {"bidirectional": False, "causal": True}
 each_relative = pytest.mark.parametrize("relative", list(RELATIVE.values())[:3], ids=list(RELATIVE)[:3])
-each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
+each_direction = pytest.mark.parametrize("causal", DIRECTIONS.values(), ids=DIRECTIONS.keys())
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 
 def call(x: SegmentInputs, **options: Any) -> Tensor:
@@ -56,11 +51,23 @@ def assert_equals_the_equation(x: SegmentInputs, causal: bool, algorithm: str = 
         torch.testing.assert_close(actual, wanted, rtol=1e-10, atol=1e-11)
 
 
-@each_case
-@each_direction
-def test_linear(
+@covering(
+    [
+        *((causal, "linear", lengths, ..., ..., ..., ...) for causal, lengths in product([False, True], LENGTHS)),
+        *((causal, "linear", (111, 111), kind, ..., ..., ...) for causal, kind in product([False, True], SEGMENTS)),
+    ],
+    causal=DIRECTIONS,
+    algorithm=ALGORITHMS,
+    lengths=LENGTHS,
+    kind=SEGMENTS,
+    relative=RELATIVE,
+    reach=[1, 2, 4],
+    masked={"all-keys": False, "masked": True},
+)
+def test_output_and_gradients(
     monkeypatch: pytest.MonkeyPatch,
     causal: bool,
+    algorithm: str,
     lengths: tuple[int, int],
     kind: str,
     relative: dict[str, Any],
@@ -70,21 +77,17 @@ def test_linear(
     """Pieces shorter than segments and longer; more segments in the queries than in the keys, or fewer."""
     monkeypatch.setattr(layout, "_CHUNKS", (PIECE,))
     x = make_segment_inputs(*lengths, kind, reach=reach, causal=causal, masked=masked, **relative)
-    assert_equals_the_equation(x, causal)
+    assert_equals_the_equation(x, causal, algorithm)
 
 
-@each_case
-@each_direction
-def test_quadratic(
-    causal: bool, lengths: tuple[int, int], kind: str, relative: dict[str, Any], reach: int, masked: bool
-) -> None:
-    x = make_segment_inputs(*lengths, kind, reach=reach, causal=causal, masked=masked, **relative)
-    assert_equals_the_equation(x, causal, "quadratic")
-
-
-@each_direction
-@each_relative
-@pytest.mark.parametrize(("kind", "reach"), [(kind, 4) for kind in SEGMENTS] + [("one-token", 17), ("one-token", 18)])
+@covering(
+    [(causal, ..., "one-token", reach) for causal, reach in product([False, True], [17, 18])],
+    causal=DIRECTIONS,
+    relative=dict(list(RELATIVE.items())[:3]),
+    kind=SEGMENTS,
+    reach=[4, 17, 18],
+    allowed=lambda causal, relative, kind, reach: reach == 4 or kind == "one-token",
+)
 def test_pieces_as_they_are_chosen(causal: bool, relative: dict[str, Any], kind: str, reach: int) -> None:
     x = make_segment_inputs(150, 150, kind, reach=reach, causal=causal, masked=True, **relative)
     assert_equals_the_equation(replace(x, query_segments=x.key_segments), causal)
@@ -188,77 +191,6 @@ def test_the_far_part_weighs_no_more_in_a_longer_document(algorithm: str) -> Non
             ones[:, :, :1], ones, value, None, torch.zeros(1, 3), segments[:, -1:], segments, algorithm=algorithm
         )
         torch.testing.assert_close(out.flatten(), torch.tensor([1 / 21]))
-
-
-@each_algorithm
-def test_no_query_sees_later_keys(algorithm: str) -> None:
-    x = make_segment_inputs(21, 21, horizon=3, causal=True)
-    before = call(x, causal=True, algorithm=algorithm)
-    q, k, v = (t.detach() for t in (x.tokens.q, x.tokens.k, x.tokens.v))
-    for position in range(20):
-        later_k, later_v, segments = k.clone(), v.clone(), x.key_segments.clone()
-        later_k[:, :, position + 1 :] += 10.0
-        later_v[:, :, position + 1 :] -= 10.0
-        segments[:, position + 1 :] += 1
-        after = segment_gated_attention(
-            q, later_k, later_v, x.tokens.rel, x.log_gate, segments, segments,
-            causal=True, far_tokens=FAR_TOKENS, algorithm=algorithm,
-        )  # fmt: skip
-        torch.testing.assert_close(after[:, :, : position + 1], before[:, :, : position + 1], rtol=0, atol=1e-12)
-
-
-@each_algorithm
-@each_direction
-@pytest.mark.parametrize("content", [1e30, float("inf"), float("nan")])
-def test_pads_hold_anything(content: float, causal: bool, algorithm: str) -> None:
-    """In k, v and the segment numbers."""
-    x = make_segment_inputs(19, 19, horizon=3, causal=causal, masked=True)
-    out = call(x, causal=causal, algorithm=algorithm)
-    expected = gradients(out, x.leaves)
-    assert x.tokens.key_mask is not None
-    pads = ~x.tokens.key_mask
-    k = x.tokens.k.detach().masked_fill(pads[:, None, :, None], content).requires_grad_()
-    v = x.tokens.v.detach().masked_fill(pads[:, None, :, None], content).requires_grad_()
-    garbage = torch.randint(-5, 99, pads.shape, generator=torch.Generator().manual_seed(0))
-    segments = torch.where(pads, garbage, x.key_segments)
-    changed = segment_gated_attention(
-        x.tokens.q, k, v, x.tokens.rel, x.log_gate, x.query_segments, segments,
-        causal=causal, key_mask=~pads, far_tokens=FAR_TOKENS, algorithm=algorithm,
-    )  # fmt: skip
-    torch.testing.assert_close(changed, out, rtol=1e-12, atol=1e-12)
-    leaves = [x.tokens.q, k, v, *x.leaves[3:]]
-    for actual, wanted in zip(gradients(changed, leaves), expected, strict=True):
-        torch.testing.assert_close(actual, wanted, rtol=1e-12, atol=1e-12)
-
-
-@each_algorithm
-@each_direction
-def test_alone_as_in_a_batch(causal: bool, algorithm: str) -> None:
-    """A row cut to its real tokens gives what it gives among longer ones, whatever numbers its pads have."""
-    x = make_segment_inputs(40, 40, horizon=3, causal=causal)
-    rows = x.query_segments.clone()
-    rows[1, 25:] = 0
-    key_mask = torch.arange(40) < torch.tensor([40, 25])[:, None]
-    q, k, v = x.tokens.q, x.tokens.k, x.tokens.v
-    options: dict[str, Any] = {"causal": causal, "far_tokens": FAR_TOKENS, "algorithm": algorithm}
-    together = segment_gated_attention(q, k, v, x.tokens.rel, x.log_gate, rows, rows, key_mask=key_mask, **options)
-    q, k, v, rows = q[1:, :, :25], k[1:, :, :25], v[1:, :, :25], rows[1:, :25]
-    alone = segment_gated_attention(q, k, v, x.tokens.rel, x.log_gate, rows, rows, **options)
-    torch.testing.assert_close(together[1:, :, :25], alone)
-
-
-@each_algorithm
-@each_direction
-def test_no_key_gives_zeros(causal: bool, algorithm: str) -> None:
-    x = make_segment_inputs(9, 9, horizon=2, causal=causal)
-    key_mask = torch.ones(2, 9, dtype=torch.bool)
-    key_mask[0] = False
-    key_mask[1, :4] = False
-    out = call(x, causal=causal, algorithm=algorithm, key_mask=key_mask)
-    assert (out[0] == 0).all()
-    assert (out[1, :, :4] == 0).all() == causal
-    for gradient in gradients(out, x.leaves):
-        assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0)])

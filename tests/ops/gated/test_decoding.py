@@ -18,6 +18,7 @@ from scaleformer.ops import (
     segment_gated_attention,
 )
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segment_inputs, make_segments
+from tests.pairwise import covering
 
 FAR_TOKENS = 3
 RELATIVE: dict[str, dict[str, Any]] = {
@@ -26,7 +27,6 @@ RELATIVE: dict[str, dict[str, Any]] = {
     "per-head-R4": {"horizon": 4, "per_head": True},
 }
 each_relative = pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
-each_kind = pytest.mark.parametrize("kind", SEGMENTS)
 
 
 def empty_state(x: SegmentInputs) -> SegmentCausalState:
@@ -62,9 +62,7 @@ def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, reach: int) 
     torch.testing.assert_close(out, whole(x))
 
 
-@each_relative
-@each_kind
-@pytest.mark.parametrize("length", [1, 5, 17])
+@covering(relative=RELATIVE, kind=SEGMENTS, length=[1, 5, 17])
 def test_the_state_is_sums_of_segments(relative: dict[str, Any], kind: str, length: int) -> None:
     x = make_segment_inputs(length, length, kind, causal=True, **relative)
     _, state = decode(x, empty_state(x), 0, length)
@@ -162,7 +160,7 @@ def test_the_state_does_not_grow() -> None:
     assert sizes(late) == before
 
 
-@each_kind
+@pytest.mark.parametrize("kind", SEGMENTS)
 @pytest.mark.parametrize("reach", [1, 3])
 def test_cross_steps_equal_the_whole(kind: str, reach: int) -> None:
     """Hypotheses of one document stand in segments of their own, before the source's first and past its last too."""

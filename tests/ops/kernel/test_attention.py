@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from scaleformer.ops.kernel.attention import even_chunk, smaller_algorithm
 from scaleformer.ops.kernel.naive import dense_attention
 from scaleformer.system.timing import peak_memory, saved_bytes
 from tests.ops.inputs import Inputs, gradients, make_inputs
+from tests.pairwise import covering
 
 CHUNK = 8
 LENGTHS = [(1, 1), (7, 7), (8, 8), (9, 9), (37, 37), (5, 30), (30, 5), (1, 9), (9, 1), (33, 17)]
+SEVERAL = [(37, 37), (10, 50), (50, 10), (70, 3)]  # blocks of them
 RELATIVE = {
     "no-rel": {},
     "shared-R1": {"horizon": 1},
@@ -26,6 +29,11 @@ RELATIVE = {
     "per-head-R3": {"horizon": 3, "per_head": True},
     "per-head-R20": {"horizon": 20, "per_head": True},
 }
+ALGORITHMS = "linear", "quadratic"
+DIRECTIONS = {"bidirectional": False, "causal": True}
+KEYS = {"all-keys": False, "masked": True}
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+each_direction = pytest.mark.parametrize("causal", DIRECTIONS.values(), ids=DIRECTIONS.keys())
 
 
 def call(x: Inputs, **options: Any) -> Tensor:
@@ -40,11 +48,14 @@ def assert_equals_formula(x: Inputs, causal: bool, feature_map: str = "elu1", **
         torch.testing.assert_close(actual, wanted, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["all-keys", "masked"])
-@pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
-@pytest.mark.parametrize("lengths", LENGTHS, ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@covering(
+    [(*case, ..., ...) for case in product([False, True], ALGORITHMS, LENGTHS)],  # each form meets each length
+    causal=DIRECTIONS,
+    algorithm=ALGORITHMS,
+    lengths=LENGTHS,
+    relative=RELATIVE,
+    masked=KEYS,
+)
 def test_output_and_gradients(
     causal: bool, algorithm: str, lengths: tuple[int, int], relative: dict[str, Any], masked: bool
 ) -> None:
@@ -52,11 +63,14 @@ def test_output_and_gradients(
     assert_equals_formula(x, causal, algorithm=algorithm, chunk_size=CHUNK)
 
 
-@pytest.mark.parametrize("lengths", [(37, 37), (10, 50), (50, 10), (70, 3)], ids=lambda n: f"LQ{n[0]}-LK{n[1]}")
-@pytest.mark.parametrize("relative", RELATIVE.values(), ids=RELATIVE.keys())
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-@pytest.mark.parametrize("chunks", [1, 2])
-@pytest.mark.parametrize("kept", [False, True], ids=["made-again", "kept"])
+@covering(
+    [(kept, ..., causal, ..., lengths) for kept, causal, lengths in product([False, True], [False, True], SEVERAL)],
+    kept={"made-again": False, "kept": True},
+    chunks=[1, 2],
+    causal=DIRECTIONS,
+    relative=RELATIVE,
+    lengths=SEVERAL,
+)
 def test_several_blocks(
     monkeypatch: pytest.MonkeyPatch,
     kept: bool,
@@ -75,7 +89,7 @@ def test_several_blocks(
 @pytest.mark.parametrize(
     ("length", "numbers"), [(256, 1 << 20), (1024, 256 * 2 * 64)], ids=["one-block", "four-blocks"]
 )
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_little_is_kept_for_backward(monkeypatch: pytest.MonkeyPatch, causal: bool, length: int, numbers: int) -> None:
     """At most 4 KB a token and head, of which q, k, v and the output are 1 KB; beyond `KEPT_NUMBERS` products are added
     alone: of each chunk its scores and, if causal, a state."""
@@ -89,7 +103,7 @@ def test_little_is_kept_for_backward(monkeypatch: pytest.MonkeyPatch, causal: bo
     assert saved_bytes(attend) < (1700 if causal else 1400) * 2 * length
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_blocks_are_kept_for_gradients_alone(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
     monkeypatch.setitem(blocks.BLOCK_NUMBERS, "cpu", 256 * 2 * 64)  # four of them
     torch.manual_seed(0)
@@ -107,15 +121,15 @@ def test_blocks_are_kept_for_gradients_alone(monkeypatch: pytest.MonkeyPatch, ca
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 5, 16, 37, 64])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_any_chunk_size(causal: bool, chunk_size: int) -> None:
     x = make_inputs(37, 37, horizon=4, per_head=True, masked=True)
     assert_equals_formula(x, causal, algorithm="linear", chunk_size=chunk_size)
 
 
 @pytest.mark.parametrize("feature_map", FEATURE_MAPS)
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_algorithm
+@each_direction
 def test_feature_maps(causal: bool, algorithm: str, feature_map: str) -> None:
     x = make_inputs(20, 20, horizon=3, d=8, masked=True)
     assert_equals_formula(x, causal, feature_map, algorithm=algorithm, chunk_size=CHUNK)
@@ -123,7 +137,7 @@ def test_feature_maps(causal: bool, algorithm: str, feature_map: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["auto", "memory"])
 @pytest.mark.parametrize("length", [3, 300])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_chosen_algorithms(causal: bool, length: int, algorithm: str) -> None:
     assert_equals_formula(make_inputs(length, length, horizon=5, batch=1), causal, algorithm=algorithm)
 
@@ -141,7 +155,7 @@ def test_the_choice_by_memory() -> None:
     assert smaller_algorithm(64, 65, 64, False) == "linear"
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_heads_beside_each_other_in_memory(causal: bool) -> None:
     """Heads as a model cuts them from one projection: (B, L, H, d), transposed."""
     x = make_inputs(19, 19, horizon=3)
@@ -152,68 +166,9 @@ def test_heads_beside_each_other_in_memory(causal: bool) -> None:
         torch.testing.assert_close(actual, wanted)
 
 
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-def test_no_query_sees_later_keys(algorithm: str) -> None:
-    x = make_inputs(21, 21, horizon=3).detached()
-    before = call(x, causal=True, algorithm=algorithm, chunk_size=CHUNK)
-    for position in range(20):
-        k, v = x.k.clone(), x.v.clone()
-        k[:, :, position + 1 :] += 10.0
-        v[:, :, position + 1 :] -= 10.0
-        after = relative_kernel_attention(x.q, k, v, x.rel, causal=True, algorithm=algorithm, chunk_size=CHUNK)
-        torch.testing.assert_close(after[:, :, : position + 1], before[:, :, : position + 1], rtol=0, atol=1e-12)
-        assert not torch.allclose(after[:, :, position + 1 :], before[:, :, position + 1 :])
-
-
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-@pytest.mark.parametrize("content", [1e30, float("inf"), float("nan")])
-def test_pads_hold_anything(content: float, causal: bool, algorithm: str) -> None:
-    x = make_inputs(19, 19, horizon=3, masked=True)
-    out = call(x, causal=causal, algorithm=algorithm, chunk_size=CHUNK)
-    expected = gradients(out, x.leaves)
-    assert x.key_mask is not None
-    pads = ~x.key_mask[:, None, :, None]
-    k = x.k.detach().masked_fill(pads, content).requires_grad_()
-    v = x.v.detach().masked_fill(pads, content).requires_grad_()
-    other = Inputs(x.q, k, v, x.rel, x.key_mask)
-    changed = call(other, causal=causal, algorithm=algorithm, chunk_size=CHUNK)
-    torch.testing.assert_close(changed, out, rtol=0, atol=0)
-    for actual, wanted in zip(gradients(changed, other.leaves), expected, strict=True):
-        torch.testing.assert_close(actual, wanted, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-def test_alone_as_in_a_batch(causal: bool, algorithm: str) -> None:
-    """A row cut to its real tokens gives what it gives among longer ones."""
-    x = make_inputs(19, 19, horizon=3).detached()
-    key_mask = torch.arange(19) < torch.tensor([19, 11])[:, None]
-    options = {"causal": causal, "algorithm": algorithm, "chunk_size": CHUNK}
-    together = relative_kernel_attention(x.q, x.k, x.v, x.rel, key_mask=key_mask, **options)
-    alone = relative_kernel_attention(x.q[1:, :, :11], x.k[1:, :, :11], x.v[1:, :, :11], x.rel, **options)
-    torch.testing.assert_close(together[1:, :, :11], alone)
-
-
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
-def test_no_key_gives_zeros(causal: bool, algorithm: str) -> None:
-    x = make_inputs(9, 9, horizon=2)
-    key_mask = torch.ones(2, 9, dtype=torch.bool)
-    key_mask[0] = False
-    key_mask[1, :4] = False
-    out = relative_kernel_attention(
-        x.q, x.k, x.v, x.rel, key_mask=key_mask, causal=causal, algorithm=algorithm, chunk_size=CHUNK
-    )
-    assert (out[0] == 0).all()
-    assert (out[1, :, :4] == 0).all() == causal
-    for gradient in gradients(out, x.leaves):
-        assert gradient.isfinite().all()
-
-
 @pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0), (0, 0)])
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_algorithm
+@each_direction
 def test_empty_sequences(causal: bool, algorithm: str, queries: int, keys: int) -> None:
     x = make_inputs(queries, keys, horizon=2)
     out = call(x, causal=causal, algorithm=algorithm)
@@ -221,8 +176,8 @@ def test_empty_sequences(causal: bool, algorithm: str, queries: int, keys: int) 
     assert (out == 0).all()
 
 
-@pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_algorithm
+@each_direction
 def test_under_autocast(causal: bool, algorithm: str) -> None:
     """The error of bfloat16 arguments is that of rounding them and the result, not of the sums."""
     x = make_inputs(200, 200, horizon=4, d=16, e=16)
@@ -239,7 +194,7 @@ def test_under_autocast(causal: bool, algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_twenty_thousand_tokens(causal: bool, dtype: torch.dtype) -> None:
     """Denominators near 2e6: beyond the range of float16, and where a bfloat16 sum would have stopped long before."""
     x = make_inputs(20_000, 20_000, horizon=16, batch=1, heads=1, d=64, e=4).detached()
@@ -268,7 +223,7 @@ class LargestTensor(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@each_direction
 def test_no_large_tensor(causal: bool) -> None:
     """Neither (L, L) nor (L, d, d) nor (L, 2R-1, d), forward or backward."""
     length, d, horizon = 2048, 32, 16

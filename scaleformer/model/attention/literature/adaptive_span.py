@@ -14,8 +14,8 @@ from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttentio
 class AdaptiveSpanAttention(RelativeSoftmaxAttention):
     """out_i = sum_j a_ij V_j / sum_j a_ij,  a_ij = m(|j - i|) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
 
-    m(x) = min(1, max(0, (ramp + z_h - x) / ramp)) fades out beyond the span z_h, which each head learns at the price of
-    `penalty` nats a token of span (`penalise`; the loss that is shown does not have it).
+    m(x) = min(1, max(0, (ramp + z_h - x) / ramp)) fades out beyond the span z_h, which each head learns; a token of the
+    mean span of a layer's heads costs `penalty` nats (`penalise`; the loss that is shown does not have it).
     Cost O(L^2 d) time; memory O(L^2) for short texts and O(L) for long ones; decoding keeps every key and value.
     Source: [Sukhbaatar 2019, equations 2 to 5], on both sides in the encoder.
     Left out: saving the work beyond the span, so that the cost stays quadratic; spans that depend on the input.
@@ -23,7 +23,7 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
     max_span  tokens, the greatest z
     ramp      tokens over which attention fades out
     initial   the share of max_span that z begins with
-    penalty   of the loss for a token of span of a head
+    penalty   of the loss for a token of the mean span of the heads, each layer for itself
     horizon   R, the distance beyond which the position embeddings are alike
     """
 
@@ -60,7 +60,7 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
         return Terms(rel=self.relative_embedding, bias=bias)
 
     def penalise(self) -> Tensor:
-        return self.penalty * self._spans().sum()
+        return self.penalty * self._spans().mean()
 
     def _spans(self) -> Tensor:
         return self.span.clamp(0, 1) * self.max_span  # (H,)

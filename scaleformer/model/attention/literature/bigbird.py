@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -17,10 +17,11 @@ class BigBirdAttention(SoftmaxAttention):
     """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j over the keys j of certain blocks of `block` tokens:
 
     that of i and its two neighbours, the first one, and up to `random_blocks` others drawn by chance; the first block
-    sees everything. The draw is fixed: it depends on the number of the block and on how many the text has, and not on
-    the texts beside it in a batch. Cost O(L block random_blocks d) time and memory.
+    sees everything. Each layer and head has a draw of its own, as in the authors' code, fixed when the model is made:
+    it depends on the number of the block and on how many the text has, and not on the texts beside it in a batch.
+    (Models saved before it was so keep the one draw that all shared.) Cost O(L block random_blocks d) time and memory.
     Source: [Zaheer 2020, section 2], the internal construction with one global block, and positions added to the
-    embeddings. Left out: the last block as a global one, extra global tokens, a draw for each head.
+    embeddings. Left out: the last block as a global one, extra global tokens.
 
     block          tokens
     random_blocks  fewer where the draw hits a block that is seen anyway
@@ -33,6 +34,18 @@ class BigBirdAttention(SoftmaxAttention):
         at_least(1, block=block)
         at_least(0, random_blocks=random_blocks)
         self.block, self.random_blocks = block, random_blocks
+        self.seeds = torch.randint(2**31, (heads,), device="cpu")
+
+    # No buffer: an average of seeds is another draw.
+    def get_extra_state(self) -> Tensor:
+        return self.seeds
+
+    def set_extra_state(self, state: Tensor) -> None:
+        self.seeds = state.cpu()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state_dict.setdefault(f"{prefix}_extra_state", torch.zeros_like(self.seeds))  # of a model of before
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         size, length = self.block, query.shape[2]
@@ -47,31 +60,35 @@ class BigBirdAttention(SoftmaxAttention):
             (keys[:, :, :1], values[:, :, :1], real[:, None, :1, None]),
         ]
         if self.random_blocks:
-            chosen, new = draw(real.any(-1).sum(1), asked.shape[2], self.random_blocks)  # (B, N, r)
+            self.seeds = self.seeds.to(query.device)
+            chosen, new = draw(real.any(-1).sum(1), asked.shape[2], self.random_blocks, self.seeds)  # (B, H, N, r)
             picked = [pick(x, chosen) for x in (keys, values)]  # (B, H, N, r C, d)
-            seen = pick(real[:, None, :, :, None], chosen)[..., 0] & new.repeat_interleave(size, 2)[:, None]
-            groups.append((picked[0], picked[1], seen[:, :, :, None]))  # (B, 1, N, 1, r C)
+            known = real[:, None, :, :, None].expand(-1, self.heads, -1, -1, -1)  # (B, H, N, C, 1)
+            seen = pick(known, chosen)[..., 0] & new.repeat_interleave(size, 3)  # (B, H, N, r C)
+            groups.append((picked[0], picked[1], seen[:, :, :, None]))
         out = blockwise_softmax(asked, groups).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
         first = joint_softmax(query[:, :, :size], [(key, value, layout.mask[:, None, None])])  # (B, H, C, d)
         return torch.cat([first, out[:, :, size:]], dim=2)
 
 
-def draw(real_blocks: Tensor, blocks: int, count: int) -> tuple[Tensor, Tensor]:
-    """Blocks (B, N, r) for each of N, of the real ones (B,) of a text, and whether each is none that is seen anyway."""
-    number = torch.arange(blocks, device=real_blocks.device)  # (N,)
-    mixed = number[:, None] * 0x9E3779B1 + torch.arange(count, device=real_blocks.device) * 0x85EBCA77 + 0x27D4EB2F
+def draw(real_blocks: Tensor, blocks: int, count: int, seeds: Tensor) -> tuple[Tensor, Tensor]:
+    """Blocks (B, H, N, r) for each of N, of the real ones (B,) of a text, and whether each is none that is seen anyway;
+    seeds (H,) of the heads."""
+    number = torch.arange(blocks, device=seeds.device)  # (N,)
+    mixed = number[:, None] * 0x9E3779B1 + torch.arange(count, device=seeds.device) * 0x85EBCA77 + 0x27D4EB2F
+    mixed = mixed + seeds[:, None, None]  # (H, N, r)
     for _ in range(2):  # a hash: no generator, whose numbers would depend on how many are drawn
         mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0x7FFFFFFF
-    chosen = mixed % real_blocks.clamp(min=1)[:, None, None]  # (B, N, r)
-    new = (chosen != 0) & ((chosen - number[:, None]).abs() > 1)  # (B, N, r)
+    chosen = mixed % real_blocks.clamp(min=1)[:, None, None, None]  # (B, H, N, r)
+    new = (chosen != 0) & ((chosen - number[:, None]).abs() > 1)  # (B, H, N, r)
     for r in range(1, count):
         new[..., r] &= (chosen[..., r : r + 1] != chosen[..., :r]).all(-1)
     return chosen, new
 
 
 def pick(x: Tensor, chosen: Tensor) -> Tensor:
-    """The chosen blocks of x (B, H, N, C, n), one after the other: chosen (B, N, r) -> (B, H, N, r C, n)."""
-    B, N, r = chosen.shape
-    H, (C, n) = x.shape[1], x.shape[3:]
-    index = chosen.view(B, 1, N * r, 1, 1).expand(-1, H, -1, C, n)
+    """The chosen blocks of x (B, H, N, C, n), one after the other: chosen (B, H, N, r) -> (B, H, N, r C, n)."""
+    B, H, N, r = chosen.shape
+    C, n = x.shape[3:]
+    index = chosen.view(B, H, N * r, 1, 1).expand(-1, -1, -1, C, n)
     return x.gather(2, index).view(B, H, N, r * C, n)

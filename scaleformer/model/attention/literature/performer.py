@@ -8,7 +8,7 @@ from torch import Tensor
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.options import at_least
 from scaleformer.ops.segments.layout import SegmentLayout
-from scaleformer.ops.softmax.random_features import orthogonal_projection, positive_features
+from scaleformer.ops.softmax.random_features import orthogonal_projection, random_exponents
 
 
 class PerformerAttention(KernelizedAttention):
@@ -33,11 +33,10 @@ class PerformerAttention(KernelizedAttention):
         redraw_every: int = 1000,
         algorithm: str = "auto",
     ) -> None:
-        super().__init__(site, width, heads, algorithm=algorithm)
+        super().__init__(site, width, heads, feature_map="exp", algorithm=algorithm)
         at_least(1, features=features)
         if redraw_every < 0:
             raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0, never")
-        self.feature_map = "mapped"
         self.feature_width = features
         self.redraw_every = redraw_every
         self.seed, self.passes, self.drawn = int(torch.randint(2**31, (), device="cpu")), 0, 0
@@ -66,7 +65,7 @@ class PerformerAttention(KernelizedAttention):
 
     def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
         self.projection = self.projection.to(x.device)
-        return positive_features(x, self.projection, asks)  # (..., L, m)
+        return random_exponents(x, self.projection)  # (..., L, m)
 
     def _count(self, gradient: Tensor) -> None:
         self.passes += 1

@@ -48,16 +48,28 @@ class ReformerAttention(SoftmaxAttention):
     chunk    C, members of the bucket on either side
     buckets  an even number
     rounds   of hashing, each with rotations of its own; what several of them select counts once
+    scaled   divide scores by sqrt(d), as the paper implies where it leaves that out "for clarity"; the authors' code
+             does not, for its keys have length one: false for its scores
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
-    def __init__(self, site: str, width: int, heads: int, chunk: int = 32, buckets: int = 16, rounds: int = 2) -> None:
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        chunk: int = 32,
+        buckets: int = 16,
+        rounds: int = 2,
+        scaled: bool = True,
+    ) -> None:
         super().__init__(site, width, heads)
         at_least(1, chunk=chunk, rounds=rounds)
         if buckets < 2 or buckets % 2:
             raise ValueError(f"model.attention.buckets is {buckets}: it must be an even number, at least 2")
         self.chunk, self.buckets, self.rounds = chunk, buckets, rounds
+        self.scale = self.head_width**-0.5 if scaled else 1.0
         self.key = self.query
         self.register_buffer("rotations", torch.randn(heads, rounds, self.head_width, buckets // 2))
         self.rotations: Tensor
@@ -98,7 +110,7 @@ class ReformerAttention(SoftmaxAttention):
         times = torch.ones_like(seen, dtype=torch.uint8)  # (..., C, W), how many rounds select the key
         for n in range(1, self.rounds):
             times += (s[..., None, :, n] - p[..., :, None, n]).abs() <= C
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)  # (..., C, W)
+        scores = (q * self.scale) @ k.transpose(-1, -2)  # (..., C, W)
         scores = scores.to(torch.promote_types(q.dtype, torch.float32))
         scores = scores - times.to(scores.dtype).log()
         scores = scores.masked_fill(ahead == 0, ITSELF).masked_fill(~seen, float("-inf"))
@@ -128,7 +140,7 @@ class ReformerAttention(SoftmaxAttention):
         places = torch.cat([members.flatten(2), here[:, :, 0, 0]], dim=-1)  # (B*K, H, W), -1 for none
         times = (places[..., None] == places[..., None, :]).sum(-1)  # (B*K, H, W)
         k, v = (x.take_along_dim(places.clamp(min=0)[..., None], 2) for x in (keys, values))  # (B*K, H, W, d)
-        scores = (k @ query[..., None])[..., 0] * self.head_width**-0.5  # (B*K, H, W)
+        scores = (k @ query[..., None])[..., 0] * self.scale  # (B*K, H, W)
         scores = scores.to(torch.promote_types(query.dtype, torch.float32))
         scores = scores - times.to(scores.dtype).log()
         scores[..., -1] = ITSELF

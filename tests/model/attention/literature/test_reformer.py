@@ -13,13 +13,16 @@ from scaleformer.model.attention.literature.reformer import ReformerAttention
 from tests.model.attention.equation import assert_follows, one_segment
 
 
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "unscaled"])
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 @pytest.mark.parametrize(
     ("chunk", "buckets", "rounds"), [(1, 2, 1), (2, 4, 1), (1, 4, 3), (3, 2, 2), (2, 64, 2), (30, 2, 2)]
 )
-def test_a_token_sees_the_nearest_of_its_buckets(site: str, chunk: int, buckets: int, rounds: int) -> None:
+def test_a_token_sees_the_nearest_of_its_buckets(
+    site: str, chunk: int, buckets: int, rounds: int, scaled: bool
+) -> None:
     torch.manual_seed(1)
-    attention = ReformerAttention(site, 16, 2, chunk, buckets, rounds)
+    attention = ReformerAttention(site, 16, 2, chunk, buckets, rounds, scaled)
 
     def selected(rows: Tensor, head: int, causal: bool) -> list[set[int]]:
         """What each position of rows (L, d) sees, itself left out."""
@@ -38,7 +41,7 @@ def test_a_token_sees_the_nearest_of_its_buckets(site: str, chunk: int, buckets:
             k, rows = q / q.norm(dim=-1, keepdim=True), []
             for i, others in enumerate(selected(q, head, causal)):
                 seen = sorted(others) or [i]
-                rows.append((q[i] @ k[seen].T / math.sqrt(8)).softmax(-1) @ v[seen])
+                rows.append((q[i] @ k[seen].T / (math.sqrt(8) if scaled else 1)).softmax(-1) @ v[seen])
             heads.append(torch.stack(rows))
         return torch.stack(heads)
 
@@ -57,9 +60,10 @@ def test_what_a_token_sees_does_not_depend_on_later_ones() -> None:
         assert torch.allclose(attention(start, start, one_segment(mask)), whole[:, :length], atol=1e-12)
 
 
-def test_steps_follow_over_many_buckets() -> None:
+@pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "unscaled"])
+def test_steps_follow_over_many_buckets(scaled: bool) -> None:
     torch.manual_seed(1)
-    attention = ReformerAttention("decoder", 16, 2, chunk=3, buckets=4, rounds=2).double()
+    attention = ReformerAttention("decoder", 16, 2, chunk=3, buckets=4, rounds=2, scaled=scaled).double()
     x, ones = torch.randn(2, 100, 16, dtype=torch.double), torch.ones(2, 100)
     expected = attention(x, x, one_segment(ones.bool()))
     state = attention.init_state(x, ones.bool(), ones.long(), 2)

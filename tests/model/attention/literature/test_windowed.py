@@ -13,6 +13,7 @@ from scaleformer.model.attention.literature.bigbird import BigBirdAttention, dra
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.sparse import SparseAttention
 from scaleformer.ops.softmax.windowed import windowed_attention
+from tests.helpers import make_model
 from tests.model.attention.equation import assert_follows, weighted_rows
 
 
@@ -51,27 +52,47 @@ def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str) -> None:
 
 @pytest.mark.parametrize(("block", "count"), [(1, 2), (2, 0), (2, 3), (3, 1), (20, 2)])
 def test_bigbird_sees_neighbouring_first_and_drawn_blocks(block: int, count: int) -> None:
+    attention = BigBirdAttention("encoder", 16, 2, block, count)
+
     def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
         length = key.shape[1]
-        drawn = draw(torch.tensor([-(-length // block)]), -(-length // block), count)[0][0] if count else None
-        seen = torch.zeros(length, length)
-        for i in range(length):
-            for j in range(length):
-                a, b = i // block, j // block
-                seen[i, j] = abs(a - b) <= 1 or a == 0 or b == 0 or (drawn is not None and b in drawn[a].tolist())
+        blocks = -(-length // block)
+        drawn = draw(torch.tensor([blocks]), blocks, count, attention.seeds)[0][0]  # (H, N, r)
+        seen = torch.zeros(2, length, length)
+        for h in range(2):
+            for i in range(length):
+                for j in range(length):
+                    a, b = i // block, j // block
+                    seen[h, i, j] = abs(a - b) <= 1 or a == 0 or b == 0 or b in drawn[h, a].tolist()
         return weighted_rows((query @ key.transpose(1, 2) / math.sqrt(8)).exp() * seen, value, causal)
 
-    assert_follows(BigBirdAttention("encoder", 16, 2, block, count), slow, lengths=(7, 1, 15))
+    assert_follows(attention, slow, lengths=(7, 1, 15))
 
 
 def test_drawn_blocks_are_spread_and_belong_to_the_text() -> None:
-    chosen, new = draw(torch.tensor([40, 7]), 40, 2)
+    chosen, new = draw(torch.tensor([40, 7]), 40, 2, torch.tensor([0, 5]))
     assert chosen[0].max() < 40
     assert chosen[1].max() < 7
-    assert len(set(chosen[0].flatten().tolist())) > 20
+    for head in range(2):
+        assert len(set(chosen[0, head].flatten().tolist())) > 20
     assert new[0].float().mean() > 0.7
-    shorter, _ = draw(torch.tensor([7]), 7, 2)
-    assert torch.equal(shorter[0], chosen[1, :7])
+    shorter, _ = draw(torch.tensor([7]), 7, 2, torch.tensor([0, 5]))
+    assert torch.equal(shorter[0], chosen[1, :, :7])
+
+
+def test_each_layer_and_head_of_bigbird_draws_for_itself_and_for_good() -> None:
+    choice = {"name": "bigbird", "block": 2, "fallback": "softmax"}
+    model = make_model(attention=choice, encoder_layers=2)
+    seeds = torch.cat([layer.attention.seeds for layer in model.encoder_layers])
+    chosen = draw(torch.tensor([60]), 60, 2, seeds)[0][0]  # (layers H, N, r)
+    for n, one in enumerate(chosen):
+        assert all((one != other).float().mean() > 0.8 for other in chosen[:n])
+    again = make_model(attention=choice, encoder_layers=2)
+    again.load_state_dict(model.state_dict())
+    assert torch.equal(torch.cat([layer.attention.seeds for layer in again.encoder_layers]), seeds)
+    of_before = {name: x for name, x in model.state_dict().items() if not name.endswith("_extra_state")}
+    again.load_state_dict(of_before)
+    assert all((layer.attention.seeds == 0).all() for layer in again.encoder_layers)
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "bidirectional"])

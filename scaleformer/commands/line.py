@@ -1,0 +1,104 @@
+"""The words of a command line: flags and overrides told apart, names taken as they were typed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import is_dataclass
+from itertools import islice
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString, ValueType
+from hydra.errors import HydraException
+
+from scaleformer.system.schema import type_of
+
+# Flags of Hydra that another word follows.
+VALUED = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c")
+SWEEP = ("-m", "--multirun", "hydra.mode=MULTIRUN")
+
+
+def split_flags(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Hydra's flags with their values, and the overrides, which have to follow them."""
+    flags: list[str] = []
+    overrides: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in VALUED:
+            flags += [argument, *islice(rest, 1)]
+        else:
+            (flags if argument.startswith("-") else overrides).append(argument)
+    return flags, overrides
+
+
+def flag_value(flags: list[str], *names: str) -> str | None:
+    """The value of a flag, `--config-dir X` or `--config-dir=X`; None where it is not given."""
+    for flag, value in zip(flags, [*flags[1:], ""], strict=False):
+        if flag in names:
+            return value
+        if flag.partition("=")[0] in names:
+            return flag.partition("=")[2]
+    return None
+
+
+def last_value(arguments: Iterable[str], key: str) -> str | None:
+    """The value that an override gives to a key; None where there is none."""
+    values = [unquoted(a.split("=", 1)[1]) for a in arguments if a.startswith(f"{key}=")]
+    return values[-1] if values else None
+
+
+def typed(argument: str, kind: type, sweep: bool = False) -> str:
+    """An override whose value is a text by the type of its setting in `kind`, in quotes: else 2024_11_27 would be a
+    number, and spaces and letters beyond ASCII no value at all. `~` is the home folder.
+
+    sweep  commas part the values of several jobs, and Hydra's functions (`choice(...)`, `glob(...)`) give them
+    """
+    key, equals, value = argument.partition("=")
+    if not equals or argument[0] == "~":
+        return argument
+    name = key.lstrip("+")
+    hint = str | None if "/" in name else type_of(kind, name)  # the choice of a group is the name of a file
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    group = any(map(is_dataclass, kinds))
+    if value == "null" and (group or type(None) in kinds):
+        return argument
+    if value[:1] in ("[", "{") and {tuple[str, ...], dict[str, str]} & {*kinds}:
+        with suppress(yaml.YAMLError):
+            spaced = re.sub(r"([{,]\s*\w+):", r"\1: ", value) if value[0] == "{" else value
+            return f"{key}={_rendered(yaml.load(spaced, yaml.BaseLoader))}"  # all of it texts
+    if not group and str not in kinds:
+        return argument
+    if not sweep or unquoted(value) != value:
+        return f"{key}={_rendered(unquoted(value))}"
+    if re.match(r"""\w+\(|['"]""", value):
+        return argument
+    return f"{key}={','.join(map(_rendered, value.split(',')))}"
+
+
+def _rendered(value: Any) -> str:
+    """A text, or a list or mapping of texts, as the grammar wants it."""
+    if isinstance(value, list):
+        return f"[{','.join(map(_rendered, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{_rendered(item)}' for key, item in value.items())}}}"
+    return quoted(os.path.expanduser(value))
+
+
+def quoted(value: str) -> str:
+    """A text as the grammar of Hydra's command line wants it."""
+    return QuotedString(value, Quote.single).with_quotes()
+
+
+def unquoted(value: str) -> str:
+    """The inverse of `quoted`, for either kind of quotes; other values as they are."""
+    if value[:1] in ("'", '"'):
+        with suppress(HydraException):
+            parsed = OverridesParser.create().parse_override(f"key={value}")
+            if parsed.value_type is ValueType.ELEMENT and isinstance(text := parsed.value(), str):
+                return text
+    return value

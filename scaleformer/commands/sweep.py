@@ -1,0 +1,83 @@
+"""The jobs of a sweep: one that fails does not end the others, and a table ends them all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
+
+from scaleformer.system.errors import Interrupted, one_line, wants_traceback
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a sweep with its result; error: why there is none."""
+
+    number: int
+    overrides: tuple[str, ...]
+    folder: str
+    result: Any = None
+    error: str | None = None
+
+
+class Jobs:
+    """Runs the jobs of a sweep one after the other; what is no sweep runs as it is.
+
+    As a context manager around them all, it shows their table, and ends with exit code 1 where one has failed.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.metric = "result"
+
+    def run(self, task: Callable[[], Any], config: DictConfig) -> Any:
+        """The result of a task; in a sweep None of one that failed, and its error is shown."""
+        hydra = HydraConfig.get()
+        if hydra.mode is not RunMode.MULTIRUN:
+            return task()
+        job = (hydra.job.num, tuple(hydra.overrides.task), hydra.runtime.output_dir)
+        self.metric = OmegaConf.select(config, "callbacks.checkpoint.monitor") or self.metric
+        try:
+            result = task()
+        except Interrupted as error:
+            self.jobs.append(Job(*job, error=str(error)))
+            raise
+        except Exception as error:
+            text = one_line(error)
+            if text is None or wants_traceback():
+                traceback.print_exc()
+            text = text or f"{type(error).__name__}: {error}"
+            print(f"error in job {job[0]} ({' '.join(job[1])}): {text}", file=sys.stderr)
+            self.jobs.append(Job(*job, error=text))
+            return None
+        self.jobs.append(Job(*job, result=result))
+        return result
+
+    def __enter__(self) -> Jobs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if not self.jobs:
+            return
+        shared = set.intersection(*(set(job.overrides) for job in self.jobs)) if len(self.jobs) > 1 else set()
+        settings = [" ".join(override for override in job.overrides if override not in shared) for job in self.jobs]
+        table = Table("job", Column("settings", overflow="fold"), self.metric, Column("folder", overflow="fold"))
+        for job, text in zip(self.jobs, settings, strict=True):
+            shown = "failed" if job.error else f"{job.result:.4f}" if isinstance(job.result, float) else ""
+            table.add_row(str(job.number), Text(text), shown, Text(os.path.relpath(job.folder)))
+        Console().print(table)
+        failed = [(job, text) for job, text in zip(self.jobs, settings, strict=True) if job.error]
+        for job, text in failed:
+            print(f"job {job.number} failed ({text}): {job.error}", file=sys.stderr)
+        if failed and (kind is None or issubclass(kind, ValueError)):  # of a sweeper that wants a result
+            sys.exit(1)

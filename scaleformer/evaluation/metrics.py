@@ -1,0 +1,153 @@
+"""How text is compared, one setting of every score: sacrebleu's tokenizer, and whether case counts."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from sacrebleu.metrics import BLEU, CHRF, TER
+from sacrebleu.metrics.base import Signature
+
+from scaleformer.evaluation.words import written_without_spaces
+from scaleformer.system.schema import from_mapping
+
+# Those that take words for what spaces part, or (flores200) serve languages of both kinds.
+_SPACED = ("13a", "intl", "none", "flores200")
+TOKENIZERS = ("auto", *_SPACED, "zh", "ja-mecab", "ko-mecab", "char")
+# By the codes of ISO 639; as sacrebleu chooses, and characters where it has no words.
+_LANGUAGES = {
+    "zh": ("zh", "zho", "cmn", "yue"),
+    "ja-mecab": ("ja", "jpn"),
+    "ko-mecab": ("ko", "kor"),
+    "char": ("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bo", "bod"),
+}
+_WANTED = {
+    "ja-mecab": "pip install 'sacrebleu[ja]'",
+    "ko-mecab": "pip install 'sacrebleu[ko]'",
+    "flores200": "sacrebleu downloads its model at the first use, so be online once",
+}
+
+
+class _Cut:
+    """A metric whose words are the tokens of sacrebleu's tokenizer for BLEU; its signature says so."""
+
+    cut: Any = None
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return super()._preprocess_segment(self.cut(sent))  # type: ignore[misc]
+
+    def get_signature(self) -> Signature:
+        signature = super().get_signature()  # type: ignore[misc]
+        signature.update("tok", self.cut.signature())
+        return signature
+
+
+class _CutCHRF(_Cut, CHRF):
+    pass
+
+
+class _CutTER(_Cut, TER):
+    pass
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The group `metrics`.
+
+    tokenize   of sacrebleu's tokenizers for BLEU. Those of text without spaces (zh, ja-mecab, ko-mecab, char) cut
+               the words of chrF++ and TER as well, and `tok:` in their signatures says so. "auto": as
+               `for_language` chooses, 13a where nobody says what the language is
+    lowercase  whether case is ignored by BLEU and chrF++ (TER ignores it always)
+    Raises ValueError for another tokenizer, or one that wants what is not there.
+    """
+
+    tokenize: str = "auto"
+    lowercase: bool = False
+
+    def __post_init__(self) -> None:
+        if self.tokenize not in TOKENIZERS:
+            raise ValueError(f"metrics.tokenize={self.tokenize}: choose one of {', '.join(TOKENIZERS)}")
+        try:
+            self.bleu()
+        except Exception as error:  # of imports, downloads, dictionaries
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise ValueError(
+                f"metrics.tokenize={self.tokenize} does not work here: {_WANTED.get(self.tokenize, reason)}; "
+                "metrics.tokenize=char, 13a, zh and none want nothing"
+            ) from error
+
+    def for_language(self, code: str | None) -> Metrics:
+        """`auto` replaced by the tokenizer of a language, by its code (zh, zh_CN, zho_Hans), None if unknown."""
+        if self.tokenize != "auto":
+            return self
+        language = re.split(r"[-_.]", (code or "").lower())[0]
+        return replace(self, tokenize=next((t for t, codes in _LANGUAGES.items() if language in codes), "13a"))
+
+    def bleu(self, effective_order: bool = False) -> BLEU:
+        """sacrebleu's BLEU. force: no warning about tokenised text, which does not change the number."""
+        tokenize = "13a" if self.tokenize == "auto" else self.tokenize
+        return BLEU(tokenize=tokenize, lowercase=self.lowercase, force=True, effective_order=effective_order)
+
+    def chrf(self) -> CHRF:
+        """sacrebleu's chrF++."""
+        return self._cut(CHRF if self._spaced else _CutCHRF, word_order=2, lowercase=self.lowercase)
+
+    def ter(self) -> TER:
+        """sacrebleu's TER."""
+        return self._cut(TER if self._spaced else _CutTER)
+
+    @property
+    def _spaced(self) -> bool:
+        return self.tokenize in ("auto", *_SPACED)
+
+    def _cut(self, kind: Any, **settings: Any) -> Any:
+        metric = kind(**settings)
+        if isinstance(metric, _Cut):
+            metric.cut = self.bleu().tokenizer
+        return metric
+
+    def check(self, references: Sequence[str]) -> None:
+        """Raises ValueError where no reference has text; warns where the tokenizer takes whole clauses for words."""
+        if not any(reference.strip() for reference in references):
+            raise ValueError("the references are empty: there is nothing to score against")
+        if self._spaced and written_without_spaces(references):
+            what = "its words for chrF++ and TER are" if self.tokenize == "flores200" else "a word is"
+            warnings.warn(
+                f"the references are written without spaces, and with metrics.tokenize={self.tokenize} {what} what "
+                "spaces part, so that the scores mean little: set metrics.tokenize=zh, ja-mecab or char",
+                stacklevel=3,
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.tokenize}{', lower-cased' if self.lowercase else ''}"
+
+
+# As runs called them in `test.metrics` before there was the group.
+_OLDER: dict[str, dict[str, Any]] = {"lowercase": {"lowercase": True}, "multi30k": {"tokenize": "none"}}
+
+
+def metrics_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The group `metrics` of the configuration of a run, or of one of its results, which older ones have by a name."""
+    found = run.get("metrics") or (run.get("test") or {}).get("metrics")
+    return {**Metrics().to_dict(), **(found if isinstance(found, Mapping) else _OLDER.get(str(found), {}))}
+
+
+def choose_metrics(
+    run: Mapping[str, Any], settings: Mapping[str, Any], overrides: Sequence[str], language: str | None = None
+) -> Metrics:
+    """The settings of `run`, but for what the command line says.
+
+    `settings` is the composed group, `overrides` the command line: `metrics=lowercase` takes the whole group,
+    `metrics.tokenize=zh` this one setting. Raises ValueError for what is wrong with them.
+    """
+    keys = [override.split("=")[0].lstrip("+") for override in overrides]
+    given = {key.removeprefix("metrics.") for key in keys if key.startswith("metrics.")}
+    whole = dict(settings) if "metrics" in keys else {**metrics_of(run), **{key: settings[key] for key in given}}
+    return from_mapping(Metrics, whole, "metrics").for_language(language)

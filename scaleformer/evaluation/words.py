@@ -1,0 +1,66 @@
+"""What counts as a word where texts are compared: what spaces part, and each character of a script without spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import regex
+
+# Chinese and Japanese with their punctuation and full-width forms, Tibetan, and the scripts of South East Asia that
+# Unicode calls complex: Thai, Lao, Khmer, Burmese ... Korean has spaces.
+_UNSPACED = (
+    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\u30fc\p{Block=CJK_Symbols_And_Punctuation}"
+    r"\p{Block=Halfwidth_And_Fullwidth_Forms}\p{Tibetan}\p{Line_Break=Complex_Context}"
+)
+_WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+", regex.V1)
+_BARE = regex.compile(rf"[\w&&[{_UNSPACED}]]\p{{M}}*|[\w--[{_UNSPACED}]]+", regex.V1)
+_RUN = regex.compile(rf"[\w&&[{_UNSPACED}]]+", regex.V1)
+LONGEST = 6  # characters of a term in a script without spaces
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text begin and end."""
+    return [match.span() for match in _WORD.finditer(text)]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, punctuation left where it is; in most languages they are `text.split()`."""
+    return _WORD.findall(text)
+
+
+def bare_words(text: str) -> list[str]:
+    """The words of a text without punctuation."""
+    return _BARE.findall(text)
+
+
+def unspaced(text: str) -> bool:
+    """Whether a text holds characters of a script without spaces."""
+    return _RUN.search(text) is not None
+
+
+def written_without_spaces(texts: Iterable[str]) -> bool:
+    """Whether what spaces part of these texts is whole clauses, more than three words each."""
+    parted = counted = 0
+    for text in texts:
+        parted += len(text.split())
+        counted += len(words(text))
+    return counted > 3 * parted
+
+
+def candidates(text: str) -> Iterator[str]:
+    """What may be a name or a term: words without punctuation, and in a script without spaces, where nothing tells how
+    long a word is, every run of up to `LONGEST` characters."""
+    for match in _BARE.finditer(text):
+        if not unspaced(match[0]):
+            yield match[0]
+    for match in _RUN.finditer(text):
+        run = match[0]
+        yield from (run[i:j] for i in range(len(run)) for j in range(i + 1, min(i + LONGEST, len(run)) + 1))
+
+
+def phrase(text: str) -> regex.Pattern[str]:
+    """A pattern that finds the text, case ignored, where it begins and ends with a word."""
+    spaced = rf"[\w--[{_UNSPACED}]]"
+    before = "" if unspaced(text[:1]) else rf"(?<!{spaced})"
+    after = "" if unspaced(text[-1:]) else rf"(?!{spaced})"
+    return regex.compile(f"{before}{regex.escape(text)}{after}", regex.V1 | regex.IGNORECASE)

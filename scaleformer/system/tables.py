@@ -1,0 +1,44 @@
+"""Tables for people, in which nothing is cut."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+LEAST = 8
+
+
+def plain_table(title: str | None = None) -> Table:
+    """A table without lines between its columns, as narrow as can be; the title is taken as it is."""
+    shown = Text(title, "table.title") if title else None
+    return Table(title=shown, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table whole: too wide for a terminal its names go on in the next line, and numbers too where the names
+    would have fewer than LEAST letters a line. A file, which has no width, gets all of it in one line."""
+    names = [column for column in table.columns if column.justify != "right"]
+    for column in table.columns:
+        column.overflow, column.no_wrap = "fold", column.justify == "right"
+    if console.is_terminal:
+        width = console.width
+        for column in names:
+            column.max_width = LEAST
+        narrowest = _width(table, console)
+        for column in names:
+            column.max_width = None
+        if narrowest > width:
+            for column in table.columns:
+                column.no_wrap = False
+    else:
+        width = max(console.width, _width(table, console))
+    usual, console.width = console.width, width  # an argument `width` of print would be cut to the usual one
+    console.print(table)
+    console.width = usual
+
+
+def _width(table: Table, console: Console) -> int:
+    """Of the table with all that is in it, each cell in one line."""
+    return console.measure(table, options=console.options.update_width(1_000_000)).maximum

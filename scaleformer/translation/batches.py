@@ -1,0 +1,72 @@
+"""Documents in batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.vocabulary import PAD, SEP
+
+WINDOW = 16  # batches, in which documents are sorted by length
+
+
+def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[list[int]]:
+    """Places of documents, so many that places * longest * rows a document is in batch_tokens.
+
+    Of like length, but in windows of a few batches, by the first place: so that documents finish about in order.
+    """
+    batches: list[list[int]] = []
+    for window in _windows(lengths, WINDOW * config.batch_tokens // config.rows):
+        first = len(batches)
+        batch: list[int] = []
+        for place in sorted(window, key=lambda place: -lengths[place]):
+            if batch and (len(batch) + 1) * lengths[batch[0]] * config.rows > config.batch_tokens:
+                batches.append(batch)
+                batch = []
+            batch.append(place)
+        batches.append(batch)
+        batches[first:] = sorted(batches[first:], key=min)
+    return batches
+
+
+def _windows(lengths: Mapping[int, int], most: int) -> Iterator[list[int]]:
+    """Runs of places with at most so many tokens together, or of one."""
+    window: list[int] = []
+    size = 0
+    for place, length in lengths.items():
+        if window and size + length > most:
+            yield window
+            window, size = [], 0
+        window.append(place)
+        size += length
+    if window:
+        yield window
+
+
+def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """source, mask and segments (B, S) as `scaleformer.batch.Batch` has them."""
+    length = max(len(tokens) for tokens in sources)
+    source = torch.tensor([[*tokens, *[PAD] * (length - len(tokens))] for tokens in sources])
+    mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]
+    separators = (source == SEP).long()
+    return source.to(device), mask.to(device), (separators.cumsum(1) - separators).to(device)
+
+
+def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]:
+    """The segments of a translation, one for each source segment, and the places of those that are empty because the
+    one before them translates theirs, too. written: of each target segment its text and the source segments that it
+    consumes; texts of one source segment are joined by a space."""
+    segments: list[str] = []
+    shared: list[int] = []
+    texts: list[str] = []
+    for text, consumed in written:
+        texts.append(text)
+        if consumed:
+            segments.append(" ".join(texts))
+            shared += range(len(segments), len(segments) + consumed - 1)
+            segments += [""] * (consumed - 1)
+            texts = []
+    return ([*segments, " ".join(texts)] if texts else segments), shared

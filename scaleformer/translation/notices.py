@@ -1,0 +1,61 @@
+"""What a user has to know of translations: what was cut, what is missing, what the model has never seen the like of."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from scaleformer.data.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from scaleformer.translation.translator import Translation
+
+log = logging.getLogger(__name__)
+Place = Callable[[int, int], str]  # what to call a segment, by document and segment
+
+
+def warn_of_cut(translations: Sequence[Translation], names: Sequence[str]) -> None:
+    """Name the documents that hit the length limit."""
+    cut = [name for name, translation in zip(names, translations, strict=True) if not translation.finished]
+    if cut:
+        log.warning(
+            "%d of %d documents hit the length limit and are cut (decoding.max_length_ratio, max_length_offset): %s",
+            len(cut),
+            len(translations),
+            _some(cut),
+        )
+
+
+def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Translation], place: Place) -> None:
+    """Name the segments with text whose translation has none."""
+    empty = [
+        place(n, i)
+        for n, (segments, translation) in enumerate(zip(documents, translations, strict=True))
+        for i, (segment, text) in enumerate(zip(segments, translation.segments, strict=False))
+        if segment.strip() and not text.strip() and i not in translation.hypotheses[0].shared
+    ]
+    if empty:
+        log.warning("%d segments have an empty translation: %s", len(empty), _some(empty))
+
+
+def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longest: int, place: Place) -> None:
+    """Name the segments that have more tokens than the longest one of the training, `<sep>` and `</s>` counted."""
+    long = [
+        f"{place(n, i)} ({len(tokens) + 2:,})"
+        for n, segments in enumerate(documents)
+        for i, tokens in enumerate(tokenizer.encode_batch(segments))
+        if len(tokens) + 2 > longest
+    ]
+    if long:
+        log.warning(
+            "%d segments have more tokens than the longest of the training (%d), and parts of them may be left out: "
+            "make each sentence a segment (in text a line): %s",
+            len(long),
+            longest,
+            _some(long),
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")

@@ -1,0 +1,138 @@
+"""Translations that outlive an interruption: each finished document is on disk before the next ones are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.translator import DocumentHypothesis, Translation, Translator
+
+try:
+    import fcntl
+except ImportError:  # Windows: nobody is kept out
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def resumable_translations(
+    translator: Translator,
+    documents: Sequence[Sequence[str]],
+    config: DecodingConfig,
+    path: str | Path,
+    *,
+    ids: Sequence[str] | None = None,
+    max_tokens: int | None = None,
+    mode: str = "document",
+    progress: Callable[[float, int], None] | None = None,
+    **options: Any,
+) -> Iterator[list[Translation]]:
+    """`Translator.translate_documents`, going on where the same call was interrupted before.
+
+        with resumable_translations(translator, sources, decoding, folder / "bleu-test.part", ids=ids) as translations:
+            ...  # write the results
+
+    path is a file of JSON Lines: the conditions of the call, then the translation of each document, in their order, on
+    disk as soon as it and those before it are finished. It is removed when the block ends without an exception, and
+    kept when it does not or the process is killed: the next call with the same model, documents, ids and settings goes
+    on behind the last one there. What another call has left there is begun anew, which a warning says.
+
+    Other arguments are those of `translate_documents`; the result is that of a call that nothing interrupted. Raises
+    what that raises, OSError where path cannot be written, ValueError where another process is writing it.
+    """
+    path = Path(path)
+    conditions = {
+        "checkpoint": translator.sha256,
+        "documents": _hash([list(map(list, documents)), None if ids is None else list(ids)]),
+        "decoding": asdict(config),
+        "max_tokens": max_tokens,
+        "mode": mode,
+    }
+    with _owned(path) as file:
+        begun = _read(file, conditions, path)
+        if begun:
+            print(f"going on: {len(begun)} of {len(documents)} documents are in {path}", file=sys.stderr)
+        count = len(begun)
+
+        def keep(translation: Translation) -> None:
+            nonlocal count
+            _write(file, asdict(translation))
+            count += 1
+
+        try:
+            yield translator.translate_documents(
+                documents,
+                config,
+                ids=ids,
+                max_tokens=max_tokens,
+                mode=mode,
+                progress=progress,
+                begun=begun,
+                finished=keep,
+                **options,
+            )
+        except BaseException:
+            if count:
+                log.warning("%d of %d documents are kept in %s: the same call goes on", count, len(documents), path)
+            else:
+                path.unlink(missing_ok=True)
+            raise
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _owned(path: Path) -> Iterator[BinaryIO]:
+    with path.open("a+b") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"{path}: another process is writing these translations: wait for it") from None
+        yield file
+
+
+def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Translation]:
+    """The translations that are there; whatever else is there (a line cut short, another call's) is cut off."""
+    found: list[Translation] = []
+    file.seek(0)
+    first = file.readline()
+    if first == _line(conditions):
+        end = file.tell()
+        with suppress(ValueError, TypeError, KeyError):
+            while (line := file.readline()).endswith(b"\n"):
+                record = json.loads(line)
+                record["hypotheses"] = tuple(
+                    DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared")}})
+                    for h in record["hypotheses"]
+                )
+                found.append(Translation(**record))
+                end = file.tell()
+        file.truncate(end)
+        return found
+    if first:
+        log.warning("%s: what it holds is of another model, other documents or other settings: begun anew", path)
+    file.truncate(0)
+    _write(file, conditions)
+    return found
+
+
+def _write(file: BinaryIO, record: dict[str, Any]) -> None:
+    file.write(_line(record))
+    file.flush()
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def _hash(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -1,0 +1,39 @@
+"""Sweeps: all jobs run, the failed ones are named at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.trainings import Command, read_metrics
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+
+
+def test_a_failing_job_does_not_end_a_sweep(tmp_path: Path, command: Command) -> None:
+    options = ("trainer.max_steps=1", "trainer.val_check_interval=1", f"hydra.sweep.dir={tmp_path / 'all of it'}")
+    code, out, err = command("data.max_tokens=64,1,128", "-m", *options)
+    assert code == 1
+    assert err.splitlines()[-1] == "job 1 failed (data.max_tokens=1): data.max_tokens=1: wanted at least 3"
+    assert [path.name for path in sorted((tmp_path / "all of it").glob("*/"))] == ["0", "2"]
+    for number, tokens in ((0, 64), (2, 128)):
+        run = tmp_path / "all of it" / str(number)
+        assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
+        loss = float(read_metrics(run)[-1]["val/loss"])
+        row = next(line for line in out.splitlines() if f"data.max_tokens={tokens}" in line)
+        assert f"{loss:.4f}" in row
+        assert "hydra" not in row
+
+
+def test_commas_part_the_names_of_a_sweep(tmp_path: Path, command: Command) -> None:
+    code, out, err = command("-m", "data=jsonl", "data.path=2024_1,a b", f"hydra.sweep.dir={tmp_path}")
+    assert code == 1
+    failed = [line for line in err.splitlines() if line.startswith("job ")]
+    assert [line.partition(": ")[2] for line in failed] == [
+        "2024_1: no such file or folder (data.path)",
+        "a b: no such file or folder (data.path)",
+    ]
+    assert out.count("failed") == 2
+    assert list(tmp_path.glob("*/")) == []

@@ -1,0 +1,111 @@
+"""Scores that underflow: the rows are those of no key, whoever computes them, and the others are as in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from scaleformer.ops import (
+    causal_init,
+    causal_step,
+    cross_state,
+    cross_step,
+    relative_kernel_attention,
+    segment_causal_init,
+    segment_causal_step,
+    segment_cross_state,
+    segment_cross_step,
+    segment_gated_attention,
+)
+from scaleformer.ops.common.sums import inverse_denominator, normalise
+from scaleformer.ops.gated.naive import naive_segment_gated_attention
+from scaleformer.ops.kernel.naive import dense_attention
+from tests.ops.inputs import gradients
+
+LENGTH = 40
+LOW = slice(20)  # the queries that underflow
+TINY = torch.finfo(torch.float32).tiny
+each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
+each_relative = pytest.mark.parametrize("relative", [False, True], ids=["plain", "relative"])
+
+
+def make(relative: bool) -> list[Tensor]:
+    """q, k, v and rel: phi(-48)^2 is 2e-42, and a sum of them below the smallest normal number."""
+    generator = torch.Generator().manual_seed(2)
+    q, k = torch.full((2, 2, LENGTH, 8), -48.0), torch.full((2, 2, LENGTH, 8), -48.0)
+    q[:, :, LOW.stop :] = torch.randn(2, 2, LENGTH - LOW.stop, 8, generator=generator)
+    v = torch.randn(2, 2, LENGTH, 3, generator=generator)
+    return [x.requires_grad_() for x in (q, k, v, *([torch.full((5, 8), -48.0)] if relative else []))]
+
+
+def assert_low_rows_have_no_key(out: Tensor, truth: Tensor, leaves: list[Tensor], exact: list[Tensor]) -> None:
+    """out and truth (B, H, L, e)."""
+    assert torch.equal(out[:, :, LOW], torch.zeros_like(out[:, :, LOW]))
+    good = slice(LOW.stop, None)
+    torch.testing.assert_close(out[:, :, good].double(), truth[:, :, good], rtol=1e-4, atol=1e-5)
+    kept = torch.zeros_like(truth)
+    kept[:, :, good] = 1.0  # what a low row gathers has no gradient, whatever its own
+    for one, other in zip(gradients(out, leaves), gradients(truth * kept, exact), strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-5)
+
+
+@each_direction
+@each_algorithm
+@each_relative
+def test_kernel_attention(causal: bool, algorithm: str, relative: bool) -> None:
+    leaves = make(relative)
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    out = relative_kernel_attention(*leaves, causal=causal, algorithm=algorithm)
+    assert_low_rows_have_no_key(out, dense_attention(*exact, causal=causal), leaves, exact)
+
+
+@each_direction
+@each_algorithm
+def test_gated_attention(causal: bool, algorithm: str) -> None:
+    leaves, segments = make(relative=True), torch.arange(LENGTH).expand(2, -1) // 7
+    leaves.append(torch.randn(2, 5).requires_grad_())
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    out = segment_gated_attention(*leaves, segments, segments, causal=causal, algorithm=algorithm)
+    truth = naive_segment_gated_attention(*exact, segments, segments, causal=causal)
+    assert_low_rows_have_no_key(out, truth, leaves, exact)
+
+
+@each_relative
+def test_steps(relative: bool) -> None:
+    q, k, v, *rel = (x.detach() for x in make(relative))
+    table = rel[0] if relative else None
+    truth = dense_attention(q.double(), k.double(), v.double(), *(x.double() for x in rel), causal=True)
+    gate, segments = torch.zeros(2, 5), torch.zeros(2, dtype=torch.long)
+    state, gated = causal_init(2, 2, 8, 3, table), segment_causal_init(2, 2, 8, 3, table, gate)
+    for i in range(LENGTH):
+        x = q[:, :, i], k[:, :, i], v[:, :, i]
+        out, state = causal_step(*x, table, state)
+        other, gated = segment_causal_step(*x, table, segments, gated)
+        wanted = torch.zeros(2, 2, 3) if i < LOW.stop else truth[:, :, i].float()
+        for found in (out, other):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+            assert (i >= LOW.stop) or (found == 0).all()
+
+
+def test_steps_to_a_source() -> None:
+    q, k, v = (x.detach() for x in make(relative=False))
+    gate, segments = torch.zeros(2, 5), torch.zeros(2, LENGTH, dtype=torch.long)
+    truth = dense_attention(q.double(), k.double(), v.double())
+    for out in (
+        cross_step(q, 0, None, cross_state(k, v)),
+        segment_cross_step(q, segments, segment_cross_state(k, v, gate, segments)),
+    ):
+        assert (out[:, :, LOW] == 0).all()
+        torch.testing.assert_close(out[:, :, LOW.stop :].double(), truth[:, :, LOW.stop :], rtol=1e-4, atol=1e-5)
+
+
+def test_the_guard_stands_at_the_smallest_normal_number() -> None:
+    sums = torch.tensor([[1.0, TINY], [1.0, 0.999 * TINY], [1.0, 0.0], [1.0, -1e-9], [1.0, float("nan")]])
+    inverse = inverse_denominator(sums)[:, 0]
+    assert torch.equal(inverse[:4], torch.tensor([1 / TINY, 0.0, 0.0, 0.0]))
+    assert inverse[4].isnan()  # what is no number is not hidden
+    assert torch.equal(normalise(sums)[:4, 0], inverse[:4])
+    assert normalise(sums.double())[1, 0].isfinite()  # its type has smaller numbers
+    assert normalise(sums.double())[1, 0] > 0

@@ -1,0 +1,111 @@
+"""Translations that go on where they were interrupted, and come out as if nothing had interrupted them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.translator import Translation, Translator
+from tests.runs import make_run
+
+CONFIG = DecodingConfig(strategy="greedy", max_length_ratio=0.2, max_length_offset=3, batch_tokens=1)
+DOCUMENTS = [["the cat sees", "it runs"], [""], ["a dog"], ["a house", "a tree"], ["a longer one than the others"]]
+IDS = ["a", "b", "c", "d", "e"]
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return Translator.load(make_run(tmp_path_factory.mktemp("resumable") / "run"), "cpu")
+
+
+class Stop(Exception):
+    pass
+
+
+def interrupt(translator: Translator, path: Path, finished: int, **settings) -> None:
+    """A call that ends once so many documents are there."""
+
+    def progress(share: float, tokens: int) -> None:
+        if path.read_bytes().count(b"\n") > finished:
+            raise Stop
+
+    with pytest.raises(Stop), call(translator, path, progress=progress, **settings):
+        pass
+
+
+def call(translator: Translator, path: Path, **settings):
+    settings = {"config": CONFIG, "ids": IDS, "documents": DOCUMENTS, **settings}
+    return resumable_translations(translator, settings.pop("documents"), settings.pop("config"), path, **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"mode": "segment"}, {"max_tokens": 20}])
+@pytest.mark.parametrize("cut", [0, 5], ids=["whole", "last line cut short"])
+def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, cut):
+    path = tmp_path / "out.part"
+    expected = translator.translate_documents(DOCUMENTS, CONFIG, **settings)
+    interrupt(translator, path, 3, **settings)
+    records = [json.loads(line) for line in path.read_text().splitlines()][1:]
+    assert [tuple(r["hypotheses"][0]["segments"]) for r in records] == [t.segments for t in expected[: len(records)]]
+    assert f"{len(records)} of 5 documents are kept in {path}" in caplog.text
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) - cut])
+    shares: list[float] = []
+    with call(translator, path, progress=lambda share, tokens: shares.append(share), **settings) as found:
+        assert found == expected
+    assert f"going on: {len(records) - (cut > 0)} of 5 documents" in capsys.readouterr().err
+    assert shares[0] > 0.2  # what is there counts
+    assert shares[-1] == 1
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"config": replace(CONFIG, max_length_offset=4)}, {"documents": [["x"], *DOCUMENTS[1:]]}, {"ids": list("vwxyz")}],
+    ids=["decoding", "documents", "ids"],
+)
+def test_another_call_begins_anew(translator, tmp_path, caplog, capsys, change):
+    path = tmp_path / "out.part"
+    interrupt(translator, path, 2)
+    given = {"config": CONFIG, "documents": DOCUMENTS, "ids": IDS, **change}
+    with call(translator, path, **change) as found:
+        assert found == translator.translate_documents(given["documents"], given["config"])
+    assert "begun anew" in caplog.text
+    assert capsys.readouterr().err.count("going on") == 0
+
+
+def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path, monkeypatch):
+    path = tmp_path / "out.part"
+    with pytest.raises(OSError, match="full"), call(translator, path):
+        raise OSError("full")
+    monkeypatch.setattr(Translator, "_translate", lambda *_: iter(()))
+    with call(translator, path) as found:
+        assert len(found) == 5
+
+
+def test_nothing_finished_leaves_nothing(translator, tmp_path):
+    path = tmp_path / "out.part"
+    with pytest.raises(ValueError, match="mode=page"), call(translator, path, mode="page"):
+        pass
+    assert not path.exists()
+
+
+def test_two_at_once_are_one_too_many(translator, tmp_path):
+    path = tmp_path / "out.part"
+    refused = pytest.raises(ValueError, match=r"out\.part: another process")
+    with call(translator, path), refused, call(translator, path):
+        pass
+
+
+def test_documents_finish_in_order_whatever_the_batches(translator):
+    documents = [["word " * n] for n in (9, 1, 8, 2, 7, 3, 1, 1)]
+    order: list[Translation] = []
+    found = translator.translate_documents(documents, replace(CONFIG, batch_tokens=60), finished=order.append)
+    assert found == order
+    assert [t.source_tokens for t in found] == [
+        t.source_tokens for d in documents for t in translator.translate_documents([d], CONFIG)
+    ]
