@@ -14,7 +14,7 @@ from scaleformer.data.corpora import join_documents
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, parse_document
+from scaleformer.data.readers.documents import Document, from_parts, parse_document
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, SEP3, consumed, separators
 from tests.data.toy import random_corpus
@@ -163,3 +163,9 @@ def test_beads_are_one_segment_where_segments_are_joined_at_random() -> None:
     [joined] = join_documents([DOCUMENT], 7)
     assert sorted(joined.source) == sorted(["s0", "s1 s2", "s3", "", "s4", "s5 s6", "s7 s8 s9 s10 s11"])
     assert dict(zip(joined.source, joined.target, strict=True))["s1 s2"] == "t1"
+
+
+def test_documents_are_made_of_their_parts_again() -> None:
+    assert from_parts(DOCUMENT.id, DOCUMENT.parts()) == DOCUMENT
+    plain = Document("p", ("a", "b"), ("c", "d"))
+    assert from_parts("p", plain.parts()) == plain

@@ -71,6 +71,13 @@ class Document:
         return replace(self, source=source, target=target, beads=())
 
 
+def from_parts(id: str, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Document:
+    """The document of which `Document.parts` gives these."""
+    beads = tuple((len(source), len(target)) for source, target in parts)
+    source, target = (tuple(segment for part in parts for segment in part[side]) for side in (0, 1))
+    return Document(id, source, target, beads=() if all(bead == (1, 1) for bead in beads) else beads)
+
+
 def one_line(segments: Sequence[str]) -> str:
     """A document as one line: segments joined by one space, line breaks in them made spaces, empty ones left out."""
     return " ".join(line for segment in segments for line in segment.splitlines() if line)
