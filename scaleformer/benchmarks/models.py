@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import ModelConfig, Transformer
-from scaleformer.translation.state import BOS, EOS, SEP
+from scaleformer.vocabulary import BOS, EOS, SEP
 
 
 @dataclass

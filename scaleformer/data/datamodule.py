@@ -28,7 +28,8 @@ from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
 from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
-from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer_cache import cached_tokenizer
 from scaleformer.data.tokenizer_text import TokenizerText
 
 
@@ -128,6 +129,7 @@ class DocumentDataModule(pl.LightningDataModule):
             config.max_ratio,
             config.overlong,
             config.drop_separators,
+            config.merge_segments,
         )
 
     def encoded(self, split: str) -> EncodedCorpus:
@@ -240,7 +242,7 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
-        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0)
+        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
 
     @property
     def _recipe(self) -> Recipe:

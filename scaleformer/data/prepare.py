@@ -19,7 +19,7 @@ from rich.table import Table
 
 from scaleformer.data.config import BOUNDARIES, HubConfig
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
+from scaleformer.data.readers.documents import Document, assign_splits, from_parts, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents
 from scaleformer.data.readers.po import read_po_tree
 from scaleformer.data.readers.testsets import read_test_set
@@ -210,8 +210,9 @@ def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
 def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
     for document in documents:
         pairs = []
-        for source, target in zip(document.source, document.target, strict=True):
-            reason = _fault(source, target, config)
+        for source, target in document.parts():
+            # what has no partner is meant to have none
+            reason = _fault(" ".join(source), " ".join(target), config) if source and target else None
             if reason:
                 report.dropped_segments[reason] += 1
             else:
@@ -220,7 +221,7 @@ def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: Prepa
             report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
             report.dropped_segments["of documents left out"] += len(pairs)
         else:
-            yield Document(document.id, tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
+            yield from_parts(document.id, pairs)
 
 
 def _fault(source: str, target: str, config: PrepareConfig) -> str:

@@ -26,7 +26,7 @@ def document_windows(documents: Iterable[Document], segments: int) -> Iterator[l
     count = 0
     for document in documents:
         window.append(document)
-        count += len(document.source)
+        count += len(document.shapes)
         if count >= segments:
             yield window
             window, count = [], 0

@@ -25,14 +25,19 @@ class TokenizerText(Iterable[str]):
         self.limit = limit or MOST_SEGMENTS
 
     def __iter__(self) -> Iterator[str]:
-        count = sum(len(document.source) for document in self.documents)  # of the target too: they are aligned
+        count = sum(_size(document) for document in self.documents)
         stride = -(-count // max(1, self.limit // len(self.sides)))
         places = np.arange(0, count, max(1, stride))
         places += np.random.default_rng(0).integers(np.minimum(stride, count - places))  # the last stride may be short
         seen = 0
         for document in self.documents:
-            first, last = np.searchsorted(places, [seen, seen + len(document.source)])
+            first, last = np.searchsorted(places, [seen, seen + _size(document)])
             chosen = (places[first:last] - seen).tolist()
             for side in self.sides:
-                yield from (getattr(document, side)[place] for place in chosen)
-            seen += len(document.source)
+                segments = getattr(document, side)
+                yield from (segments[place] for place in chosen if place < len(segments))
+            seen += _size(document)
+
+
+def _size(document: Document) -> int:
+    return max(len(document.source), len(document.target))

@@ -111,7 +111,8 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
             while (line := file.readline()).endswith(b"\n"):
                 record = json.loads(line)
                 record["hypotheses"] = tuple(
-                    DocumentHypothesis(**{**h, "segments": tuple(h["segments"])}) for h in record["hypotheses"]
+                    DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared")}})
+                    for h in record["hypotheses"]
                 )
                 found.append(Translation(**record))
                 end = file.tell()

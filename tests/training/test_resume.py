@@ -72,7 +72,7 @@ def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
         ("model", "attention", {"name": "softmax"}, "model.attention.name=softmax"),
         ("model", "sites", {"cross": None}, "model.sites.cross=None, but the run has model.sites.cross.name=softmax"),
         ("model", "sites", {"decoder": {"name": "a"}}, "decoder.name=a, but the run has model.sites.decoder=None"),
-        ("tokenizer", "vocab_size", 300, "tokenizer.vocab_size=300"),
+        ("tokenizer", "vocab_size", 312, "tokenizer.vocab_size=312"),
         ("optimizer", "learning_rate", 1e-4, "optimizer.learning_rate=0.0001"),
         ("model", "dropout", 0.3, None),
         ("tokenizer", "sample_alpha", 0.1, None),
