@@ -91,7 +91,7 @@ class DataConfig:
         _one_of("data.boundaries", self.boundaries, BOUNDARIES)
         if self.path is not None and self.format in ("synthetic", "hub"):
             raise ValueError(
-                f"data.path={self.path}: data.format={self.format} reads none: add data=jsonl or data=text"
+                f"data.path={shown(self.path)}: data.format={self.format} reads none: add data=jsonl or data=text"
             )
         _one_of("data.overlong", self.overlong, ("keep", "error"))
         for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0), ("num_proc", 1)):

@@ -53,7 +53,7 @@ def test_from_mapping() -> None:
         ({"max_ratio": "2"}, r"data\.max_ratio='2': wanted float \| null"),
         ({"synthetic": 3}, r"data\.synthetic=3: it is a group of settings: data\.synthetic\.seed, "),
         ({"format": "xml"}, r"data\.format='xml': choose one of synthetic, jsonl, text, hub"),
-        ({"path": "corpus"}, r"data\.path=corpus: data\.format=synthetic reads none: add data=jsonl or data=text"),
+        ({"path": "corpus"}, r"data\.path='corpus': data\.format=synthetic reads none: add data=jsonl or data=text"),
         (
             {"boundaries": "ids"},
             r"data\.boundaries=ids: data\.format=synthetic does not read it, only text: add data=text",
@@ -62,7 +62,8 @@ def test_from_mapping() -> None:
             {"format": "text", "path": "a", "holdout": [0.1, 0.2]},
             r"data\.holdout=\[0\.1, 0\.2\]: data\.format=text does not read it, only jsonl",
         ),
-        ({"path": "corpus", "format": "hub"}, r"data\.path=corpus: data\.format=hub reads none"),
+        ({"path": "a\nb"}, r"data\.path='a\\nb': data\.format=synthetic reads none"),
+        ({"path": "corpus", "format": "hub"}, r"data\.path='corpus': data\.format=hub reads none"),
         ({"boundaries": "dot"}, r"data\.boundaries='dot': choose one of"),
         ({"overlong": "cut"}, r"data\.overlong='cut': choose one of keep, error"),
         ({"max_tokens": 2}, r"data\.max_tokens=2: wanted at least 3"),
