@@ -114,9 +114,9 @@ class DataConfig:
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:
-                shown_value = list(value) if isinstance(value, tuple) else value
+                given = shown(list(value) if isinstance(value, tuple) else value)
                 raise ValueError(
-                    f"data.{name}={shown_value}: data.format={self.format} does not read it, only {format}: add "
+                    f"data.{name}={given}: data.format={self.format} does not read it, only {format}: add "
                     f"data={format}, or leave it out"
                 )
 

@@ -56,7 +56,7 @@ def test_from_mapping() -> None:
         ({"path": "corpus"}, r"data\.path='corpus': data\.format=synthetic reads none: add data=jsonl or data=text"),
         (
             {"boundaries": "ids"},
-            r"data\.boundaries=ids: data\.format=synthetic does not read it, only text: add data=text",
+            r"data\.boundaries='ids': data\.format=synthetic does not read it, only text: add data=text",
         ),
         (
             {"format": "text", "path": "a", "holdout": [0.1, 0.2]},

@@ -149,3 +149,9 @@ def test_the_first_line_may_be_longer_than_what_a_format_is_recognised_by(tmp_pa
         path = tmp_path / "a"
         path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
         assert [line for _, line in read_lines(path)] == wanted
+
+
+def test_a_carriage_return_within_a_line_is_a_space_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{\r"id": "d", "source": ["a"], "target": ["b"]}\n')
+    assert [document.id for document in read_jsonl(path)] == ["d"]
