@@ -44,6 +44,8 @@ class DataConfig:
     format            synthetic | jsonl | text | hub
     path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
     source_suffix, target_suffix  text: endings of the two files
+    target_language   code of the target language (zh, de, por_Latn), None = by the ending of the text's target files or
+                      the name of the column; it chooses the tokenizer of scores (metrics.tokenize=auto)
     boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
                       document; "lines": every line is a document
     holdout           one jsonl file: shares of its documents that become valid and test
@@ -68,6 +70,7 @@ class DataConfig:
     path: str | None = None
     source_suffix: str = "source"
     target_suffix: str = "target"
+    target_language: str | None = None
     boundaries: str = "blank"
     holdout: tuple[float, float] = (0.05, 0.05)
     max_tokens: int = 512

@@ -25,7 +25,7 @@ from scaleformer.data.loader import TrainLoader
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
-from scaleformer.data.sources import SplitSource, split_sources
+from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -208,6 +208,8 @@ class DocumentDataModule(pl.LightningDataModule):
         if "valid" in self.sources:
             recipe = replace(self._recipe, cutting=self._validation_cutting)
             report.splits["valid"] = report_split(self.encoded("valid"), recipe, shuffle=False)
+        for name, counts in report.splits.items():
+            warn_of_one_document(self.source(name.split()[0]), counts.documents, counts.segments)
         return report
 
     @property

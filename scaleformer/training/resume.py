@@ -33,7 +33,7 @@ HARMLESS = (
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
-    "data.num_proc",
+    *("data.num_proc", "data.target_language"),
     "data.path",  # what stands there is known by its fingerprint
 )
 
