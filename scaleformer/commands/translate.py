@@ -2,7 +2,8 @@
 
 scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
 
-Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again.
+Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again. What
+was finished behind one that was not, or within the batch at hand, is translated again.
 """
 
 from __future__ import annotations
