@@ -44,6 +44,7 @@ def test_the_mean_of_all_weights(files):
 
 def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch, capsys):
     output = tmp_path / "new" / "mean.ckpt"
+    output.parent.mkdir()
     listed = ",".join(map(str, files))
     code, out, err = run_script(
         monkeypatch, capsys, "average_checkpoints.py", f"checkpoints=[{listed}]", f"output={output}"
