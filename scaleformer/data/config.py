@@ -44,6 +44,8 @@ class DataConfig:
     format            synthetic | jsonl | text | hub
     path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
     source_suffix, target_suffix  text: endings of the two files
+    target_language   code of the target language (zh, de, por_Latn), None = by the ending of the text's target files or
+                      the name of the column; it chooses the tokenizer of scores (metrics.tokenize=auto)
     boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
                       document; "lines": every line is a document
     holdout           one jsonl file: shares of its documents that become valid and test
@@ -70,6 +72,7 @@ class DataConfig:
     path: str | None = None
     source_suffix: str = "source"
     target_suffix: str = "target"
+    target_language: str | None = None
     boundaries: str = "blank"
     holdout: tuple[float, float] = (0.05, 0.05)
     max_tokens: int = 512
@@ -94,7 +97,7 @@ class DataConfig:
         _one_of("data.boundaries", self.boundaries, BOUNDARIES)
         if self.path is not None and self.format in ("synthetic", "hub"):
             raise ValueError(
-                f"data.path={self.path}: data.format={self.format} reads none: add data=jsonl or data=text"
+                f"data.path={shown(self.path)}: data.format={self.format} reads none: add data=jsonl or data=text"
             )
         _one_of("data.overlong", self.overlong, ("keep", "error"))
         for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0), ("num_proc", 1)):
@@ -119,9 +122,9 @@ class DataConfig:
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:
-                shown_value = list(value) if isinstance(value, tuple) else value
+                given = shown(list(value) if isinstance(value, tuple) else value)
                 raise ValueError(
-                    f"data.{name}={shown_value}: data.format={self.format} does not read it, only {format}: add "
+                    f"data.{name}={given}: data.format={self.format} does not read it, only {format}: add "
                     f"data={format}, or leave it out"
                 )
 

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from scaleformer.data.errors import DataError, cache_errors
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.sources import SplitSource
+from scaleformer.data.sources import SplitSource, warn_of_one_document
 
 _FEATURES = datasets.Features(
     {
@@ -92,7 +92,9 @@ def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
         if not bars:
             datasets.enable_progress_bars()
     assert isinstance(table, datasets.Dataset)
-    return Corpus(table)
+    corpus = Corpus(table)
+    warn_of_one_document(source, len(corpus), len(corpus[0].source))
+    return corpus
 
 
 class DocumentStream(Iterable[Document]):

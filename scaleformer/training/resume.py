@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 from scaleformer.checkpoints.model_file import FORMAT, find_checkpoint, read_checkpoint
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.evaluation.metrics import metrics_of
 from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
@@ -31,7 +33,7 @@ HARMLESS = (
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
-    "data.num_proc",
+    *("data.num_proc", "data.target_language"),
     "data.path",  # what stands there is known by its fingerprint
 )
 
@@ -63,6 +65,25 @@ def record_overrides(directory: Path, overrides: Iterable[str], record: Mapping[
         if content is not None:
             with atomic_writer(directory / path) as file:
                 yaml.safe_dump(content, file, allow_unicode=True)
+
+
+def renewed(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A configuration from before there was the group `metrics`, as it would be recorded now; others as they are.
+
+    That version matched no segments unless told to: what it recorded was nobody's choice, unless `overrides` make it.
+    """
+    if "metrics" in config or not all(isinstance(config.get(group), Mapping) for group in ("test", "callbacks")):
+        return dict(config)
+    renewed = deepcopy(dict(config))
+    metrics, bleu = metrics_of(config), renewed["callbacks"].get("validation_bleu") or {}
+    if (tokenize := bleu.pop("tokenize", "13a")) != "13a" and metrics["tokenize"] == "auto":
+        metrics["tokenize"] = tokenize
+    renewed["test"].pop("metrics", None)
+    chosen = {override.split("=")[0].lstrip("+") for override in overrides}
+    for name, group in (("decoding", renewed), ("callbacks.validation_bleu.decoding", bleu)):
+        if isinstance(group.get("decoding"), dict) and f"{name}.match_segments" not in chosen:
+            group["decoding"]["match_segments"] = True
+    return {**renewed, "metrics": metrics}
 
 
 def last_checkpoint(run: str | Path) -> Path:

@@ -269,9 +269,7 @@ def record(parts: Run, start: Start | None) -> None:
 
 
 def write_counts(parts: Run, report: DataReport) -> None:
-    """Leave a report of the data in the run's folder, and show it; checkpoints know of the longest segment."""
-    if (split := report.splits.get("train")) is not None:
-        parts.module.package["longest_segment"] = split.longest_segment
+    """Leave a report of the data in the run's folder, and show it."""
     conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"])
     content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
     write_result(parts.directory / "results" / "data.json", content)

@@ -17,6 +17,7 @@ def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[lis
     """Places of documents, so many that places * longest * rows a document is in batch_tokens.
 
     Of like length, but in windows of a few batches, by the first place: so that documents finish about in order.
+    The longest batch is not the first one: what it needs of memory shows when it comes.
     """
     batches: list[list[int]] = []
     for window in _windows(lengths, WINDOW * config.batch_tokens // config.rows):

@@ -163,6 +163,7 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         ("nothing=1", "nothing: no such setting; there are seed, threads"),
         ("trainer.nothing=1", "trainer.nothing: no such setting; there are accelerator"),
         ("model=huge", "Could not find 'model/huge' Available options in 'model': base small tiny"),
+        ("run_dir=x", "run_dir=x: it is filled in, the folder of a run is set by hydra.run.dir=x"),
         ("seed", "missing EQUAL"),
         ("seed=one", "seed=one: wanted a whole number"),
         ("resume=nowhere", "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),

@@ -118,7 +118,7 @@ class _Rewound(io.RawIOBase):
     """A stream whose beginning was read already, from its beginning."""
 
     def __init__(self, begin: bytes, rest: BinaryIO) -> None:
-        self.begin, self.rest = begin, rest
+        self.begin, self.rest = memoryview(begin), rest
 
     def readable(self) -> bool:
         return True
@@ -141,8 +141,21 @@ def _refuse_others(begin: bytes, name: str, wanted: str) -> None:
 
 def _split(stream: BinaryIO, begin: bytes) -> Iterable[bytes]:
     """Lines with their ends, cut at `LONGEST_LINE` + 1."""
+    if b"\n" not in begin:
+        begin = _first_line(stream)
+        stream = io.BufferedReader(_Rewound(begin, stream))  # type: ignore[type-var]
     if b"\n" in begin or b"\r" not in begin:
         return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
     # the line ends of old Macs; latin-1 gives every byte back
     lines = io.TextIOWrapper(stream, "latin-1", newline=None)
     return (line.encode("latin-1") for line in iter(lambda: lines.readline(LONGEST_LINE + 1), ""))
+
+
+def _first_line(stream: BinaryIO) -> bytes:
+    """A stream to its first line end and some kilobytes on, or all of it; to `LONGEST_LINE` where there is none."""
+    blocks: list[bytes] = []
+    while len(blocks) * _AHEAD <= LONGEST_LINE and (block := stream.read(_AHEAD)):
+        blocks.append(block)
+        if b"\n" in block or b"\r" in block:
+            break
+    return b"".join([*blocks, stream.read(_AHEAD)])
