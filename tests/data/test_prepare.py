@@ -146,7 +146,8 @@ def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str
     [
         ({"format": "xml"}, "format='xml': choose one of"),
         ({"boundaries": "dot"}, "boundaries='dot'"),
-        ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text does"),
+        ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text, po, tmx, .* do"),
+        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx does"),
         ({"target": "t"}, "target='t': format=jsonl does not read it, text does"),
         ({"format": "text", "target": "t", "subset": "a"}, "subset='a': format=text does not read it, hub does"),
         ({"format": "text"}, "needs target=FILE"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from scaleformer.data.config import BOUNDARIES
 from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.readers.bitexts import Bitext, read_bitext
 from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.lines import Input
-from scaleformer.data.readers.po import read_po_tree
 from scaleformer.translation.files import read_documents, write_translations
 from scaleformer.translation.translator import DocumentHypothesis, Translation
 from tests.fuzz.checks import Finding, answer, checked, plain, same
@@ -98,7 +98,7 @@ def po(rng: Rng, folder: Path) -> None:
     before = "\n".join(entries).encode()
     data = mutated(rng, before)
     path = write(folder, "a.po", data)
-    found = answer(lambda: list(read_po_tree(path, Counter())))
+    found = answer(lambda: list(read_bitext(Bitext("po", str(path)), Counter())))
     if data == before:
         same([pair for d in found or [] for pair in zip(d.source, d.target, strict=True)], wanted)
     checked(found)
