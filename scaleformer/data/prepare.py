@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from scaleformer.data.config import BOUNDARIES, HubConfig
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext
+from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext, separate
 from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents
 from scaleformer.data.readers.tables import Columns, has_names
@@ -109,6 +110,8 @@ class PrepareConfig:
             raise ValueError(f"boundaries={shown(self.boundaries)}: choose one of {', '.join(BOUNDARIES)}")
         if self.format == "text" and self.target is None:
             raise ValueError("format=text needs target=FILE beside input=FILE")
+        if self.format != "text" and self.boundaries == "ids":
+            raise ValueError(f"boundaries=ids: format={self.format} does not read it, text does")
         if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
             raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
         for option in fields(self):
@@ -214,7 +217,8 @@ def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
         return read_jsonl(config.input)
     names = config.source_column, config.target_column, config.document_column
     if config.format == "tsv" and not _names_columns(config, Columns(*names)):
-        return read_tsv(config.input, report.dropped_segments)
+        documents = read_tsv(config.input, report.dropped_segments)
+        return chain.from_iterable(map(separate, documents)) if config.boundaries == "lines" else documents
     if config.format in BITEXTS:
         languages = config.source_language, config.target_language
         bitext = Bitext(config.format, config.input, Columns(*names), languages, config.boundaries == "lines")

@@ -47,7 +47,7 @@ def read_bitext(bitext: Bitext, dropped: Counter[str]) -> Iterator[Document]:
         empty = True
         for document in documents:
             empty = False
-            yield from _separate(document) if bitext.separate else (document,)
+            yield from separate(document) if bitext.separate else (document,)
         if empty:
             dropped["files without a translated message"] += 1
 
@@ -81,6 +81,7 @@ def _without_ending(name: str) -> str:
     return str(Path(name.removesuffix(".gz")).with_suffix("").as_posix())
 
 
-def _separate(document: Document) -> Iterator[Document]:
+def separate(document: Document) -> Iterator[Document]:
+    """Each segment of a document as one of its own."""
     for number, pair in enumerate(zip(document.source, document.target, strict=True), 1):
         yield Document(f"{document.id}:{number}", *((segment,) for segment in pair))

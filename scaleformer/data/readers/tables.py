@@ -32,7 +32,7 @@ def read_table(path: Path, format: str, name: str, columns: Columns) -> Iterator
     """The rows of a csv, tsv or parquet file.
 
     Without a column of documents a row of lists is a document, and rows of texts are the document `name`. Nothing is
-    changed in a cell; null is no text. Raises DataError with file and line or row.
+    changed in a cell. Raises DataError with file and line or row: no such column, a cell without text (null).
     """
     for where, number, row in _parquet(path, columns) if format == "parquet" else _lines(path, format):
         source, target = (cell(row, column, where) for column in (columns.source, columns.target))
@@ -79,15 +79,17 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    wanted = {name.split(".")[0] for name in vars(columns).values() if name}
     number = 0
     try:
         with pq.ParquetFile(path) as file:
+            present = file.schema_arrow.names
             for group in range(file.metadata.num_row_groups):
                 if (size := file.metadata.row_group(group).total_byte_size) > _LARGEST:
                     raise DataError(f"{path}: row group {group + 1} of {size:,} bytes: write smaller ones")
-            present = [name for name in file.schema_arrow.names if name in wanted | set(vars(columns).values())]
-            for batch in file.iter_batches(_ROWS, columns=present):
+            wanted = {name if name in present else name.split(".")[0] for name in vars(columns).values() if name}
+            if missing := sorted(wanted - set(present)):
+                raise DataError(f"{path}: no column {missing[0]!r}; there are {', '.join(present)}")
+            for batch in file.iter_batches(_ROWS, columns=sorted(wanted)):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}[{number}]", number, row
