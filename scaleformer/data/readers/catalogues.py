@@ -15,8 +15,9 @@ from lxml import etree
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import opened
-from scaleformer.data.readers.rows import Row
+from scaleformer.data.readers.rows import Row, brief, some
 from scaleformer.data.readers.toolkit import one_segment, toolkit
+from scaleformer.system.schema import shown
 
 _EQUIVALENTS = ("equiv-text", "equiv", "disp")  # attributes of XLIFF that stand for an empty inline element
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -62,7 +63,7 @@ def _pair(
     others = {language: text for language, text in texts.items() if language != source}
     target = _chosen(others, languages[1]) if languages[1] else next(iter(others), None)
     if not languages[1] and len(others) > 1:
-        raise DataError(f"{where}: texts in {', '.join(texts)}: target_language= says which of them to take")
+        raise DataError(f"{where}: texts in {some(texts)}: target_language= says which of them to take")
     return texts.get(source or "", ""), others.get(target or "", "")
 
 
@@ -147,23 +148,27 @@ def _elements(path: Path, root: str, names: tuple[str, ...]) -> Iterator[tuple[s
                 if _name(element) not in names:
                     continue
                 for entity in element.iter(etree.Entity) if event == "end" else ():
-                    raise DataError(f"{path}:{element.sourceline}: the entity {entity.text} is not defined in XML")
+                    raise DataError(
+                        f"{path}:{element.sourceline}: the entity {brief(entity.text)} is not defined in XML"
+                    )
                 yield event, element
                 if event == "end":
                     _forget(element)
         except etree.XMLSyntaxError as error:
             reason = (error.msg or "nothing in it").rsplit(", line ", 1)[0]
-            raise DataError(f"{path}:{error.lineno or 1}: malformed XML ({reason})") from None
+            raise DataError(f"{path}:{error.lineno or 1}: malformed XML ({brief(reason)})") from None
         except LookupError as error:
-            raise DataError(f"{path}: malformed XML ({error})") from None
+            raise DataError(f"{path}: malformed XML ({brief(error)})") from None
 
 
 def _check_root(element: etree._Element, root: str, path: Path) -> None:
     if _name(element) != root:
-        raise DataError(f"{path}:{element.sourceline}: <{_name(element)}>, wanted <{root}>")
+        raise DataError(f"{path}:{element.sourceline}: <{brief(_name(element))}>, wanted <{root}>")
     doctype = element.getroottree().docinfo.internalDTD
     if doctype is not None and (entity := next(doctype.iterentities(), None)) is not None:
-        raise DataError(f"{path}: declares the entity {entity.name!r}: entities are not read, write out what they hold")
+        raise DataError(
+            f"{path}: declares the entity {shown(entity.name)}: entities are not read, write out what they hold"
+        )
 
 
 def _forget(element: etree._Element) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import opened
-from scaleformer.data.readers.rows import Row
+from scaleformer.data.readers.rows import Row, brief
 from scaleformer.data.readers.toolkit import one_segment, toolkit
 from scaleformer.system.schema import shown
 
@@ -53,7 +53,7 @@ def read_po(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
     try:
         poparser.parse_units(state, store)
     except Exception as error:  # the toolkit raises whatever it stumbles over
-        raise DataError(f"{path}:{state.lineno}: malformed PO ({error})") from None
+        raise DataError(f"{path}:{state.lineno}: malformed PO ({brief(error)})") from None
     for unit in store.units:
         where = f"{path}:{unit._line_number}"
         source = one_segment(_text(unit.msgid, where, encoding))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ def value(row: Any, column: str, where: str) -> Any:
     found = row
     for key in [column] if column in row else column.split("."):
         if not isinstance(found, dict) or key not in found:
-            raise DataError(f"{where}: no column {column!r}; there are {', '.join(row)}")
+            raise DataError(f"{where}: no column {shown(column)}; there are {some(row)}")
         found = found[key]
     return found
 
@@ -65,5 +65,16 @@ def cell(row: Any, column: str, where: str) -> list[str]:
     found = value(row, column, where)
     segments = [found] if isinstance(found, str) else found
     if not isinstance(segments, list) or not all(isinstance(segment, str) for segment in segments):
-        raise DataError(f"{where}: column {column!r} holds {type(found).__name__}, wanted text or a list of texts")
+        raise DataError(f"{where}: column {shown(column)} holds {type(found).__name__}, wanted text or a list of texts")
     return segments
+
+
+def some(names: Collection[str]) -> str:
+    """The first of some names, for messages."""
+    return ", ".join(shown(name)[1:-1] for name in list(names)[:12]) + (" ..." if len(names) > 12 else "")
+
+
+def brief(error: object) -> str:
+    """What a library says, in one line of at most 200 characters."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else f"{text[:200]}..."

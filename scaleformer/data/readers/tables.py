@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import read_lines
-from scaleformer.data.readers.rows import Row, cell, value
+from scaleformer.data.readers.rows import Row, brief, cell, some, value
+from scaleformer.system.schema import shown
 
 _ROWS = 1000  # of a Parquet file that are unpacked at a time
 _LARGEST = 1 << 30  # bytes of a row group, unpacked
@@ -56,10 +57,10 @@ def _lines(path: Path, format: str) -> Iterator[tuple[str, int, dict[str, str]]]
         if not header:
             header = cells
             if len(set(header)) < len(header):
-                raise DataError(f"{where}: two columns of one name: {', '.join(header)}")
+                raise DataError(f"{where}: two columns of one name: {some(header)}")
             continue
         if len(cells) != len(header):
-            raise DataError(f"{where}: {len(cells)} cells, wanted {len(header)}: {', '.join(header)}")
+            raise DataError(f"{where}: {len(cells)} cells, wanted {len(header)}: {some(header)}")
         yield where, number, dict(zip(header, cells, strict=True))
 
 
@@ -88,10 +89,10 @@ def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str,
                     raise DataError(f"{path}: row group {group + 1} of {size:,} bytes: write smaller ones")
             wanted = {name if name in present else name.split(".")[0] for name in vars(columns).values() if name}
             if missing := sorted(wanted - set(present)):
-                raise DataError(f"{path}: no column {missing[0]!r}; there are {', '.join(present)}")
+                raise DataError(f"{path}: no column {shown(missing[0])}; there are {some(present)}")
             for batch in file.iter_batches(_ROWS, columns=sorted(wanted)):
                 for row in batch.to_pylist():
                     number += 1
                     yield f"{path}[{number}]", number, row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a sound Parquet file ({error}): row {number + 1}") from None
+        raise DataError(f"{path}: not a sound Parquet file ({brief(error)}): row {number + 1}") from None
