@@ -120,12 +120,17 @@ def _is_draft(unit: Any) -> bool:
 
 
 def _show_codes(element: etree._Element, where: str) -> None:
+    """Write into empty inline elements what stands for them."""
     for node in element.iter("{*}x", "{*}ph", "{*}cp"):
         if node.text or len(node):
             continue
         if _name(node) == "cp":  # a character that XML cannot hold
-            raise DataError(f"{where}: a control character (<cp hex={node.get('hex')!r}>), which is no text: remove it")
-        node.text = next((node.get(key) for key in _EQUIVALENTS if node.get(key)), None)
+            raise DataError(f"{where}: <cp> stands for a control character, which is no text: remove it")
+        codes = [node.get(key) for key in _EQUIVALENTS]
+        if (reference := node.get("dataRef")) is not None:  # of XLIFF 2: the code itself, beside the segments
+            data = element.getparent().iterfind("{*}originalData/{*}data")
+            codes = [*(code.text for code in data if code.get("id") == reference), *codes]
+        node.text = next(filter(None, codes), None)
 
 
 def _elements(path: Path, root: str, names: tuple[str, ...]) -> Iterator[tuple[str, etree._Element]]:

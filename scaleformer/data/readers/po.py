@@ -20,17 +20,17 @@ from scaleformer.data.readers.rows import Row, brief
 from scaleformer.data.readers.toolkit import one_segment, toolkit
 from scaleformer.system.schema import shown
 
-_CHARSET = re.compile(rb"charset=[ \t]*([\w.:-]+)")
-_CHARSETS = re.compile(
-    r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|shift|johab|tis|tcvn|viscii).*"
-)  # gettext's
+_CHARSET = re.compile(
+    rb'^msgid[ \t]*""\s+msgstr[ \t]*(?:"[^\r\n]*[\r\n]+[ \t]*)*?"[^\r\n]*?charset=[ \t]*([\w.:-]+)', re.MULTILINE
+)
+# those of gettext; Python has others, for other ends, and some that take hours
+_CHARSETS = re.compile(r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|shift|johab|tis|tcvn|viscii).*")
 _COMMENT = re.compile(r"#(?!~).*|#~[ \t]*(?:\|.*)?")
 _WORDS = {"msgctxt": "c", "msgid": "i", "msgid_plural": "p", "msgstr": "s", "": "q"}  # n: msgstr[1], q: goes on
 _PART = re.compile(rf'(#~[ \t]*)?({"|".join(_WORDS)}|msgstr\[\d+\])[ \t]*"[^"\\]*(?:\\.[^"\\]*)*"')
 _MESSAGE = "(?:cq*)?iq*(?:sq*|pq*(?:nq*)+)"
-_MESSAGES = re.compile(
-    f"(?:{_MESSAGE}|{re.sub('[a-z]', lambda match: match[0].upper(), _MESSAGE)})*"
-)  # obsolete: capitals
+_OBSOLETE = re.sub("[a-z]", lambda match: match[0].upper(), _MESSAGE)
+_MESSAGES = re.compile(f"(?:{_MESSAGE}|{_OBSOLETE})*")
 _ESCAPE = re.compile(rb"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _CONTROLS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v"), (bytes([c]) for c in b"\a\b\f\n\r\t\v"), strict=True))
 
@@ -48,13 +48,16 @@ def read_po(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
     encoding = found[1].decode() if found and found[1] != b"CHARSET" else "utf-8"
     lines = _decoded(data.removeprefix(codecs.BOM_UTF8), encoding, path)
     _check(lines, path)
-    store = pypo.pofile()
-    state = poparser.PoParseState([f"{line}\n" for line in lines], store.create_unit)
+    units = []
+    state = poparser.PoParseState([f"{line}\n" for line in lines], pypo.pounit)
     try:
-        poparser.parse_units(state, store)
+        while (unit := poparser.parse_unit(state)) is not None:  # not `parse_units`: the lines are decoded
+            units.append(unit)
+        if not state.eof:
+            raise poparser.PoParseError(state)
     except Exception as error:  # the toolkit raises whatever it stumbles over
         raise DataError(f"{path}:{state.lineno}: malformed PO ({brief(error)})") from None
-    for unit in store.units:
+    for unit in units:
         where = f"{path}:{unit._line_number}"
         source = one_segment(_text(unit.msgid, where, encoding))
         if not source and not unit.msgctxt and not unit.msgidcomments:

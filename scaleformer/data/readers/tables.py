@@ -82,7 +82,7 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str, Any]]]:
     number = 0
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             present = file.schema_arrow.names
             for group in range(file.metadata.num_row_groups):
                 if (size := file.metadata.row_group(group).total_byte_size) > _LARGEST:

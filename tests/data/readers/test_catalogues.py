@@ -99,6 +99,15 @@ def test_units_of_xliff_1(tmp_path: Path) -> None:
     assert dropped == {"fuzzy": 2, "untranslated": 2, "not to be translated": 1}
 
 
+def test_codes_of_xliff_2(tmp_path: Path) -> None:
+    unit = """<unit id='1'><originalData><data id='d1'>%s</data></originalData><segment>
+        <source><ph id='0' dataRef='d1' equiv='name'/> <ph id='2' disp='{{ n }}'/><ph id='3'/></source>
+        <target><ph id='2' disp='{{ n }}'/> <ph id='0' dataRef='d1'/></target></segment></unit>"""
+    assert read(tmp_path, "xliff", two(unit))[0] == [Document("a/f1", ("%s {{ n }}",), ("{{ n }} %s",))]
+    with pytest.raises(DataError, match=r"a\.xliff:1: <cp> stands for a control character"):
+        read(tmp_path, "xliff", one(xliff1(unit1("<cp hex='001A'/>", "b"))))
+
+
 @pytest.mark.parametrize("version", ["2.0", "2.2"])
 def test_units_of_xliff_2(tmp_path: Path, version: str) -> None:
     units = (

@@ -79,6 +79,11 @@ def test_the_encoding_that_the_header_names(tmp_path: Path) -> None:
         list(read_po(tmp_path / "a.po", "a", Counter()))
 
 
+def test_a_message_about_encodings_is_no_header(tmp_path: Path) -> None:
+    text = '# charset=x\nmsgid "charset=iso-8859-1 é"\nmsgstr "charset=x ñ"\n'
+    assert read(tmp_path, text) == ([("charset=iso-8859-1 é", "charset=x ñ")], {})
+
+
 def test_a_text_that_begins_like_a_comment_of_old_catalogues_is_counted(tmp_path: Path) -> None:
     text = 'msgid "see "\n"_: x y"\nmsgstr "ver"\n'
     assert read(tmp_path, text) == ([], {"with a comment in the message": 1})
