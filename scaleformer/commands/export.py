@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.checkpoints.model_file import change_attention, export_model, load_model
+from scaleformer.checkpoints.changed_attention import change_attention
+from scaleformer.checkpoints.model_file import export_model, load_model
 
 
 @dataclass(frozen=True)

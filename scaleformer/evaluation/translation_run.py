@@ -138,6 +138,7 @@ def write_evaluation(
         translator.path,
         translator.sha256,
         {score.metric: score.signature for score in report.scores},
+        translator.parent,
     )
     settings = {
         "decoding": asdict(evaluation.decoding),

@@ -68,6 +68,7 @@ class Translator:
         self.sha256 = loaded.sha256
         self.path = loaded.path
         self.longest_segment = loaded.longest_segment
+        self.parent = loaded.parent
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
 
