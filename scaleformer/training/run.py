@@ -40,6 +40,7 @@ from scaleformer.training.resume import (
     refuse_held,
 )
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
+from scaleformer.training.run_results import results_of
 from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.trainer import build_trainer, fit, quieten
@@ -185,7 +186,8 @@ def evaluate(parts: Run) -> None:
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
     write_status(parts.directory, "evaluating", parts.trainer.global_step)
     evaluation = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else None
-    log_results(parts.loggers, evaluation, parts.settings.test.split, curves)
+    results = results_of(evaluation, parts.settings.test.split, curves, parts.trainer.global_step)
+    log_results(parts.loggers, results)
 
 
 @contextmanager

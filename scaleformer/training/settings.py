@@ -21,7 +21,7 @@ from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from scaleformer.translation.search import DecodingConfig
 
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
-LOGGERS = ("csv", "wandb")
+LOGGERS = ("csv", "wandb", "tensorboard", "mlflow")
 # The top level of conf/config.yaml; groups are checked by their classes, trainer by Lightning.
 SCALARS = ("seed", "threads", "label_smoothing", "r_drop", "init_from", "freeze", "resume", "run_dir", "test")
 GROUPS = (
@@ -133,11 +133,13 @@ class FinalTest:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """The group `logger`: metrics.csv is always written; project and run_name are those of Weights & Biases."""
+    """The group `logger`: metrics.csv is always written; project (MLflow's experiment) and run_name are those of
+    Weights & Biases and MLflow; tracking_uri is where MLflow keeps its runs."""
 
     name: str = "csv"
     project: str = "scaleformer"
     run_name: str | None = None
+    tracking_uri: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("logger.name", self.name, LOGGERS)
