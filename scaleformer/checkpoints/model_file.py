@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from scaleformer.checkpoints.hub import fetch_model, is_hub_name
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
 
@@ -63,7 +64,8 @@ def make_package(
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedModel:
-    """Load a run directory (its best checkpoint, else its last), a checkpoint file or an exported model directory.
+    """Load a run directory (its best checkpoint, else its last), a checkpoint file, an exported model directory, or a
+    model of the Hugging Face Hub by its name.
 
     Raises ValueError in one line where the file is missing, cut short, of another format, or does not fit together.
     """
@@ -153,11 +155,12 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint file, or the exported model directory, that a user means by `path`.
+    """The checkpoint file, or the exported model directory, that a user means by `path`: a name of the Hugging Face Hub
+    is that of the model there, as it lies in the local cache.
 
     Raises ValueError where there is none.
     """
-    path = Path(path)
+    given, path = str(path), Path(path)
     if path.is_dir():
         if (path / "model.safetensors").is_file():
             return path
@@ -169,6 +172,8 @@ def find_checkpoint(path: str | Path) -> Path:
             "or model.safetensors (an exported model)"
         )
     if not path.is_file():
+        if is_hub_name(given):
+            return fetch_model(given, EXPORTED)
         raise ValueError(f"{path}: no such run directory, checkpoint file or exported model")
     return path
 

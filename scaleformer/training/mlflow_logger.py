@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,6 +17,7 @@ from pytorch_lightning.loggers import MLFlowLogger
 from scaleformer.training.run_results import RunResults
 from scaleformer.training.settings import LoggerConfig
 
+logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of its tables
 STORE = "sqlite:///mlflow.db"  # where `mlflow ui` looks
 IDENTITY = "mlflow_run"  # the file in a run's folder that names its run there
 

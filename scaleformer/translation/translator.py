@@ -78,7 +78,8 @@ class Translator:
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device | None = None) -> Translator:
-        """From a run directory, a checkpoint file or an exported model; on a GPU where there is one, or on `device`.
+        """From a run directory, a checkpoint file, an exported model or OWNER/NAME of the Hugging Face Hub; on a GPU
+        where there is one, or on `device`.
 
         Raises ValueError in one line: nothing there, cut short, of another version, no such device.
         """
