@@ -126,6 +126,11 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
     total = sum(p.numel() for p in load_model(run).model.parameters())
     assert f"frozen: embeddings, 6,400 of {total:,} parameters ({640000 / total:.1f}%)" in out
     assert f"frozen: in all, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6400:,} of" in out
+    parts = tmp_path / "parts"
+    for steps in (2, 3):
+        last = (*more, "optimizer.weight_decay=0.5", f"trainer.max_steps={steps}")
+        finish(parts, cache, *last, *([f"resume={parts}"] if steps == 3 else []), world=world, strategy=strategy)
+    assert_same(run, parts)
 
 
 @pytest.mark.parametrize("pattern", ["decoder", "embeddings", "decoder.*.cross_attention", "*.feed_forward"])
