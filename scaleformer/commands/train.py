@@ -12,6 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.commands.resume import resumed_arguments
+from scaleformer.training.resume import ADDED
 from scaleformer.training.run import Start, run
 from scaleformer.training.settings import Settings
 
@@ -55,7 +56,8 @@ def main(config: DictConfig, given: Sequence[str]) -> float | None:
     config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
     experiment = hydra.runtime.choices.get("experiment")
     runs = f"runs/{experiment}" if experiment else str(Path(hydra.run.dir).parent)
-    settings: Any = OmegaConf.to_container(config, resolve=True)
+    # the config.yaml of an older run has not all of them
+    settings: Any = {**ADDED, **OmegaConf.to_container(config, resolve=True)}  # type: ignore[dict-item]
     runtime = OmegaConf.to_container(hydra.runtime, resolve=True)
     record = {"hydra": {"runtime": runtime, "job": {"config_name": hydra.job.config_name}}}
     return run(settings, Start(runs, given, record))

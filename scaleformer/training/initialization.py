@@ -68,9 +68,14 @@ def origin_of(parent: LoadedModel) -> dict[str, Any]:
 def transfer_weights(parent: LoadedModel, model: Transformer) -> Transfer:
     """Give `model` the weights of its parent by their names; those of a name that the parent has not stay as they are.
 
-    Raises ValueError, and leaves the model alone, where one of a name has another shape, and where the model has one
-    weight for what are two in the parent.
+    Raises ValueError, and leaves the model alone, where one of a name has another shape, where the model has one weight
+    for what are two in the parent, and where it has other heads.
     """
+    if parent.model.config.heads != model.config.heads:  # which no shape shows
+        heads = parent.model.config.heads, model.config.heads
+        raise ValueError(
+            f"init_from={parent.path} has {heads[0]} heads, here are {heads[1]}: give model.heads={heads[0]}"
+        )
     theirs, own = parent.model.state_dict(), model.state_dict()
     taken = [name for name in own if name in theirs]
     wrong = [

@@ -134,7 +134,7 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
 
 
 @pytest.mark.parametrize("pattern", ["decoder", "embeddings", "decoder.*.cross_attention", "*.feed_forward"])
-@pytest.mark.parametrize("more", ["r_drop=0", "r_drop=1"])
+@pytest.mark.parametrize("more", ["model.gradient_checkpointing=true", "r_drop=1"])
 def test_any_part_may_be_frozen(parent: Path, cache: Path, tmp_path: Path, pattern: str, more: str) -> None:
     training.run(configure(tmp_path / "run", cache, *OPTIONS, more, "trainer.max_steps=1", f"freeze=['{pattern}']"))
 
@@ -156,6 +156,7 @@ def test_any_part_may_be_frozen(parent: Path, cache: Path, tmp_path: Path, patte
             "output_weight is (400, 16) there and (400, 32) here, source_embedding.weight is (400, 16) there and (400, "
             "32) here, target_embedding.weight is (400, 16) there and (400, 32) here and ",
         ),
+        (("init_from={parent}", "model.heads=4"), "has 2 heads, here are 4: give model.heads=2"),
         (("init_from={parent}", "model.width=32"), "more: give model.decoder_layers=2 model.width=16"),
         (
             ("init_from={parent}", "tokenizer.vocab_size=450", "tokenizer.byte_fallback=false"),
@@ -201,3 +202,15 @@ def test_a_tokenizer_for_each_language_is_no_joint_one(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has a tokenizer for each language: give tokenizer\.joint=false"):
         load_parent(str(run), TokenizerConfig())
     load_parent(str(run), TokenizerConfig(joint=False))
+
+
+def test_the_configuration_of_an_older_run_begins_from_nothing(parent: Path, command: Command, tmp_path: Path) -> None:
+    path = shutil.copytree(parent, tmp_path / "old") / "config.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name in ("init_from", "freeze", "r_drop"):
+        del config[name]
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    run = tmp_path / "run"
+    code, _, err = command(f"--config-path={path.parent}", "--config-name=config", f"hydra.run.dir={run}")
+    assert code == 0, err
+    assert open_checkpoint(run)[1]["config"]["freeze"] == []
