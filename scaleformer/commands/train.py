@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.commands.line import last_value
 from scaleformer.commands.resume import resumed_arguments
-from scaleformer.training.resume import renewed
+from scaleformer.training.resume import ADDED, renewed
 from scaleformer.training.run import Start, run
 from scaleformer.training.settings import Settings
 
@@ -58,7 +58,8 @@ def main(config: DictConfig, given: Sequence[str]) -> float | None:
     config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
     experiment = hydra.runtime.choices.get("experiment")
     runs = f"runs/{experiment}" if experiment else str(Path(hydra.run.dir).parent)
-    settings = renewed(OmegaConf.to_container(config, resolve=True), given)  # type: ignore[arg-type]
+    # the config.yaml of an older run has not all of them
+    settings = {**ADDED, **renewed(OmegaConf.to_container(config, resolve=True), given)}  # type: ignore[arg-type]
     runtime = OmegaConf.to_container(hydra.runtime, resolve=True)
     record = {"hydra": {"runtime": runtime, "job": {"config_name": hydra.job.config_name}}}
     return run(settings, Start(runs, given, record))

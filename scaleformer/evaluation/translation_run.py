@@ -134,6 +134,7 @@ def write_evaluation(
         translator.path,
         translator.sha256,
         {score.metric: score.signature for score in report.scores},
+        translator.parent,
     )
     settings = {
         "decoding": asdict(evaluation.decoding),
@@ -154,7 +155,10 @@ def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
 
 
 def results_folder(checkpoint: Path) -> Path:
-    """Where the results of a model belong: results/ of its run, or beside the checkpoint or in the exported model."""
+    """Where the results of a model belong: results/ of its run, or beside the checkpoint or in the exported model;
+    results/OWNER/NAME here for one of the Hugging Face Hub, whose cache is no place to keep them."""
+    if checkpoint.parent.name == "snapshots":
+        return Path("results", *checkpoint.parents[1].name.split("--")[1:])
     if checkpoint.is_dir():
         return checkpoint / "results"
     parent = checkpoint.parent

@@ -23,7 +23,7 @@ RENAMED = {"test.metrics": "metrics", "callbacks.validation_bleu.tokenize": "met
 RECORD = Path(".hydra") / "hydra.yaml"  # of what the configuration was composed
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a run goes on from them
 # What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
-FIXED = ("model", "tokenizer", "optimizer")
+FIXED = ("model", "tokenizer", "optimizer", "init_from", "freeze")
 FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
 FREE_OF_ATTENTION = ("algorithm", "explore")  # at whatever site
 CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # which attention, of all sites or of one
@@ -38,7 +38,7 @@ HARMLESS = (
 )
 
 # Settings that older runs do not name, with the value that they were trained with.
-ADDED = {"r_drop": 0}
+ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
@@ -128,8 +128,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     """Raises ValueError where `config` differs from the run in a setting that its weights are made for. Warnings name
     other settings after whose change the run is not what it would have been, and an end that lies behind it."""
     differing = []
+    before, config = {**ADDED, **package["config"]}, {**ADDED, **config}
     for group in FIXED:
-        saved = _flat(package["config"].get(group, {}), group)
+        saved = _flat(before.get(group, {}), group)
         for name, value in _flat(config[group], group).items():
             # Where one has a group of settings and the other none, the names are those of different depths.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
@@ -143,7 +144,6 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
             f"{_given_as(key, old)} (a default may have changed since), or start a new run"
         )
     changed = []
-    before = {**ADDED, **package["config"]}
     for group, now in config.items():
         saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():

@@ -73,6 +73,7 @@ class Translator:
         self.sha256 = loaded.sha256
         self.path = loaded.path
         self.longest_segment = loaded.longest_segment
+        self.parent = loaded.parent
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
 
@@ -82,7 +83,8 @@ class Translator:
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device | None = None) -> Translator:
-        """From a run directory, a checkpoint file or an exported model; on a GPU where there is one, or on `device`.
+        """From a run directory, a checkpoint file, an exported model or OWNER/NAME of the Hugging Face Hub; on a GPU
+        where there is one, or on `device`.
 
         Raises ValueError in one line: nothing there, cut short, of another version, no such device.
         """
