@@ -162,7 +162,7 @@ def test_a_text_without_a_blank_line_is_said_to_be_one_document(tmp_path: Path) 
     for _ in range(2):  # kept or not
         with pytest.warns(UserWarning, match=said):
             load_split(split_sources(config)["train"], config.cache_dir)
-    data = DocumentDataModule(config, TokenizerConfig(vocab_size=270))
+    data = DocumentDataModule(config, TokenizerConfig(vocab_size=282))
     with pytest.warns(UserWarning, match=said):
         assert data.report.splits["train"].documents == 1
     with warnings.catch_warnings():

@@ -124,8 +124,8 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
     assert sum(len(group["params"]) for group in state["param_groups"]) == len(state["state"]) == free
     out = (run / "output.log").read_text(encoding="utf-8")
     total = sum(p.numel() for p in load_model(run).model.parameters())
-    assert f"frozen: embeddings, 6,400 of {total:,} parameters ({640000 / total:.1f}%)" in out
-    assert f"frozen: in all, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6400:,} of" in out
+    assert f"frozen: embeddings, 6,592 of {total:,} parameters ({659200 / total:.1f}%)" in out
+    assert f"frozen: in all, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6592:,} of" in out
     parts = tmp_path / "parts"
     for steps in (2, 3):
         last = (*more, "optimizer.weight_decay=0.5", f"trainer.max_steps={steps}")
@@ -153,15 +153,15 @@ def test_any_part_may_be_frozen(parent: Path, cache: Path, tmp_path: Path, patte
         (("init_from={foreign}",), "a checkpoint, but not of scaleformer"),
         (
             ("init_from={parent}", "model.width=32"),
-            "output_weight is (400, 16) there and (400, 32) here, source_embedding.weight is (400, 16) there and (400, "
-            "32) here, target_embedding.weight is (400, 16) there and (400, 32) here and ",
+            "output_weight is (412, 16) there and (412, 32) here, source_embedding.weight is (412, 16) there and (412, "
+            "32) here, target_embedding.weight is (412, 16) there and (412, 32) here and ",
         ),
         (("init_from={parent}", "model.heads=4"), "has 2 heads, here are 4: give model.heads=2"),
         (("init_from={parent}", "model.width=32"), "more: give model.decoder_layers=2 model.width=16"),
         (
             ("init_from={parent}", "tokenizer.vocab_size=450", "tokenizer.byte_fallback=false"),
             "its tokenizers are not of tokenizer.vocab_size=450, tokenizer.byte_fallback=false: give "
-            "tokenizer.vocab_size=400 tokenizer.byte_fallback=true",
+            "tokenizer.vocab_size=412 tokenizer.byte_fallback=true",
         ),
     ],
 )
