@@ -12,7 +12,8 @@ from torch import Tensor
 class Batch:
     """A padded batch of examples, source and target.
 
-    B examples, S source tokens, L target tokens. Every source and target ends with `</s>`, every segment with `<sep>`.
+    B examples, S source tokens, L target tokens. Every source and target ends with `</s>`, every segment with a
+    separator (`scaleformer.vocabulary`).
     Pads stand at the end of a row; what they hold never changes a result.
 
     source           (B, S) long, token ids
@@ -21,7 +22,8 @@ class Batch:
     target_input     (B, L) long, `<s>` and the target but its last token
     target_output    (B, L) long, the token to predict at each position
     target_mask      (B, L) bool, True = real position
-    target_segments  (B, L) long, the number of `<sep>` in target_input up to and including the position
+    target_segments  (B, L) long, the source segments that the separators in target_input up to and including the
+                     position consume; where segments match one to one, their number
     ids              B names of the examples, for reports
     """
 

@@ -23,7 +23,7 @@ DOCUMENTS = [
 @functools.cache
 def tokenizer() -> Tokenizer:
     """A vocabulary of bytes and a few letters."""
-    return Tokenizer.train([text for d in DOCUMENTS for side in ("source", "target") for text in d[side]], 290)
+    return Tokenizer.train([text for d in DOCUMENTS for side in ("source", "target") for text in d[side]], 302)
 
 
 def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, Any]] = DOCUMENTS) -> Path:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.state import BOS, EOS, PAD, SEP
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP
 
 A, B, C = 5, 6, 7  # three words, after pad, unk, bos, eos, sep
 
@@ -25,8 +25,9 @@ class FakeModel:
 
     most_target_tokens = math.inf
 
-    def __init__(self, logits) -> None:
+    def __init__(self, logits, steps: dict[int, int] | None = None) -> None:
         self.logits = logits
+        self.consumed = steps or {SEP: 1}
         self.steps: list[int] = []  # rows of each step
         self.compactions = 0
 
@@ -43,7 +44,7 @@ class FakeModel:
         written = [(*before, token) for before, token in zip(state["written"], tokens.tolist(), strict=True)]
         for row, count in zip(written, segments.tolist(), strict=True):
             assert row[0] == BOS
-            assert count == row.count(SEP)
+            assert count == sum(self.consumed.get(token, 0) for token in row)
         logits = torch.stack([self.logits(sources[i // K], row) for i, row in enumerate(written)])
         return logits, {"sources": sources, "beams": K, "written": written}
 

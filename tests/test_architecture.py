@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "scaleformer"
 # From the ground up: what later names may import earlier ones, never the other way round.
 FLOORS = (
+    "vocabulary",
     "batch",
     "system",
     "ops",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 from scaleformer.benchmarks.tables import markdown
+from scaleformer.report.style import label, legend_below, line_styles, panels, plain_numbers, save
 
 Result = Mapping[str, Any]
 Rows = Sequence[Result]
@@ -107,54 +105,45 @@ def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> 
     unit, words = (1e3, "milliseconds") if quantity == "seconds" else (2**-20, "MiB")
     cases = [case for (case,) in _distinct(rows, "case")]
     passes = [name for (name,) in _distinct(rows, "passes")]
-    colours = {system: f"C{n}" for n, (system,) in enumerate(_distinct(rows, "system"))}
-    size = (6 * len(passes) + 2.5, 3.6 * len(cases))
-    figure, axes = pyplot.subplots(len(cases), len(passes), figsize=size, squeeze=False)
-    for case, line in zip(cases, axes, strict=True):
-        for name, axis in zip(passes, line, strict=True):
-            chosen = [row for row in rows if (row["case"], row["passes"]) == (case, name) and row[quantity]]
-            for (system,) in _distinct(chosen, "system"):
-                points = sorted((row["length"], row[quantity] * unit) for row in chosen if row["system"] == system)
-                axis.plot(*zip(*points, strict=True), color=colours[system], marker="o", markersize=3, label=system)
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log", base=2)
-            axis.set_title(f"{case}, {name}", fontsize=10)
-            axis.set_xlabel("tokens")
-            axis.set_ylabel(words)
-            axis.grid(alpha=0.3)
-    found = {label: line for pane in axes.flat for line, label in zip(*pane.get_legend_handles_labels(), strict=True)}
-    figure.legend(found.values(), found.keys(), fontsize=8, loc="center right")
+    systems = [system for (system,) in _distinct(rows, "system")]
+    styles = line_styles(systems)
+    figure, axes = panels(len(cases) * len(passes), columns=len(passes), width=6, height=3.6)
+    for (case, name), axis in zip(product(cases, passes), axes, strict=True):
+        chosen = [row for row in rows if (row["case"], row["passes"]) == (case, name) and row[quantity]]
+        for (system,) in _distinct(chosen, "system"):
+            points = sorted((row["length"], row[quantity] * unit) for row in chosen if row["system"] == system)
+            axis.plot(*zip(*points, strict=True), label=system, **styles[system, ""])
+        _scales(axis)
+        label(axis, f"{case}, {name}", "tokens", words)
+    legend_below(figure)
     figure.suptitle(conditions, fontsize=9)
-    figure.tight_layout(rect=(0.0, 0.0, 1.0 - 2.3 / size[0], 1.0))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save(figure, path)
 
 
 def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
     """Of each algorithm the time over that of the best one, against length; rings stand where `auto` is."""
     mechanisms = [name for (name,) in _distinct(rows, "mechanism")]
     kinds = _distinct(rows, "case", "passes")
-    size = (3.2 * len(kinds), 3.0 * len(mechanisms))
-    figure, axes = pyplot.subplots(len(mechanisms), len(kinds), figsize=size, squeeze=False)
-    for mechanism, line in zip(mechanisms, axes, strict=True):
-        for kind, axis in zip(kinds, line, strict=True):
-            wanted = (mechanism, *kind)
-            chosen = sorted((r for r in rows if (r["mechanism"], r["case"], r["passes"]) == wanted), key=_length)
-            for number, name in enumerate(dict.fromkeys(n for row in chosen for n in row["seconds"])):
-                points = [(r["length"], r["seconds"][name] / min(r["seconds"].values())) for r in chosen
-                          if name in r["seconds"]]  # fmt: skip
-                axis.plot(*zip(*points, strict=True), color=f"C{number}", label=name)
-            taken = [(row["length"], 1 + row["excess"]) for row in chosen]
-            axis.plot(*zip(*taken, strict=True), "ko", fillstyle="none", label="auto")
-            axis.set_xscale("log", base=2)
-            axis.set_yscale("log", base=2)
-            axis.set_title(f"{mechanism}, {kind[0]},\n{kind[1]}", fontsize=8)
-            axis.grid(alpha=0.3)
-        line[0].set_ylabel("time / best time")
-        line[-1].legend(fontsize=7)
+    names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
+    styles = line_styles(names)
+    figure, axes = panels(len(mechanisms) * len(kinds), columns=len(kinds), width=3.2, height=3.0)
+    for (mechanism, kind), axis in zip(product(mechanisms, kinds), axes, strict=True):
+        wanted = (mechanism, *kind)
+        chosen = sorted((r for r in rows if (r["mechanism"], r["case"], r["passes"]) == wanted), key=_length)
+        for name in dict.fromkeys(n for row in chosen for n in row["seconds"]):
+            points = [(r["length"], r["seconds"][name] / min(r["seconds"].values())) for r in chosen
+                      if name in r["seconds"]]  # fmt: skip
+            axis.plot(*zip(*points, strict=True), label=name, **styles[name, ""])
+        taken = [(row["length"], 1 + row["excess"]) for row in chosen]
+        axis.plot(*zip(*taken, strict=True), "ko", fillstyle="none", markersize=8, label="auto")
+        _scales(axis)
+        label(axis, f"{mechanism}, {kind[0]},\n{kind[1]}", "tokens", "time / best time" if kind == kinds[0] else "")
+    legend_below(figure)
     figure.suptitle(conditions, fontsize=9)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    save(figure, path)
+
+
+def _scales(axis: Axes) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log", base=2)
+    plain_numbers(axis, y=True)

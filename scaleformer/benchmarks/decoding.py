@@ -16,7 +16,7 @@ from scaleformer.benchmarks.models import Sizes, make_batch, make_model, state_b
 from scaleformer.benchmarks.peers import MARIAN, generate_times, make_marian
 from scaleformer.model.transformer import DecoderState, Memory, Transformer
 from scaleformer.translation.search import DecodableModel, DecodingConfig, decode
-from scaleformer.translation.state import EOS, SEP
+from scaleformer.vocabulary import EOS, SEP
 
 #: tokens that every curve leaves out: allocators and caches fill
 WARM_UP = 100

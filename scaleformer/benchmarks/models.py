@@ -1,4 +1,4 @@
-"""What the benchmarks of whole models share: the sizes of a model, models and documents of them, bytes of a state."""
+"""What the benchmarks of whole models share: sizes, models, documents of them, the loss of ours, bytes of a state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import ModelConfig, Transformer
-from scaleformer.translation.state import BOS, EOS, SEP
+from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
+from scaleformer.vocabulary import BOS, EOS, SEP
 
 
 @dataclass
@@ -98,3 +99,9 @@ def available_memory() -> float:
             if line.startswith("MemAvailable:"):
                 return float(line.split()[1]) * 1024
     return float("inf")
+
+
+def our_loss(model: Transformer, batch: Batch) -> Tensor:
+    """Mean cross-entropy as `TranslationModule` has it."""
+    states = model(batch)[batch.target_mask]  # (tokens, D)
+    return linear_cross_entropy(states, model.output_weight, batch.target_output[batch.target_mask])

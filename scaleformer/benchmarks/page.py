@@ -8,15 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-from matplotlib import pyplot
-
 from scaleformer.benchmarks.attention_report import attention_tables, choice_tables
 from scaleformer.benchmarks.attention_report import long_tables as growth_tables
 from scaleformer.benchmarks.tables import markdown
+from scaleformer.report.style import label, legend_below, line_styles, panels, plain_numbers, save
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import device_in_words
 
@@ -106,47 +101,38 @@ def profile_tables(result: Result) -> list[str]:
 
 def draw_curves(curves: Sequence[Result], path: Path) -> None:
     """Tokens a second against the position, a line for each system, batch and beam."""
-    figure, axis = pyplot.subplots(figsize=(10, 4.5))
-    for curve in curves:
-        speeds = [curve["batch"] / seconds for seconds in curve["seconds"]]
-        label = f"{curve['system']}, batch {curve['batch']}, beam {curve['beams']}"
-        axis.plot(curve["ends"], speeds, marker="o", markersize=3, label=label)
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log", base=2)
-    axis.set_xlabel("position in the target, tokens")
-    axis.set_ylabel("tokens a second")
-    _save(figure, axis, path)
+    names = [f"{curve['system']}, batch {curve['batch']}, beam {curve['beams']}" for curve in curves]
+    lines = {name: (c["ends"], [c["batch"] / s for s in c["seconds"]]) for name, c in zip(names, curves, strict=True)}
+    styles = {name: style for (name, _), style in line_styles(names).items()}
+    _draw(lines, styles, "position in the target, tokens", path)
 
 
 def draw_training(rows: Sequence[Result], path: Path) -> None:
-    """Tokens a second of a training step against the document's length."""
-    figure, axis = pyplot.subplots(figsize=(10, 4.5))
-    colours = {system: f"C{n}" for n, system in enumerate(dict.fromkeys(row["system"] for row in rows))}
-    for system, precision in dict.fromkeys((row["system"], row["precision"]) for row in rows):
+    """Tokens a second of a training step against the document's length: systems by colour, precisions by dashes."""
+    systems, precisions = (list(dict.fromkeys(row[key] for row in rows)) for key in ("system", "precision"))
+    lines, styles = {}, {}
+    for (system, precision), style in line_styles(systems, precisions).items():
         points = sorted(
             (row["length"], row["speed"])
             for row in rows
             if (row["system"], row["precision"]) == (system, precision) and not row["skipped"]
         )
         if points:
-            style = "-o" if precision == "float32" else "--^"
-            label = f"{system}, {precision}"
-            axis.plot(*zip(*points, strict=True), style, color=colours[system], markersize=4, label=label)
+            name = f"{system}, {precision}"
+            lines[name], styles[name] = zip(*points, strict=True), style
+    _draw(lines, styles, "tokens of a document, on each side", path)
+
+
+def _draw(lines: Mapping[str, Any], styles: Mapping[str, Any], x: str, path: Path) -> None:
+    figure, (axis,) = panels(1, width=10, height=4.5)
+    for name, points in lines.items():
+        axis.plot(*points, label=name, **styles[name])
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
-    axis.set_xlabel("tokens of a document, on each side")
-    axis.set_ylabel("tokens a second")
-    _save(figure, axis, path)
-
-
-def _save(figure: Any, axis: Any, path: Path) -> None:
-    axis.grid(alpha=0.3)
-    # beside the lines, not on them, and wide enough to tell dashes
-    axis.legend(fontsize=7, handlelength=4, loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    plain_numbers(axis, y=True)
+    label(axis, "", x, "tokens a second")
+    legend_below(figure)
+    save(figure, path)
 
 
 class Section(NamedTuple):

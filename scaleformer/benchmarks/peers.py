@@ -19,7 +19,7 @@ from torch import Tensor
 
 from scaleformer.batch import Batch
 from scaleformer.benchmarks.models import Sizes, state_bytes
-from scaleformer.translation.state import BOS, EOS, PAD, SEP, UNK
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, UNK
 
 MARIAN, T5, JOEYNMT = "Marian (transformers)", "T5 (transformers)", "JoeyNMT"
 #: the package of each peer

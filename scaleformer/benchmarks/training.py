@@ -18,10 +18,8 @@ from torch import Tensor, nn
 
 from scaleformer.batch import Batch
 from scaleformer.benchmarks import peers
-from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.model.transformer import Transformer
+from scaleformer.benchmarks.models import Sizes, make_batch, make_model, our_loss
 from scaleformer.ops.common.matmul import linear
-from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.timing import alternate, peak_memory
 from scaleformer.training.optimization import OptimizerConfig
@@ -71,12 +69,6 @@ def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) 
         return model, peers.transformers_loss(model)
     ours = make_model(system, sizes, checkpointing=checkpointing)
     return ours, partial(our_loss, ours)
-
-
-def our_loss(model: Transformer, batch: Batch) -> Tensor:
-    """Mean cross-entropy as `TranslationModule` has it."""
-    states = model(batch)[batch.target_mask]  # (tokens, D)
-    return linear_cross_entropy(states, model.output_weight, batch.target_output[batch.target_mask])
 
 
 @dataclass(frozen=True)

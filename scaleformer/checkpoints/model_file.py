@@ -9,7 +9,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from scaleformer.checkpoints.hub import fetch_model, is_hub_name
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.model.attention import options_of
 from scaleformer.model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
@@ -31,7 +31,7 @@ EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 class LoadedModel:
     """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file (or of
     those that an exported model has); longest_segment: the most tokens that it was trained on in one, None where the
-    file does not say so."""
+    file does not say so; parent: path and hash of the model that its training began from, and its parent."""
 
     model: Transformer
     source_tokenizer: Tokenizer
@@ -40,24 +40,32 @@ class LoadedModel:
     sha256: str
     path: Path
     longest_segment: int | None = None
+    parent: dict[str, Any] | None = None
 
 
 def make_package(
-    model: ModelConfig, config: Mapping[str, Any], source_tokenizer: Tokenizer, target_tokenizer: Tokenizer
+    model: ModelConfig,
+    config: Mapping[str, Any],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    parent: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Plain values and tensors only, as `weights_only` loading wants: configurations and tokenizers of a run."""
+    """Plain values and tensors only, as `weights_only` loading wants: configurations and tokenizers of a run, and what
+    is known of the model that it began from."""
     return {
         "format": FORMAT,
         "model": _plain(asdict(model)),
         "config": _plain(config),
         "longest_segment": None,  # the trainer's to say, once it has seen the data
+        "parent": _plain(parent),
         "source_tokenizer": _bytes_to_tensor(source_tokenizer.proto),
         "target_tokenizer": _bytes_to_tensor(target_tokenizer.proto),
     }
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedModel:
-    """Load a run directory (its best checkpoint, else its last), a checkpoint file or an exported model directory.
+    """Load a run directory (its best checkpoint, else its last), a checkpoint file, an exported model directory, or a
+    model of the Hugging Face Hub by its name.
 
     Raises ValueError in one line where the file is missing, cut short, of another format, or does not fit together.
     """
@@ -99,39 +107,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
     if "longest_segment" not in package and isinstance(config.get("decoding"), dict):
         # That version matched no segments unless told to: what it recorded was nobody's choice.
         config = {**config, "decoding": {**config["decoding"], "match_segments": True}}
-    return LoadedModel(model, source_tokenizer, target_tokenizer, config, _sha256(files), path, longest)
-
-
-def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedModel:
-    """The same weights with other options of the attention, wherever it has them: a greater `kept`, say. The hash stays
-    that of the file they came from: export the model to have one of its own.
-
-    Raises ValueError for an option that no attention of the model has, or that these weights do not fit.
-    """
-    config = loaded.model.config
-    choices = [config.attention, *config.sites.values()]
-    known = sorted({option for choice in choices for option in options_of(choice["name"])})
-    if unknown := sorted(set(options) - set(known)):
-        raise ValueError(
-            f"the attention of {loaded.path} has no option {', '.join(unknown)}: it has {', '.join(known)}"
-        )
-
-    def changed(choice: Mapping[str, Any]) -> dict[str, Any]:
-        return {**choice, **{name: options[name] for name in options_of(choice["name"]) if name in options}}
-
-    sites = {site: changed(choice) for site, choice in config.sites.items()}
-    try:
-        model = Transformer(replace(config, attention=changed(config.attention), sites=sites))
-        model.load_state_dict(loaded.model.state_dict())
-    except TypeError as error:
-        raise ValueError(f"attention={dict(options)}: {error}") from error
-    except RuntimeError as error:
-        names = ", ".join(options)
-        raise ValueError(
-            f"{names} cannot be changed after training: the weights of {loaded.path} do not fit"
-        ) from error
-    model.to(loaded.model.output_weight.device).eval()
-    return replace(loaded, model=model)
+    sha256, parent = _sha256(files), package.get("parent")
+    return LoadedModel(model, source_tokenizer, target_tokenizer, config, sha256, path, longest, parent)
 
 
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
@@ -158,6 +135,7 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         "tied": tied,
         "config": loaded.config,
         "longest_segment": loaded.longest_segment,
+        "parent": loaded.parent,
     }
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     try:
@@ -177,11 +155,12 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint file, or the exported model directory, that a user means by `path`.
+    """The checkpoint file, or the exported model directory, that a user means by `path`: a name of the Hugging Face Hub
+    is that of the model there, as it lies in the local cache.
 
     Raises ValueError where there is none.
     """
-    path = Path(path)
+    given, path = str(path), Path(path)
     if path.is_dir():
         if (path / "model.safetensors").is_file():
             return path
@@ -193,6 +172,8 @@ def find_checkpoint(path: str | Path) -> Path:
             "or model.safetensors (an exported model)"
         )
     if not path.is_file():
+        if is_hub_name(given):
+            return fetch_model(given, EXPORTED)
         raise ValueError(f"{path}: no such run directory, checkpoint file or exported model")
     return path
 

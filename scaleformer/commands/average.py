@@ -11,6 +11,7 @@ from pathlib import Path
 
 from scaleformer.checkpoints.averaging import average_checkpoints
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.system.files import check_file
 from scaleformer.system.schema import listed
 
 
@@ -23,6 +24,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    check_file("output", options.output)
     checkpoints = [str(path) for path in listed(options.checkpoints)]
     if Path(options.output).exists():  # the state of a training, perhaps, which an average cannot go on from
         raise ValueError(f"output={options.output} exists already: take another name, or remove it")

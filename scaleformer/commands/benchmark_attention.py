@@ -29,6 +29,7 @@ from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
 from scaleformer.benchmarks.plain import plain_rows
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
@@ -58,6 +59,7 @@ def choose(options: Options, console: Console) -> dict[str, Any]:
 
 def main(options: Options, given: Sequence[str]) -> None:
     """Measure, show and write."""
+    check_file("page", options.page)
     options = options.with_defaults()
     console = Console()
     found = (choose if options.part == "auto" else compare)(options, console)

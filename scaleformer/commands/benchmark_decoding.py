@@ -22,6 +22,7 @@ from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
 from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 
 
@@ -106,6 +107,7 @@ def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCur
 
 def main(options: Options, given: Sequence[str]) -> None:
     """Measure, show and write."""
+    check_file("page", options.page)
     if options.long is not None:
         far = {"positions": options.long, "windows": options.long_windows, "peer": False}
         options = replace(options, batches=(1,), beams=(1,), **far)  # type: ignore[arg-type]

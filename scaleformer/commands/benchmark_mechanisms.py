@@ -30,6 +30,7 @@ from scaleformer.benchmarks.tasks import TASKS, learn
 from scaleformer.commands.call import CONF, default_options
 from scaleformer.report.curves import read_curves
 from scaleformer.report.mechanisms import write_comparison
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 
 CHOICES = CONF / "model" / "attention"
@@ -82,6 +83,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     options = replace(options, mechanisms=mechanisms)
     output = Path(options.output)
     keep_settings(options, output)
+    check_file("report", options.report)
     for number, mechanism in enumerate(mechanisms, start=1):
         folder = folder_of(mechanism, output)
         print(f"[{number}/{len(mechanisms)}] {mechanism}", flush=True)

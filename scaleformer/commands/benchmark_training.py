@@ -26,6 +26,7 @@ from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.step_profile import profile_steps
 from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, long_steps, measure_steps
 from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 
 PRECISIONS = ("float32", "bfloat16")
@@ -154,6 +155,7 @@ def run_profile(options: Options, console: Console) -> None:
 
 def main(options: Options, given: Sequence[str]) -> None:
     """Measure, show and write."""
+    check_file("page", options.page)
     console = Console()
     if options.long is not None:
         run_long(options, console)

@@ -69,9 +69,10 @@ def main(options: Options, given: Sequence[str]) -> None:
         losses = boundary_losses(translator, documents, progress=bar("scoring"))
         found = boundary_translations(translator, documents, decoding, metrics, bar) if options.decode else None
     signatures = {"d-BLEU": found.whole.signature} if found else {}
+    checkpoint = translator.path, translator.sha256
     name = f"boundaries-{corpus.label}" + (f"-{options.segments}" if options.segments else "")
     payload = {
-        **provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256, signatures),
+        **provenance(translator.device, translator.config.get("seed"), *checkpoint, signatures, translator.parent),
         "kind": "boundaries",
         "corpus": corpus.to_dict(),
         "metrics": metrics.to_dict(),

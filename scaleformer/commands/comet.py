@@ -13,6 +13,7 @@ from typing import Annotated
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, stem
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast
 
@@ -29,6 +30,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    check_file("output", options.output)
     translations = Path(options.translations)
     documents = read_translations(translations)
     left_out = [d.id for d in documents if len(d.source) != len(d.target)]  # whose sentences have no known source

@@ -16,6 +16,7 @@ from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.significance import compare_systems, comparison_table
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, result_of, same_documents, stem
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import listed
 from scaleformer.system.tables import print_table
@@ -35,6 +36,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    check_file("output", options.output)
     files = [_file(Path(str(run)), options.split) for run in listed(options.runs)]
     if len(files) < 2:
         raise ValueError(f"{len(files)} runs to compare: wanted at least 2, runs=[RUN,RUN]")

@@ -14,6 +14,7 @@ from rich.console import Console
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import origin, read_translations, stem
+from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.tables import plain_table, print_table
 
@@ -28,6 +29,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    check_file("output", options.output)
     terms = None if options.terms is None else read_terms(str(options.terms))
     translations = Path(options.translations)
     documents = read_translations(translations)

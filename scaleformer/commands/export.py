@@ -2,18 +2,26 @@
 
     scaleformer export checkpoint=RUN output=DIR
     scaleformer export checkpoint=RUN output=DIR "attention={kept: 256}"   # a larger memory, for long documents
+    scaleformer export checkpoint=RUN push=OWNER/NAME license=cc-by-4.0    # to the Hugging Face Hub
 
 DIR has the weights (safetensors), the configuration and the tokenizers; every command takes it as `checkpoint=DIR`.
+What is pushed has a model card too, and of the folders of this machine the last names alone; every command takes it as
+`checkpoint=OWNER/NAME`. HF_TOKEN is the key to the Hub.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from scaleformer.checkpoints.model_file import change_attention, export_model, load_model
+from scaleformer.checkpoints.changed_attention import change_attention
+from scaleformer.checkpoints.hub import check_name, push_model
+from scaleformer.checkpoints.model_card import CARD, model_card, without_folders
+from scaleformer.checkpoints.model_file import LoadedModel, export_model, load_model
+from scaleformer.evaluation.translation_run import results_folder
 
 
 @dataclass(frozen=True)
@@ -21,14 +29,37 @@ class Options:
     """The settings; conf/commands/export.yaml describes them."""
 
     checkpoint: str
-    output: str
+    output: str | None
+    push: str | None
+    license: str | None
+    private: bool
     attention: dict[str, Any] | None
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    if options.output is None and options.push is None:
+        raise ValueError("where to? give output=DIR, push=OWNER/NAME, or both")
+    if options.push is not None:
+        check_name(options.push)
     loaded = load_model(options.checkpoint)
     if options.attention is not None:
         loaded = change_attention(loaded, options.attention)
-    target = Path(options.output)
-    export_model(loaded, target)
-    print(f"exported {loaded.path} to {target}: scaleformer translate checkpoint={target} input=- output=-")
+    if options.output is not None:
+        export_model(loaded, options.output)
+        _tell(loaded, options.output, options.output)
+    if options.push is not None:
+        results = results_folder(loaded.path) if options.attention is None else None  # they are of other options
+        card = model_card(loaded, options.push, options.license, results)
+        _tell(loaded, _push(loaded, options.push, card, options.private), options.push)
+
+
+def _push(loaded: LoadedModel, name: str, card: str, private: bool) -> str:
+    public = replace(loaded, config=without_folders(loaded.config), parent=without_folders(loaded.parent))
+    with TemporaryDirectory() as folder:
+        export_model(public, Path(folder) / "model")
+        (Path(folder) / "model" / CARD).write_text(card, encoding="utf-8")
+        return push_model(Path(folder) / "model", name, private)
+
+
+def _tell(loaded: LoadedModel, place: str, checkpoint: str) -> None:
+    print(f"exported {loaded.path} to {place}: scaleformer translate checkpoint={checkpoint} input=- output=-")

@@ -90,9 +90,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     trials = options.bootstrap_samples, options.randomization_trials
     found = assemble(measurements, sets, text, protocol.metrics, folder, *trials)
     signatures = {s["metric"]: s["signature"] for r in found["results"] if r["decode"] for s in r["decode"]["scores"]}
-    path, sha256 = (first.path, first.sha256) if len(systems) == 1 else (None, None)
+    path, sha256, parent = (first.path, first.sha256, first.parent) if len(systems) == 1 else (None, None, None)
     payload = {
-        **provenance(first.device, options.seed, path, sha256, signatures),
+        **provenance(first.device, options.seed, path, sha256, signatures, parent),
         "format": FORMAT,
         "corpus": {
             **corpus.to_dict(),

@@ -33,7 +33,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError("no run to draw: give run=RUN or runs=[RUN,RUN]")
     report = write_report(runs, str(options.output or Path(runs[0]) / "plots"), options.samples, options.segments)
     if options.wandb:
-        from scaleformer.training.loggers import log_report  # a second to import
+        from scaleformer.training.wandb_logger import log_report  # a second to import
 
         log_report(Path(runs[0]), report.figures, report.tables)
     for path in (*report.figures.values(), report.page):

@@ -1,7 +1,9 @@
-"""Turn text pairs, TSV, PO trees, JSON Lines, data sets of the Hub or test sets of sacrebleu into JSON Lines.
+"""Turn bitexts (text pairs, PO, TMX, XLIFF, tables), data sets of the Hub or test sets of sacrebleu into JSON Lines.
 
     scaleformer prepare format=text input=corpus.en target=corpus.es output=data/prepared/corpus
     scaleformer prepare format=po input=locale/es/LC_MESSAGES output=data/prepared/docs min_segments=5
+    scaleformer prepare format=tmx input=memory.tmx.gz source_language=en target_language=es output=data/prepared/memory
+    scaleformer prepare format=parquet input=DIR source_column=translation.en target_column=translation.es output=OUT
     scaleformer prepare format=hub input=Helsinki-NLP/opus-100 subset=en-es source_column=translation.en \\
         target_column=translation.es output=data/prepared/opus
     scaleformer prepare format=sacrebleu input=wmt22:en-de valid=0 test=1 output=data/prepared/wmt22

@@ -18,6 +18,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import Input
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.system.bars import translation_bar
+from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, fits
 from scaleformer.translation.files import translation_writer
 from scaleformer.translation.translator import DocumentHypothesis, Translator
@@ -41,6 +42,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    check_file("output", options.output)
     records, field = _read(options.input, options.field)
     translator = Translator.load(options.checkpoint, options.device)
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty

@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from scaleformer.commands.line import last_value
 from scaleformer.commands.resume import resumed_arguments
+from scaleformer.training.resume import ADDED, renewed
 from scaleformer.training.run import Start, run
 from scaleformer.training.settings import Settings
 
@@ -45,6 +46,8 @@ class Names(Settings):
 def rewrite(arguments: list[str]) -> list[str]:
     """The command line that Hydra is given: with resume=, that which the run was started with goes first. Hydra leaves
     no record: the run does, once its folder is its own."""
+    if (place := last_value(arguments, "run_dir")) is not None:
+        raise ValueError(f"run_dir={place}: it is filled in, the folder of a run is set by hydra.run.dir={place}")
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
     return [*resumed_arguments(arguments), "hydra.output_subdir=null"]
 
@@ -55,7 +58,8 @@ def main(config: DictConfig, given: Sequence[str]) -> float | None:
     config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
     experiment = hydra.runtime.choices.get("experiment")
     runs = f"runs/{experiment}" if experiment else str(Path(hydra.run.dir).parent)
-    settings: Any = OmegaConf.to_container(config, resolve=True)
+    # the config.yaml of an older run has not all of them
+    settings = {**ADDED, **renewed(OmegaConf.to_container(config, resolve=True), given)}  # type: ignore[arg-type]
     runtime = OmegaConf.to_container(hydra.runtime, resolve=True)
     record = {"hydra": {"runtime": runtime, "job": {"config_name": hydra.job.config_name}}}
     return run(settings, Start(runs, given, record))

@@ -2,7 +2,8 @@
 
 scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
 
-Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again.
+Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again. What
+was finished behind one that was not, or within the batch at hand, is translated again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
+from scaleformer.system.files import check_file
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files import (
     choose_format,
@@ -60,10 +62,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
         raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
     output = Path(names[1])
+    check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    if to_file and (names[1].endswith(os.sep) or not output.parent.is_dir()):
-        folder = names[1] if names[1].endswith(os.sep) else output.parent
-        raise ValueError(f"output={names[1]}: there is no folder {folder}: correct the name of the file, or make it")
     translator = Translator.load(options.checkpoint, options.device)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scaleformer.batch import Batch
 from scaleformer.data.cutting import SOURCE, TARGET, Ints, Plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEPARATORS, consumed, steps_of
 
 # Examples whose lengths differ by less than this factor count as equally long: enough freedom to mix them anew in
 # every epoch, at little padding.
@@ -30,14 +30,16 @@ _CHUNK = 1 << 16
 class Example:
     """Some segments of a document, as tokens.
 
-    id      document, segment range: "name[3:7]"; the plain name for a whole document
-    source  ids: every segment closed by `<sep>`, `</s>` at the end
-    target  likewise
+    id       document, segment range: "name[3:7]"; the plain name for a whole document
+    source   ids: every segment closed by `<sep>`, `</s>` at the end
+    target   likewise, with separators of the target
+    counted  whether these say how many source segments they consume (`scaleformer.vocabulary`)
     """
 
     id: str
     source: NDArray[Any]
     target: NDArray[Any]
+    counted: bool = False
 
 
 def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None, group: int = 1) -> list[Ints]:
@@ -120,7 +122,7 @@ def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
 
 
 def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8] | None = None) -> Example:
-    """The example that some segments make; left_out as in `Plan`, None where no `<sep>` is left out."""
+    """The example that some segments make; left_out as in `Plan`, None where no separator is left out."""
     if left_out is None:
         left_out = np.zeros(len(segments), dtype=np.int8)
     first, last = int(segments[0]), int(segments[-1])
@@ -134,17 +136,31 @@ def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int
         label = name
     else:
         label = f"{name}[{first - start}:{last + 1 - start}]"
-    return Example(
-        label,
-        _tokens(corpus.source, corpus.source_offsets, segments, left_out == SOURCE),
-        _tokens(corpus.target, corpus.target_offsets, segments, left_out == TARGET),
-    )
+    source = _tokens(corpus.source, corpus.source_offsets, segments, left_out & SOURCE > 0)
+    target = _tokens(corpus.target, corpus.target_offsets, segments, left_out & TARGET > 0)
+    if corpus.counted and left_out.any():
+        _count_anew(target, corpus, segments, left_out)
+    end = np.array([EOS], corpus.source.dtype)
+    return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), corpus.counted)
 
 
-def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[np.bool_]) -> NDArray[Any]:
+def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[np.bool_]) -> list[NDArray[Any]]:
     stops = (offsets[segments + 1] - lacks).tolist()
-    parts = [tokens[offsets[i] : stop] for i, stop in zip(segments.tolist(), stops, strict=True)]
-    return np.concatenate([*parts, np.array([EOS], tokens.dtype)])
+    return [tokens[offsets[i] : stop] for i, stop in zip(segments.tolist(), stops, strict=True)]
+
+
+def _count_anew(target: list[NDArray[Any]], corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8]) -> None:
+    """Let every separator that is left say how many source segments end since the one before it."""
+    ends = corpus.target[corpus.target_offsets[segments + 1] - 1].tolist()
+    pending = 0
+    for place, (end, lacks) in enumerate(zip(ends, left_out.tolist(), strict=True)):
+        steps = steps_of(end, True)
+        assert steps is not None
+        pending += steps - (lacks & SOURCE)
+        if not lacks & TARGET:
+            if SEPARATORS[pending] != end:
+                target[place] = np.append(target[place][:-1], np.array([SEPARATORS[pending]], target[place].dtype))
+            pending = 0
 
 
 def collate(examples: Sequence[Example]) -> Batch:
@@ -161,7 +177,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     source, source_mask = _pad([example.source for example in examples])
     output, target_mask = _pad([example.target for example in examples])
     inputs, _ = _pad([np.concatenate(([BOS], example.target[:-1])) for example in examples])
-    is_source_sep, is_target_sep = (source == SEP).long(), (inputs == SEP).long()
+    is_source_sep = (source == SEP).long()
     return Batch(
         source=source,
         source_mask=source_mask,
@@ -169,7 +185,7 @@ def collate(examples: Sequence[Example]) -> Batch:
         target_input=inputs,
         target_output=output,
         target_mask=target_mask,
-        target_segments=is_target_sep.cumsum(1),
+        target_segments=consumed(inputs, examples[0].counted).cumsum(1),
         ids=tuple(example.id for example in examples),
     )
 

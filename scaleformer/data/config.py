@@ -44,6 +44,8 @@ class DataConfig:
     format            synthetic | jsonl | text | hub
     path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
     source_suffix, target_suffix  text: endings of the two files
+    target_language   code of the target language (zh, de, por_Latn), None = by the ending of the text's target files or
+                      the name of the column; it chooses the tokenizer of scores (metrics.tokenize=auto)
     boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
                       document; "lines": every line is a document
     holdout           one jsonl file: shares of its documents that become valid and test
@@ -52,8 +54,10 @@ class DataConfig:
     overlong          a single segment beyond max_tokens: "keep" (counted) or "error"
     multi_resolution  draw the cut sizes anew in every epoch, from one segment to max_tokens
     join_segments     null, or [fewest, most]: random segments joined to documents of that many, anew in every epoch
-    drop_separators   the share of the `<sep>` between the segments of a training example that one side, drawn anew in
-                      every epoch, is left without, so that the model learns to read on where segment counts differ
+    drop_separators   the share of the separators between the segments of a training example that one side, drawn anew
+                      in every epoch, is left without, so that the model learns segments that do not match one to one
+    merge_segments    the share of the training examples whose segments are joined on both sides, by twos, threes, ...
+                      or all, drawn anew in every epoch, so that the model learns segments of any grain
     max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
     streaming         read and encode the training split anew in every epoch instead of keeping it encoded
     window            segments that are cut, joined and sorted into batches together when the training split is encoded
@@ -68,6 +72,7 @@ class DataConfig:
     path: str | None = None
     source_suffix: str = "source"
     target_suffix: str = "target"
+    target_language: str | None = None
     boundaries: str = "blank"
     holdout: tuple[float, float] = (0.05, 0.05)
     max_tokens: int = 512
@@ -76,6 +81,7 @@ class DataConfig:
     multi_resolution: bool = False
     join_segments: tuple[int, int] | None = None
     drop_separators: float = 0.0
+    merge_segments: float = 0.0
     max_ratio: float | None = None
     streaming: bool = False
     window: int = 50_000
@@ -91,7 +97,7 @@ class DataConfig:
         _one_of("data.boundaries", self.boundaries, BOUNDARIES)
         if self.path is not None and self.format in ("synthetic", "hub"):
             raise ValueError(
-                f"data.path={self.path}: data.format={self.format} reads none: add data=jsonl or data=text"
+                f"data.path={shown(self.path)}: data.format={self.format} reads none: add data=jsonl or data=text"
             )
         _one_of("data.overlong", self.overlong, ("keep", "error"))
         for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0), ("num_proc", 1)):
@@ -103,6 +109,8 @@ class DataConfig:
             raise ValueError(f"data.holdout={list(self.holdout)}: wanted the shares of [valid, test], together below 1")
         if not 0 <= self.drop_separators < 1:
             raise ValueError(f"data.drop_separators={self.drop_separators}: wanted a share from 0 to below 1")
+        if not 0 <= self.merge_segments <= 1:
+            raise ValueError(f"data.merge_segments={self.merge_segments}: wanted a share from 0 to 1")
         if self.max_ratio is not None and self.max_ratio < 1:
             raise ValueError(f"data.max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
         if self.join_segments is not None:
@@ -114,9 +122,9 @@ class DataConfig:
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:
-                shown_value = list(value) if isinstance(value, tuple) else value
+                given = shown(list(value) if isinstance(value, tuple) else value)
                 raise ValueError(
-                    f"data.{name}={shown_value}: data.format={self.format} does not read it, only {format}: add "
+                    f"data.{name}={given}: data.format={self.format} does not read it, only {format}: add "
                     f"data={format}, or leave it out"
                 )
 

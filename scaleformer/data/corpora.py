@@ -15,16 +15,17 @@ from filelock import FileLock
 
 from scaleformer.data.errors import DataError, cache_errors
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.sources import SplitSource
+from scaleformer.data.sources import SplitSource, warn_of_one_document
 
 _FEATURES = datasets.Features(
     {
         "id": datasets.Value("string"),
         "source": [datasets.Value("string")],
         "target": [datasets.Value("string")],
+        "beads": [[datasets.Value("int32")]],
     }
 )
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 
 
 class Corpus(Sequence[Document]):
@@ -52,7 +53,8 @@ class Corpus(Sequence[Document]):
 
 
 def _document(row: dict[str, Any]) -> Document:
-    return Document(row["id"], tuple(row["source"]), tuple(row["target"]))
+    beads = tuple((source, target) for source, target in row["beads"])
+    return Document(row["id"], tuple(row["source"]), tuple(row["target"]), beads=beads)
 
 
 def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
@@ -90,7 +92,9 @@ def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
         if not bars:
             datasets.enable_progress_bars()
     assert isinstance(table, datasets.Dataset)
-    return Corpus(table)
+    corpus = Corpus(table)
+    warn_of_one_document(source, len(corpus), len(corpus[0].source))
+    return corpus
 
 
 class DocumentStream(Iterable[Document]):
@@ -122,7 +126,8 @@ def _some(documents: Iterator[Document], source: SplitSource) -> Iterator[Docume
 def _rows(source: SplitSource, content: str) -> Iterator[dict[str, Any]]:
     """Rows of a split, at least one; `content` is there to be hashed by `datasets`."""
     for document in _some(source.read(), source):
-        yield {"id": document.id, "source": list(document.source), "target": list(document.target)}
+        sides = {"source": list(document.source), "target": list(document.target)}
+        yield {"id": document.id, **sides, "beads": [list(bead) for bead in document.beads]}
 
 
 def _own_error(error: BaseException, cache: Path) -> BaseException:
@@ -138,11 +143,12 @@ def _own_error(error: BaseException, cache: Path) -> BaseException:
 
 
 def join_documents(documents: Iterable[Document], segments: int, seed: int = 1) -> list[Document]:
-    """Documents of `segments` segments each, drawn from all segments of the documents in random order.
+    """Documents of `segments` segments each, drawn from all segments (beads as one) of the documents in random order.
 
     The segments left over at the end are not enough for a document and are left out.
     """
-    pairs = [pair for document in documents for pair in zip(document.source, document.target, strict=True)]
+    texts = (document.one_to_one() for document in documents)
+    pairs = [pair for document in texts for pair in zip(document.source, document.target, strict=True)]
     random.Random(seed).shuffle(pairs)
     joined = []
     for start in range(0, len(pairs) - segments + 1, segments):

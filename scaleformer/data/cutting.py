@@ -1,4 +1,4 @@
-"""From documents to examples: cutting and joining at segment boundaries.
+"""From documents to examples: cutting and joining at segment boundaries. Beads count as one segment here.
 
 A plan says which segments make an example; every segment that is kept stands in exactly one example of a plan.
 """
@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
+from scaleformer.vocabulary import MOST
 
 Ints = NDArray[np.int64]
-SOURCE, TARGET = 1, 2
+SOURCE, TARGET = 1, 2  # BOTH is their sum
 
 
 @dataclass(frozen=True)
 class Plan:
     """Examples as runs of segment numbers: example n holds order[bounds[n]:bounds[n + 1]].
 
-    left_out                        (segments in order,) the side that lacks the `<sep>` after each: 0 none, `SOURCE`,
-                                    `TARGET`
-    source_lengths, target_lengths  (examples,) tokens with every `<sep>` that is there and the `</s>`
+    left_out                        (segments in order,) the side that lacks the separator after each: 0 none,
+                                    `SOURCE`, `TARGET`, or the sum for both
+    source_lengths, target_lengths  (examples,) tokens with every separator that is there and the `</s>`
     """
 
     order: Ints
@@ -43,7 +44,7 @@ class Plan:
         return self.order[self.bounds[example] : self.bounds[example + 1]]
 
     def part(self, example: int) -> tuple[Ints, NDArray[np.int8]]:
-        """The segment numbers of an example, in order, and which side lacks the `<sep>` after each."""
+        """The segment numbers of an example, in order, and which side lacks the separator after each."""
         run = slice(self.bounds[example], self.bounds[example + 1])
         return self.order[run], self.left_out[run]
 
@@ -58,10 +59,11 @@ class Cutting:
     max_ratio: float | None = None
     overlong: str = "keep"
     drop_separators: float = 0.0
+    merge_segments: float = 0.0
 
 
 def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
-    """Numbers of the segments whose token counts, `<sep>` included, differ by no more than the factor `max_ratio`."""
+    """Numbers of the segments whose token counts, separators too, differ by no more than the factor `max_ratio`."""
     if max_ratio is None:
         return np.arange(corpus.segments)
     source, target = corpus.source_lengths, corpus.target_lengths
@@ -71,8 +73,9 @@ def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
 def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
     """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
 
-    rng: of multi_resolution, join_segments and drop_separators; without these every cut is as long as may be. A segment
-    longer than max_tokens alone is an example of its own. Raises DataError with overlong="error" for one.
+    rng: of multi_resolution, join_segments, drop_separators and merge_segments; without these every cut is as long as
+    may be. A segment longer than max_tokens alone is an example of its own. Raises DataError with overlong="error" for
+    one.
     """
     order = kept_segments(corpus, cutting.max_ratio)
     check_overlong(corpus, order, cutting)
@@ -82,9 +85,9 @@ def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator)
     else:
         bounds = _cut(_Lengths(corpus, order), corpus.document_of[order], cutting, rng)
     ends = np.array(bounds, dtype=np.int64)
-    left_out = _leave_out(len(order), ends, cutting.drop_separators, rng)
+    left_out = _leave_out(corpus, order, ends, cutting, rng)
     lengths = [
-        np.diff(np.concatenate(([0], np.cumsum(tokens[order] - (left_out == side))))[ends]) + 1
+        np.diff(np.concatenate(([0], np.cumsum(tokens[order] - (left_out & side > 0))))[ends]) + 1
         for side, tokens in ((SOURCE, corpus.source_lengths), (TARGET, corpus.target_lengths))
     ]
     return Plan(order, ends, left_out, lengths[0], lengths[1])
@@ -157,11 +160,37 @@ def _join(lengths: _Lengths, cutting: Cutting, rng: np.random.Generator) -> arra
     return bounds
 
 
-def _leave_out(count: int, ends: Ints, probability: float, rng: np.random.Generator) -> NDArray[np.int8]:
-    """(count,) the side that lacks the `<sep>` after each segment; the last one of an example is always there."""
-    left_out = np.zeros(count, dtype=np.int8)
-    if probability > 0:  # nothing is drawn without it
-        left_out[rng.random(count) < probability] = 1
-        left_out *= rng.integers(SOURCE, TARGET, count, dtype=np.int8, endpoint=True)
+def _leave_out(
+    corpus: EncodedCorpus, order: Ints, ends: Ints, cutting: Cutting, rng: np.random.Generator
+) -> NDArray[np.int8]:
+    """(segments in order,) the side that lacks the separator after each; that of an example's last one is always there.
+
+    Nothing is drawn that no setting asks for.
+    """
+    left_out = np.zeros(len(order), dtype=np.int8)
+    if cutting.drop_separators > 0:
+        left_out[rng.random(len(order)) < cutting.drop_separators] = 1
+        left_out *= rng.integers(SOURCE, TARGET, len(order), dtype=np.int8, endpoint=True)
+    if cutting.merge_segments > 0:
+        for first, last in pairwise(ends.tolist()):
+            if last - first > 1 and rng.random() < cutting.merge_segments:
+                size = int(2 * ((last - first + 0.5) / 2) ** rng.random())  # log-uniform, from two to all
+                left_out[first:last] = SOURCE | TARGET
+                left_out[first + size - 1 : last : size] = 0
+    if len(ends) > 1:
         left_out[ends[1:] - 1] = 0
+    return _possible(left_out, corpus, order) if corpus.counted else left_out
+
+
+def _possible(left_out: NDArray[np.int8], corpus: EncodedCorpus, order: Ints) -> NDArray[np.int8]:
+    """What of it counted separators can say: those of beads stay, and none has to consume more than `MOST` segments."""
+    single = corpus.single[order]
+    followed = np.append(single[1:], True)
+    left_out[~(single & followed)] &= SOURCE
+    left_out[corpus.source_lengths[order] == 0] &= TARGET
+    # A target segment that goes on takes with it what the separator would have consumed.
+    goes_on, taken = left_out & TARGET > 0, left_out & SOURCE == 0
+    running = np.cumsum(goes_on & taken)
+    running -= np.maximum.accumulate(np.where(goes_on, 0, running))
+    left_out[(left_out == TARGET) & (running % MOST == 0)] = 0
     return left_out

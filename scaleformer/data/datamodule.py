@@ -25,11 +25,11 @@ from scaleformer.data.loader import TrainLoader
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
-from scaleformer.data.sources import SplitSource, split_sources
+from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
-from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig, cached_tokenizer
-from scaleformer.data.tokenizer_text import TokenizerText
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer_text import train_tokenizers
 
 
 class DocumentDataModule(pl.LightningDataModule):
@@ -86,7 +86,8 @@ class DocumentDataModule(pl.LightningDataModule):
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         """(source, target); one and the same when joint."""
         if self._tokenizers is None:
-            self._tokenizers = self._train_tokenizers()
+            config, fingerprint = self.tokenizer_config, self._fingerprint("train")
+            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, self.config.cache_dir)
         return self._tokenizers
 
     @property
@@ -96,22 +97,6 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def target_tokenizer(self) -> Tokenizer:
         return self.tokenizers[1]
-
-    def _train_tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        config = self.tokenizer_config
-        documents = self._readable("train")
-
-        def train(sides: tuple[str, ...]) -> Tokenizer:
-            # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
-            name = f"{self._fingerprint('train')} {' + '.join(sides)}"
-            return cached_tokenizer(
-                TokenizerText(documents, sides, config.max_segments), name, config, self.config.cache_dir
-            )
-
-        if config.joint:
-            tokenizer = train(("source", "target"))
-            return tokenizer, tokenizer
-        return train(("source",)), train(("target",))
 
     @property
     def on_the_fly(self) -> bool:
@@ -128,6 +113,7 @@ class DocumentDataModule(pl.LightningDataModule):
             config.max_ratio,
             config.overlong,
             config.drop_separators,
+            config.merge_segments,
         )
 
     def encoded(self, split: str) -> EncodedCorpus:
@@ -223,6 +209,8 @@ class DocumentDataModule(pl.LightningDataModule):
         if "valid" in self.sources:
             recipe = replace(self._recipe, cutting=self._validation_cutting)
             report.splits["valid"] = report_split(self.encoded("valid"), recipe, shuffle=False)
+        for name, counts in report.splits.items():
+            warn_of_one_document(self.source(name.split()[0]), counts.documents, counts.segments)
         return report
 
     @property
@@ -231,16 +219,21 @@ class DocumentDataModule(pl.LightningDataModule):
         first epoch (of the data and batches as they are), of all processes. None where `report` has said it all."""
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
-        windows = self._counted.windows
-        name = "train" if self._counted.whole else f"train (first {f'{windows} windows' if windows > 1 else 'window'})"
-        splits = {name: self._counted.counts.report(self.cutting)}
-        splits |= {split: counts for split, counts in self.report.splits.items() if split == "valid"}
+        name, split = self._counted.report(self.cutting)
+        splits = {name: split} | {key: counts for key, counts in self.report.splits.items() if key == "valid"}
         return replace(self.report, splits=splits)
+
+    @property
+    def longest_segment(self) -> int | None:
+        """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far."""
+        if not self.config.streaming:
+            return self.report.splits["train"].longest_segment
+        return None if self._counted is None else self._counted.counts.longest_segment
 
     @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
-        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0)
+        return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
 
     @property
     def _recipe(self) -> Recipe:

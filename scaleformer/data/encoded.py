@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.tokenizer import SEP, Tokenizer, sampled
+from scaleformer.data.tokenizer import Tokenizer, sampled
+from scaleformer.vocabulary import SEP, separators
 
 _CHUNK = 256
 
@@ -23,10 +24,15 @@ _CHUNK = 256
 class EncodedCorpus:
     """Token ids of documents; segments are numbered through, over all documents.
 
-    source, target                  (tokens,) ids of all segments, each closed by `<sep>`
+    Segments that do not match one to one count as one, the bead that they are: what is said here of a segment is then
+    true of a bead, which may have several, or none, on either side.
+
+    source, target                  (tokens,) ids of all segments, each closed by its separator
     source_offsets, target_offsets  (segments + 1,) where each segment begins
     documents                       (documents + 1,) the first segment of each document
     ids                             names of the documents
+    single                          (segments,) bool, whether it has no more than one segment on either side
+    counted                         whether the separators of the target say what they consume
     """
 
     source: NDArray[Any]
@@ -35,6 +41,8 @@ class EncodedCorpus:
     target_offsets: NDArray[np.int64]
     documents: NDArray[np.int64]
     ids: Sequence[str]
+    single: NDArray[np.bool_]
+    counted: bool
 
     @property
     def segments(self) -> int:
@@ -42,12 +50,12 @@ class EncodedCorpus:
 
     @property
     def source_lengths(self) -> NDArray[np.int64]:
-        """(segments,) tokens of each source segment, its `<sep>` among them."""
+        """(segments,) tokens of each source segment, its separator among them."""
         return np.diff(self.source_offsets)
 
     @property
     def target_lengths(self) -> NDArray[np.int64]:
-        """(segments,) tokens of each target segment, its `<sep>` among them."""
+        """(segments,) tokens of each target segment, its separators among them."""
         return np.diff(self.target_offsets)
 
     @property
@@ -88,12 +96,17 @@ class _Side:
         self.parts: list[NDArray[Any]] = []
         self.offsets = array("q", [0])
 
-    def add(self, segments: list[list[int]]) -> None:
+    def add(self, segments: list[list[int]], beads: list[tuple[int, list[tuple[int, ...]]]]) -> None:
+        """Segments, and of each bead how many of them it has and what ends each; an end without one ends no words."""
         flat: list[int] = []
-        for tokens in segments:
-            flat += tokens
-            flat.append(SEP)
-            self.offsets.append(self.offsets[-1] + len(tokens) + 1)
+        rest = iter(segments)
+        for count, ends in beads:
+            before = len(flat)
+            for number, end in enumerate(ends):
+                if number < count:
+                    flat += next(rest)
+                flat += end
+            self.offsets.append(self.offsets[-1] + len(flat) - before)
         part: NDArray[Any] = np.array(flat, dtype=self.dtype)
         if self.file is None:
             self.parts.append(part)
@@ -120,12 +133,20 @@ def encode_documents(
     tokenizers = (source_tokenizer, target_tokenizer)
     sides = [_Side(f, _dtype(t)) for f, t in zip(files, tokenizers, strict=True)]
     bounds = array("q", [0])
+    single = array("b")
     names: list[str] = []
     pending: list[Document] = []
 
+    def add(documents: list[Document], encoded: list[list[list[int]]]) -> None:
+        shapes = [shape for document in documents for shape in document.shapes]
+        sides[0].add(encoded[0], [(source, [(SEP,)] * source) for source, _ in shapes])
+        counted = target_tokenizer.counted
+        sides[1].add(encoded[1], [(target, separators(source, target, counted)) for source, target in shapes])
+        single.extend(max(shape) <= 1 for shape in shapes)
+
     def flush() -> None:
-        for side, tokenizer, name in zip(sides, tokenizers, ("source", "target"), strict=True):
-            side.add(tokenizer.encode_batch([text for document in pending for text in getattr(document, name)]))
+        texts = [[x for d in pending for x in d.source], [x for d in pending for x in d.target]]
+        add(pending, [t.encode_batch(side) for t, side in zip(tokenizers, texts, strict=True)])
         pending.clear()
 
     def draw(document: Document) -> list[list[list[int]]]:
@@ -137,14 +158,13 @@ def encode_documents(
     try:
         for number, document in enumerate(documents):
             names.append(document.id)
-            bounds.append(bounds[-1] + len(document.source))
+            bounds.append(bounds[-1] + len(document.shapes))
             if sample is None:
                 pending.append(document)
                 if len(pending) == _CHUNK:
                     flush()
             else:
-                for side, encoded in zip(sides, sampled(sample(number), partial(draw, document)), strict=True):
-                    side.add(encoded)
+                add([document], sampled(sample(number), partial(draw, document)))
         flush()
     finally:
         for file in files:
@@ -152,8 +172,12 @@ def encode_documents(
                 file.close()
     offsets = [np.array(side.offsets, dtype=np.int64) for side in sides]
     documents_ = np.array(bounds, dtype=np.int64)
+    alone = np.array(single, dtype=np.bool_)
     if folder is None:
-        return EncodedCorpus(sides[0].tokens(), sides[1].tokens(), offsets[0], offsets[1], documents_, names)
+        source, target = (side.tokens() for side in sides)
+        counted = target_tokenizer.counted
+        return EncodedCorpus(source, target, offsets[0], offsets[1], documents_, names, alone, counted)
+    alone.tofile(folder / "single.bin")
     np.save(folder / "source_offsets.npy", offsets[0])
     np.save(folder / "target_offsets.npy", offsets[1])
     np.save(folder / "documents.npy", documents_)
@@ -176,10 +200,12 @@ def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: To
     source, target = (_mapped(folder / f"{side}.bin", dtype) for side, dtype in dtypes.items())
     offsets = [np.load(folder / f"{name}_offsets.npy", mmap_mode="r") for name in ("source", "target", "ids")]
     ids, documents = _mapped(folder / "ids.bin", np.uint8), np.load(folder / "documents.npy")
+    single = _mapped(folder / "single.bin", np.bool_)
     wanted = [int(numbers[-1]) for numbers in (*offsets, documents)]
-    if [len(source), len(target), len(ids), len(offsets[0]) - 1] != wanted or len(offsets[2]) != len(documents):
+    if [len(source), len(target), len(ids), len(single)] != wanted or len(offsets[2]) != len(documents):
         raise ValueError(f"{folder}: the encoded corpus is damaged: remove it")
-    return EncodedCorpus(source, target, offsets[0], offsets[1], documents, Names(ids, offsets[2]))
+    names = Names(ids, offsets[2])
+    return EncodedCorpus(source, target, offsets[0], offsets[1], documents, names, single, target_tokenizer.counted)
 
 
 def _mapped(path: Path, dtype: type) -> NDArray[Any]:
@@ -190,7 +216,7 @@ def _mapped(path: Path, dtype: type) -> NDArray[Any]:
 
 def merge_encoded(parts: Sequence[Path], folder: Path) -> None:
     """Write corpora in folders, one after the other, as one corpus into `folder`."""
-    for name in ("source", "target", "ids"):
+    for name in ("source", "target", "ids", "single"):
         with open(folder / f"{name}.bin", "wb") as whole:
             for part in parts:
                 with open(part / f"{name}.bin", "rb") as file:

@@ -21,7 +21,7 @@ from scaleformer.data.sampler import ready_made
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer
 
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
 PART_SEGMENTS = 50_000
 _SECONDS_BETWEEN_LINES = 10.0
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class _PartWriter(IterableDataset[int | DataError]):
                 if number % workers == own:
                     with cache_errors(self.folder.parent):
                         self._part(number, documents)
-                    yield sum(len(document.source) for document in documents)
+                    yield sum(len(document.shapes) for document in documents)
         except DataError as error:
             yield error
 

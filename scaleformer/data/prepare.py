@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -19,18 +20,22 @@ from rich.table import Table
 
 from scaleformer.data.config import BOUNDARIES, HubConfig
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair, read_tsv
+from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext, separate
+from scaleformer.data.readers.documents import Document, assign_splits, from_parts, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents
-from scaleformer.data.readers.po import read_po_tree
+from scaleformer.data.readers.tables import Columns, has_names
 from scaleformer.data.readers.testsets import read_test_set
 from scaleformer.system.schema import shown
 
-FORMATS = ("jsonl", "text", "tsv", "po", "hub", "sacrebleu")
+FORMATS = ("jsonl", "text", *BITEXTS, "hub", "sacrebleu")
 SPLITS = ("train", "valid", "test")
-# settings that one format alone reads
+# settings that some formats alone read
 READ_BY = {
-    **dict.fromkeys(("target", "ids", "boundaries"), "text"),
-    **dict.fromkeys(("subset", "split", "data_files", "source_column", "target_column", "document_column"), "hub"),
+    **dict.fromkeys(("target", "ids"), ("text",)),
+    "boundaries": ("text", *BITEXTS),
+    **dict.fromkeys(("subset", "split", "data_files"), ("hub",)),
+    **dict.fromkeys(("source_column", "target_column", "document_column"), ("hub", "csv", "tsv", "parquet")),
+    **dict.fromkeys(("source_language", "target_language"), ("tmx",)),
 }
 # why a whole corpus may be one document, by the format or the boundaries of text
 ONE_DOCUMENT = {
@@ -39,7 +44,13 @@ ONE_DOCUMENT = {
     "lines": "a document is a line",
     "jsonl": "a document is a line",
     "tsv": "a document is the lines of one name",
-    "po": "a document is a file; input= takes a folder of them, too",
+    **dict.fromkeys(
+        ("po", "tmx"), "a document is a file; input= takes a folder of them, too; boundaries=lines makes every unit one"
+    ),
+    "xliff": "a document is a <file> element; input= takes a folder, too; boundaries=lines makes every unit one",
+    **dict.fromkeys(
+        ("csv", "parquet"), "a document is a file, or the rows of one name of document_column; boundaries=lines: a row"
+    ),
     "hub": "a document is a row, or the rows of one name of document_column",
     "sacrebleu": "the test set has no more",
 }
@@ -49,14 +60,19 @@ ONE_DOCUMENT = {
 class PrepareConfig:
     """Settings of a conversion.
 
-    format          jsonl | text | tsv | po | hub | sacrebleu
-    input           jsonl, tsv: a file; po: a file or folder; text: the source file; hub: the id of a data set of the
-                    Hugging Face Hub, or a builder of `datasets`; sacrebleu: test set and languages, "wmt22:en-de"
+    format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | hub | sacrebleu
+    input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
+                    file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
+                    test set and languages, "wmt22:en-de"
     target, ids     text: the target file, and with boundaries=ids the file of document names
-    boundaries      text: blank | ids | lines
+    boundaries      text: blank | ids | lines; po to parquet: lines makes every unit or row a document
     subset, split   hub: as `datasets.load_dataset` takes them; data_files too (for builders that read files)
     source_column, target_column, document_column
-                    hub: see source, target and document of `scaleformer.data.config.HubConfig`
+                    hub, csv, tsv, parquet: see source, target and document of `scaleformer.data.config.HubConfig`; in
+                    files without document_column rows of texts are one document. A TSV without a line that names them
+                    has the columns document, source, target
+    source_language, target_language
+                    tmx: languages ("en" is "en-GB", too); null = srclang, and the only other of a unit
     output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
     valid, test     shares of the documents that become valid and test, drawn by `seed`
     drop_empty      leave out segments that are empty (or blank) on a side
@@ -77,6 +93,8 @@ class PrepareConfig:
     source_column: str = "source"
     target_column: str = "target"
     document_column: str = ""
+    source_language: str | None = None
+    target_language: str | None = None
     valid: float = 0.05
     test: float = 0.05
     seed: int = 1
@@ -92,12 +110,15 @@ class PrepareConfig:
             raise ValueError(f"boundaries={shown(self.boundaries)}: choose one of {', '.join(BOUNDARIES)}")
         if self.format == "text" and self.target is None:
             raise ValueError("format=text needs target=FILE beside input=FILE")
+        if self.format != "text" and self.boundaries == "ids":
+            raise ValueError(f"boundaries=ids: format={self.format} does not read it, text does")
         if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
             raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
         for option in fields(self):
-            reader, value = READ_BY.get(option.name, self.format), getattr(self, option.name)
-            if reader != self.format and value != option.default:
-                raise ValueError(f"{option.name}={shown(value)}: format={self.format} does not read it, {reader} does")
+            readers, value = READ_BY.get(option.name, FORMATS), getattr(self, option.name)
+            if self.format not in readers and value != option.default:
+                others = f"{', '.join(readers)} {'do' if len(readers) > 1 else 'does'}"
+                raise ValueError(f"{option.name}={shown(value)}: format={self.format} does not read it, {others}")
         if not (self.valid >= 0 and self.test >= 0 and self.valid + self.test <= 1):
             raise ValueError(f"valid={self.valid} test={self.test}: wanted shares, together at most 1")
         if self.max_ratio is not None and not self.max_ratio >= 1:
@@ -194,24 +215,33 @@ def _reasons(report: PrepareReport) -> str:
 def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
     if config.format == "jsonl":
         return read_jsonl(config.input)
-    if config.format == "tsv":
-        return read_tsv(config.input, report.dropped_segments)
-    if config.format == "po":
-        return read_po_tree(config.input, report.dropped_segments)
+    names = config.source_column, config.target_column, config.document_column
+    if config.format == "tsv" and not _names_columns(config, Columns(*names)):
+        documents = read_tsv(config.input, report.dropped_segments)
+        return chain.from_iterable(map(separate, documents)) if config.boundaries == "lines" else documents
+    if config.format in BITEXTS:
+        languages = config.source_language, config.target_language
+        bitext = Bitext(config.format, config.input, Columns(*names), languages, config.boundaries == "lines")
+        return read_bitext(bitext, report.dropped_segments)
     if config.format == "hub":
-        columns = config.source_column, config.target_column, config.document_column
-        return hub_documents(HubConfig(config.input, config.subset, config.data_files, *columns), config.split)
+        return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split)
     if config.format == "sacrebleu":
         return read_test_set(config.input)
     assert config.target is not None
     return read_text_pair(config.input, config.target, config.boundaries, config.ids)
 
 
+def _names_columns(config: PrepareConfig, columns: Columns) -> bool:
+    """Whether a TSV is one whose first line names the columns; without, they are document, source, target."""
+    return Path(config.input).is_dir() or columns != Columns() or has_names(Path(config.input), columns)
+
+
 def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
     for document in documents:
         pairs = []
-        for source, target in zip(document.source, document.target, strict=True):
-            reason = _fault(source, target, config)
+        for source, target in document.parts():
+            # what has no partner is meant to have none
+            reason = _fault(" ".join(source), " ".join(target), config) if source and target else None
             if reason:
                 report.dropped_segments[reason] += 1
             else:
@@ -220,7 +250,7 @@ def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: Prepa
             report.dropped_documents[f"fewer than {config.min_segments} segments"] += 1
             report.dropped_segments["of documents left out"] += len(pairs)
         else:
-            yield Document(document.id, tuple(p[0] for p in pairs), tuple(p[1] for p in pairs))
+            yield from_parts(document.id, pairs)
 
 
 def _fault(source: str, target: str, config: PrepareConfig) -> str:

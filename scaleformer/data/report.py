@@ -13,7 +13,7 @@ from scaleformer.data.batching import make_batches, padded_sizes, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe
-from scaleformer.data.tokenizer import UNK
+from scaleformer.vocabulary import UNK
 
 
 @dataclass(frozen=True)

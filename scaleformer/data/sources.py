@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
@@ -15,6 +16,7 @@ from scaleformer.data.readers.hub import hub_documents, hub_fingerprint
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 
 SPLITS = ("train", "valid", "test")
+ONE_DOCUMENT = 50  # lines, of which more are hardly meant to be one
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,21 @@ def split_sources(config: DataConfig) -> dict[str, SplitSource]:
     try:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder (data.path)")
+        if not path.is_file() and not path.is_dir():
+            raise DataError(f"{path}: can be read once, and a corpus is read several times: write it to a file first")
         return _jsonl_sources(path, config) if config.format == "jsonl" else _text_sources(path, config)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error} (data.path)") from error
+
+
+def warn_of_one_document(source: SplitSource, documents: int, segments: int) -> None:
+    """Say so where all lines of a text, and they are many, are one document, as no blank line ends one."""
+    if source.format == "text" and source.boundaries == "blank" and documents == 1 and segments > ONE_DOCUMENT:
+        warnings.warn(
+            f"{source.where}: all {segments:,} lines are one document, which a blank line would end: "
+            "data.boundaries=lines makes every line one, data.boundaries=ids takes their names",
+            stacklevel=3,
+        )
 
 
 def _jsonl_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:

@@ -11,11 +11,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
-from scaleformer.data.cutting import Ints, Plan, make_plan
+from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.report import SplitCounts, count_split
+from scaleformer.data.report import SplitCounts, SplitReport, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
 from scaleformer.data.tokenizer import Tokenizer
 
@@ -26,7 +26,7 @@ def document_windows(documents: Iterable[Document], segments: int) -> Iterator[l
     count = 0
     for document in documents:
         window.append(document)
-        count += len(document.source)
+        count += len(document.shapes)
         if count >= segments:
             yield window
             window, count = [], 0
@@ -100,6 +100,11 @@ class Counted:
     whole: bool = False
     counts: SplitCounts = field(default_factory=SplitCounts)
     epoch: int = 0
+
+    def report(self, cutting: Cutting) -> tuple[str, SplitReport]:
+        """What to call the split, of which this is the whole or the beginning, and its report."""
+        part = f"{self.windows} windows" if self.windows > 1 else "window"
+        return "train" if self.whole else f"train (first {part})", self.counts.report(cutting)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for a checkpoint."""

@@ -1,55 +1,65 @@
 """Subword tokenizer: sentencepiece, trained from the training split and kept by content hash.
 
-Ids: `<pad>` 0, `<unk>` 1, `<s>` 2, `</s>` 3, `<sep>` 4. With byte fallback any text round-trips exactly.
+Ids: `<pad>` 0, `<unk>` 1, `<s>` 2, `</s>` 3, `<sep>` 4, then the other separators and the placeholders
+(`scaleformer.vocabulary`). With byte fallback any text round-trips exactly.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TypeVar
 
 import sentencepiece as spm
-from filelock import FileLock
 
-from scaleformer.data.errors import cache_errors
-from scaleformer.system.files import replaced
 from scaleformer.system.schema import shown
+from scaleformer.vocabulary import (
+    BOS,
+    BOS_PIECE,
+    COUNTED_PIECES,
+    EOS,
+    EOS_PIECE,
+    PAD,
+    PAD_PIECE,
+    PLACEHOLDERS,
+    SEP,
+    SEP_PIECE,
+    SEPARATORS,
+    UNK,
+    UNK_PIECE,
+    steps_of,
+)
 
-PAD, UNK, BOS, EOS, SEP = 0, 1, 2, 3, 4
-PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"
+_SYMBOLS = (SEP_PIECE, *COUNTED_PIECES, *PLACEHOLDERS)
+SPECIAL = 4 + len(_SYMBOLS)  # pieces that every vocabulary has, besides bytes
 
 # sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are written with an
 # escape character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
 ESCAPE = "\ue000"
 _SPACE = "\u2581"
-_ESCAPED = re.compile(f"{ESCAPE}|{_SPACE}|{SEP_PIECE}")
+_ESCAPED = re.compile(f"{ESCAPE}|{_SPACE}|<(?=sep[023]?>)")
 _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 # What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 _MODEL_TYPES = ("unigram", "bpe")
-_CACHE_VERSION = 2
 _SEEDING = threading.Lock()  # the number that generators start from is one for the process
 
 T = TypeVar("T")
 
 
 def escape(text: str) -> str:
-    """Text in which sentencepiece finds no `<sep>` and no U+2581, from which `unescape` gives the same text back."""
+    """Text in which sentencepiece finds no separator and no U+2581, from which `unescape` gives the same text back."""
 
     def replacement(match: re.Match[str]) -> str:
         found = match.group()
         if found == ESCAPE:
             return ESCAPE * 2
-        return f"{ESCAPE}_" if found == _SPACE else f"<{ESCAPE}sep>"
+        return f"{ESCAPE}_" if found == _SPACE else f"<{ESCAPE}"
 
     return _ESCAPED.sub(replacement, text)
 
@@ -63,7 +73,7 @@ def unescape(text: str) -> str:
 class TokenizerConfig:
     """Settings of the tokenizers.
 
-    vocab_size         pieces of each vocabulary, the 5 special ones and the 256 bytes among them
+    vocab_size         pieces of each vocabulary, the special ones and the 256 bytes among them
     model_type         "unigram" [Kudo 2018] or "bpe" [Sennrich 2016]
     joint              one vocabulary for both languages (needed for shared embeddings), else one each
     byte_fallback      characters without a piece become bytes; without it they become `<unk>` and are lost
@@ -92,28 +102,34 @@ class TokenizerConfig:
             raise ValueError(f"tokenizer.character_coverage={self.character_coverage}: choose a number in (0, 1]")
         if not 0 <= self.sample_alpha < 1:
             raise ValueError(f"tokenizer.sample_alpha={self.sample_alpha}: choose a number in [0, 1)")
-        if self.vocab_size < 6:
-            raise ValueError(f"tokenizer.vocab_size={self.vocab_size}: choose at least 6 (5 pieces are special)")
+        if self.vocab_size <= SPECIAL:
+            raise ValueError(
+                f"tokenizer.vocab_size={self.vocab_size}: choose at least {SPECIAL + 1} ({SPECIAL} pieces are special)"
+            )
         if self.max_segments < 0:
             raise ValueError(f"tokenizer.max_segments={self.max_segments}: choose 0 or a positive number")
 
 
 class Tokenizer:
-    """A trained sentencepiece model. `proto` is all of it: keep the bytes, rebuild with `from_proto`."""
+    """A trained sentencepiece model. `proto` is all of it: keep the bytes, rebuild with `from_proto`.
+
+    counted  whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
+    """
 
     def __init__(self, proto: bytes) -> None:
         self.proto = proto
         self._processor = spm.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(proto)
-            pieces = [self._processor.id_to_piece(i) for i in range(5)]
+            pieces = [self._processor.id_to_piece(i) for i in range(8)]
         except (RuntimeError, IndexError) as error:
             raise ValueError("not a sentencepiece model: the bytes are damaged or cut short") from error
         expected = [PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE]
-        if pieces != expected:
+        if pieces[:5] != expected:
             raise ValueError(
-                f"this tokenizer's first pieces are {pieces}, wanted {expected}: train it with this program"
+                f"this tokenizer's first pieces are {pieces[:5]}, wanted {expected}: train it with this program"
             )
+        self.counted = tuple(pieces[5:]) == COUNTED_PIECES
 
     @classmethod
     def from_proto(cls, proto: bytes) -> Tokenizer:
@@ -162,7 +178,7 @@ class Tokenizer:
                 bos_id=BOS,
                 eos_id=EOS,
                 pad_piece=PAD_PIECE,
-                user_defined_symbols=[SEP_PIECE],
+                user_defined_symbols=list(_SYMBOLS),
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 num_threads=1,
@@ -206,21 +222,26 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids; special pieces but `<unk>` are left out."""
-        return unescape(self._processor.decode([int(i) for i in ids if i not in (PAD, BOS, EOS, SEP)]))
+        left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)))
+        return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
-        """Segments of token ids up to the first `</s>`: split after every `<sep>`, an unclosed last one is kept."""
-        segments: list[list[int]] = [[]]
-        for token in ids:
+        """Segments of token ids up to the first `</s>`: split after every separator, an unclosed last one is kept."""
+        return [text for text, _ in self.decode_counted(ids)]
+
+    def decode_counted(self, ids: Sequence[int]) -> list[tuple[str, int]]:
+        """`decode_segments`, each with how many source segments its separator consumes; 0 for an unclosed last one."""
+        segments: list[tuple[str, int]] = []
+        words: list[int] = []
+        for token in map(int, ids):
             if token == EOS:
                 break
-            if token == SEP:
-                segments.append([])
+            if (steps := steps_of(token, self.counted)) is not None:
+                segments.append((self.decode(words), steps))
+                words = []
             elif token not in (PAD, BOS):
-                segments[-1].append(int(token))
-        if not segments[-1]:
-            segments.pop()
-        return [self.decode(segment) for segment in segments]
+                words.append(token)
+        return [*segments, (self.decode(words), 0)] if words else segments
 
     def piece(self, token: int) -> str:
         """The piece of a token id, for reports."""
@@ -236,40 +257,6 @@ def sampled(seed: int, encode: Callable[[], T]) -> T:
     with _SEEDING, ThreadPoolExecutor(1) as thread:
         spm.set_random_generator_seed(seed % (2**32 - 1))
         return thread.submit(encode).result()
-
-
-def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:
-    """Train on `texts` unless a model for the same texts and settings is kept in `cache_dir`/tokenizers.
-
-    name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
-    Written beside and renamed: never half a file.
-    One process alone trains while others wait. Raises ValueError as `Tokenizer.train`, DataError when the cache cannot
-    be written; a kept file that is damaged is made again.
-    """
-    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments")}
-    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name]
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
-    path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
-    if (kept := _kept(path)) is not None:
-        return kept
-    with cache_errors(path.parent):
-        locks = Path(cache_dir) / "locks"
-        for needed in (path.parent, locks):
-            needed.mkdir(parents=True, exist_ok=True)
-        with FileLock(locks / f"{path.name}.lock"):  # several processes of a machine would each take all its memory
-            if (kept := _kept(path)) is not None:
-                return kept
-            tokenizer = Tokenizer.train(texts, **settings)
-            with replaced(path) as temporary:
-                temporary.write_bytes(tokenizer.proto)
-    return tokenizer
-
-
-def _kept(path: Path) -> Tokenizer | None:
-    """The tokenizer in a file, None where there is none or it is damaged."""
-    with suppress(OSError, ValueError):
-        return Tokenizer.from_proto(path.read_bytes())
-    return None
 
 
 def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback: bool) -> str:

@@ -1,4 +1,4 @@
-"""The text that a tokenizer is trained on: of a large corpus a part."""
+"""The text that tokenizers are trained on, of a large corpus a part, and their training."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from scaleformer.data.readers.documents import Document
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer_cache import cached_tokenizer
 
 MOST_SEGMENTS = 400_000  # that a tokenizer is trained on unless tokenizer.max_segments says otherwise
 
@@ -25,14 +27,35 @@ class TokenizerText(Iterable[str]):
         self.limit = limit or MOST_SEGMENTS
 
     def __iter__(self) -> Iterator[str]:
-        count = sum(len(document.source) for document in self.documents)  # of the target too: they are aligned
+        count = sum(_size(document) for document in self.documents)
         stride = -(-count // max(1, self.limit // len(self.sides)))
         places = np.arange(0, count, max(1, stride))
         places += np.random.default_rng(0).integers(np.minimum(stride, count - places))  # the last stride may be short
         seen = 0
         for document in self.documents:
-            first, last = np.searchsorted(places, [seen, seen + len(document.source)])
+            first, last = np.searchsorted(places, [seen, seen + _size(document)])
             chosen = (places[first:last] - seen).tolist()
             for side in self.sides:
-                yield from (getattr(document, side)[place] for place in chosen)
-            seen += len(document.source)
+                segments = getattr(document, side)
+                yield from (segments[place] for place in chosen if place < len(segments))
+            seen += _size(document)
+
+
+def _size(document: Document) -> int:
+    return max(len(document.source), len(document.target))
+
+
+def train_tokenizers(
+    documents: Iterable[Document], fingerprint: str, config: TokenizerConfig, cache_dir: str
+) -> tuple[Tokenizer, Tokenizer]:
+    """(source, target) of documents with that fingerprint, kept in `cache_dir`; one and the same when joint."""
+
+    def train(*sides: str) -> Tokenizer:
+        # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
+        name = f"{fingerprint} {' + '.join(sides)}"
+        return cached_tokenizer(TokenizerText(documents, sides, config.max_segments), name, config, cache_dir)
+
+    if config.joint:
+        tokenizer = train("source", "target")
+        return tokenizer, tokenizer
+    return train("source"), train("target")

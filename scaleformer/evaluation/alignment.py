@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.words import words
 
 RULE = (
@@ -69,3 +71,29 @@ def _dice(hypothesis: Sequence[str], reference: Sequence[str]) -> np.ndarray:
                 row[places] += np.minimum(counts, count)
         row *= 2 / np.maximum(lengths + len(own), 1)
     return similarity
+
+
+def by_bead(document: Document, hypothesis: Sequence[str]) -> tuple[Document, list[str]]:
+    """A document whose segments do not match one to one, and its translation, with a segment for each bead instead.
+
+    A reference without a source goes to the bead before it, or after it where there is none. A hypothesis that has
+    another number of segments than the source is left as it is, and aligned by its words.
+    """
+    if not document.beads:
+        return document, list(hypothesis)
+    rows: list[tuple[list[str], list[str], list[str]]] = []
+    counted = len(hypothesis) == len(document.source)
+    waiting: list[str] = []
+    place = 0
+    for source, target in document.parts():
+        if source:
+            written = list(hypothesis[place : place + len(source)]) if counted else []
+            rows.append((list(source), [*waiting, *target], written))
+            place, waiting = place + len(source), []
+        elif rows:
+            rows[-1][1].extend(target)
+        else:
+            waiting += target
+    sides = [[" ".join(filter(None, texts)) for texts in side] for side in zip(*rows, strict=True)]
+    matched = replace(document, source=tuple(sides[0]), target=tuple(sides[1]), beads=())
+    return matched, sides[2] if counted else list(hypothesis)

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.data.tokenizer import BOS, EOS, Tokenizer
+from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.attention_files import SIDES, AttentionMaps
 from scaleformer.model.attention import MECHANISMS, Attention
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import BOS, EOS
 
 
 @torch.inference_mode()
@@ -45,7 +46,9 @@ def attention_maps(
             f"{longest} tokens are too many for attention maps: wanted at most {max_tokens} (fewer segments, or a "
             "larger max_tokens)"
         )
-    batch = collate([Example("", np.array(tokens), np.array(output))]).to(translator.device)
+    batch = collate([Example("", np.array(tokens), np.array(output), translator.target_tokenizer.counted)]).to(
+        translator.device
+    )
     model = translator.model
     with _recorded(model) as found:
         model(batch)

@@ -55,6 +55,8 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
     chosen = trained if settings is None else settings
     if not isinstance(chosen, Mapping):
         raise ValueError("the checkpoint names no corpus: say which with data=jsonl data.path=DIR")
+    if isinstance(trained, Mapping) and chosen.get("target_language") is None:  # a model writes one language
+        chosen = {**chosen, "target_language": trained.get("target_language")}
     config = from_mapping(DataConfig, {str(k): v for k, v in chosen.items()}, "data")
     sources = split_sources(config)
     if split not in sources:
@@ -95,7 +97,9 @@ def file_name(name: str) -> str:
 
 
 def target_language(config: DataConfig) -> str | None:
-    """The code of the target language, as far as the ending of the files or the name of the column tells."""
+    """The code of the target language, as far as settings, the ending of the files or the name of the column tell."""
+    if config.target_language is not None:
+        return config.target_language
     if config.format == "text":
         return config.target_suffix
     return config.hub.target.rpartition(".")[2] if config.format == "hub" else None

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.corpus import result_label, test_split
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import format_samples, write_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore
-from scaleformer.evaluation.translation_run import Evaluation, ReferenceDocument, evaluate, write_evaluation
+from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
 from scaleformer.system.tables import print_table
 from scaleformer.translation.search import DecodingConfig
@@ -23,7 +24,7 @@ from scaleformer.translation.translator import Translator
 
 def evaluate_translations(
     translator: Translator,
-    documents: Sequence[ReferenceDocument],
+    documents: Sequence[Document],
     decoding: DecodingConfig,
     folder: str | Path,
     *,

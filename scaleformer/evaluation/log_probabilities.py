@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from scaleformer.data.batching import Example
-from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.teacher_forcing import target_losses
 from scaleformer.translation.translator import DocumentHypothesis, Translator
+from scaleformer.vocabulary import EOS, SEP
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ def score_documents(
             str(number),
             np.array([*translator.source_tokenizer.encode_segments(source), EOS]),
             np.array([*translator.target_tokenizer.encode_segments(target), EOS]),
+            translator.target_tokenizer.counted,
         )
         for number, (source, target) in enumerate(zip(sources, targets, strict=True))
     ]

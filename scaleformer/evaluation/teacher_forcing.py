@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.data.tokenizer import EOS, SEP, Tokenizer
+from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.length.views import View
 from scaleformer.model.transformer import Transformer
+from scaleformer.vocabulary import EOS, SEP
 
 Floats = NDArray[np.float64]
 _CHUNK = 1024
@@ -23,16 +24,18 @@ FINEST = 16  # positions of the first bin of a curve
 
 @dataclass(frozen=True)
 class EncodedDocument:
-    """Token ids of the segments of a document, each closed by `<sep>`."""
+    """Token ids of the segments of a document, each closed by `<sep>`; counted as in `Example`."""
 
     source: tuple[tuple[int, ...], ...]
     target: tuple[tuple[int, ...], ...]
+    counted: bool = False
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], tokenizers: tuple[Tokenizer, Tokenizer]) -> Any:
         """Encode with the source and the target tokenizer."""
         sides = [t.encode_batch(list(texts)) for t, texts in zip(tokenizers, (source, target), strict=True)]
-        return cls(*(tuple((*tokens, SEP) for tokens in side) for side in sides))
+        closed = [tuple((*tokens, SEP) for tokens in side) for side in sides]
+        return cls(closed[0], closed[1], tokenizers[1].counted)
 
 
 def example(document: EncodedDocument, view: View) -> Example:
@@ -40,7 +43,7 @@ def example(document: EncodedDocument, view: View) -> Example:
     sides = []
     for side in (document.source, document.target):
         sides.append(np.array([*(t for tokens in side[view.start : view.stop] for t in tokens), EOS], dtype=np.int64))
-    return Example("", *sides)
+    return Example("", sides[0], sides[1], document.counted)
 
 
 def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from scaleformer.data.readers.documents import one_line
+from scaleformer.data.readers.documents import Document, one_line
+from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import Sample
 from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
@@ -26,23 +27,16 @@ from scaleformer.translation.translator import Translation, Translator
 log = logging.getLogger(__name__)
 
 
-class ReferenceDocument(Protocol):
-    """A document with its reference translation, see `scaleformer.data.readers.documents.Document`."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def source(self) -> Sequence[str]: ...
-    @property
-    def target(self) -> Sequence[str]: ...
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """Translations of documents and their scores. seconds: of the translation alone, None where an earlier call had
-    begun it."""
+    """Translations of documents and their scores.
 
-    documents: Sequence[ReferenceDocument]
+    documents   with the hypotheses as segments; where those of a document match otherwise than one to one, by beads
+    seconds     of the translation alone, None where an earlier call had begun it
+    """
+
+    documents: Sequence[Document]
+    hypotheses: Sequence[Sequence[str]]
     translations: Sequence[Translation]
     report: BleuReport
     decoding: DecodingConfig
@@ -52,14 +46,14 @@ class Evaluation:
 
     def samples(self, count: int) -> list[Sample]:
         """The first documents with their translations."""
-        pairs = list(zip(self.documents, self.translations, strict=True))[:count]
-        return [Sample(d.id, d.source, d.target, t.segments, t.finished) for d, t in pairs]
+        rows = list(zip(self.documents, self.hypotheses, self.translations, strict=True))[:count]
+        return [Sample(d.id, d.source, d.target, tuple(h), t.finished) for d, h, t in rows]
 
 
 @contextmanager
 def evaluate(
     translator: Translator,
-    documents: Sequence[ReferenceDocument],
+    documents: Sequence[Document],
     kept: str | Path,
     *,
     decoding: DecodingConfig | None = None,
@@ -93,12 +87,14 @@ def evaluate(
                 )
             )
         seconds = None if begun else time.perf_counter() - start
+        pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
         scored = [
-            TranslatedDocument(d.id, d.target, t.segments, t.finished)
-            for d, t in zip(documents, translations, strict=True)
+            TranslatedDocument(d.id, d.target, hypothesis, t.finished)
+            for (d, hypothesis), t in zip(pairs, translations, strict=True)
         ]
         report = evaluate_documents(scored, metrics, ter=ter)
-        yield Evaluation(documents, translations, report, decoding, mode, max_tokens, seconds)
+        matched, hypotheses = zip(*pairs, strict=True) if pairs else ((), ())
+        yield Evaluation(matched, hypotheses, translations, report, decoding, mode, max_tokens, seconds)
 
 
 def write_evaluation(
@@ -123,12 +119,12 @@ def write_evaluation(
             "the results in %s were of another checkpoint or other documents: they are in %s now", folder, aside
         )
     with atomic_writer(folder / f"{name}.jsonl") as file:
-        for d, t in zip(evaluation.documents, evaluation.translations, strict=True):
+        for d, h, t in zip(evaluation.documents, evaluation.hypotheses, evaluation.translations, strict=True):
             record: dict[str, Any] = {"id": d.id, "source": list(d.source), "target": list(d.target)}
-            record |= {"hypothesis": list(t.segments), "finished": t.finished}
+            record |= {"hypothesis": list(h), "finished": t.finished}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
-        file.writelines(one_line(t.segments) + "\n" for t in evaluation.translations)
+        file.writelines(one_line(h) + "\n" for h in evaluation.hypotheses)
     with atomic_writer(folder / f"{name}.references.txt") as file:
         file.writelines(references)
     report = evaluation.report
@@ -138,6 +134,7 @@ def write_evaluation(
         translator.path,
         translator.sha256,
         {score.metric: score.signature for score in report.scores},
+        translator.parent,
     )
     settings = {
         "decoding": asdict(evaluation.decoding),
@@ -158,7 +155,10 @@ def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
 
 
 def results_folder(checkpoint: Path) -> Path:
-    """Where the results of a model belong: results/ of its run, or beside the checkpoint or in the exported model."""
+    """Where the results of a model belong: results/ of its run, or beside the checkpoint or in the exported model;
+    results/OWNER/NAME here for one of the Hugging Face Hub, whose cache is no place to keep them."""
+    if checkpoint.parent.name == "snapshots":
+        return Path("results", *checkpoint.parents[1].name.split("--")[1:])
     if checkpoint.is_dir():
         return checkpoint / "results"
     parent = checkpoint.parent

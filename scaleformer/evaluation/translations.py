@@ -69,11 +69,13 @@ def result_of(path: str | Path) -> dict[str, Any]:
 
 
 def origin(path: str | Path) -> dict[str, Any]:
-    """Seed and checkpoint of saved translations, as `provenance` takes them, from the result beside them, else {}."""
+    """Seed, checkpoint and its parent of saved translations, as `provenance` takes them, from the result beside them,
+    else {}."""
     record = result_of(path)
     try:
         checkpoint = record["checkpoint"] or {"path": None, "sha256": None}
-        return {"seed": record["seed"], "checkpoint": checkpoint["path"], "checkpoint_sha256": checkpoint["sha256"]}
+        known = {"seed": record["seed"], "parent": record.get("parent")}
+        return {**known, "checkpoint": checkpoint["path"], "checkpoint_sha256": checkpoint["sha256"]}
     except (KeyError, TypeError):
         return {}
 

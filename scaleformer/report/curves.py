@@ -83,7 +83,8 @@ def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path 
         what = curve.label.split(" (")[0]
         plot_style.label(axis, title if len(PANELS[title]) == 1 else f"{what} {title}", "step")
         plot_style.floor_at_zero(axis)
-        plot_style.plain_numbers(axis, y=axis.get_ylim()[1] >= 1000)
+        plot_style.step_axis(axis)
+        plot_style.plain_numbers(axis, x=False, y=axis.get_ylim()[1] >= 1000)
     plot_style.legend_below(figure)
     return plot_style.save(figure, path)
 
@@ -163,7 +164,7 @@ def _draw(axis: Axes, label: str, shown: Sequence[Curve], curves: Mapping[str, P
             )
     axis.set_title(label, fontsize=10)
     axis.set_xlabel("step", fontsize=9)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    plot_style.step_axis(axis)
     if axis.get_ylim()[1] >= 1000:
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axis.tick_params(labelsize=8)

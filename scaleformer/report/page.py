@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from scaleformer.evaluation.attention_files import read_maps
 from scaleformer.report import html
@@ -14,23 +13,19 @@ from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
 from scaleformer.report.curves import compare_learning_curves, plot_learning_curves
 from scaleformer.report.extrapolation import MODES, plot_extrapolation
+from scaleformer.report.results import (
+    Record,
+    RunFiles,
+    details,
+    facts,
+    names_of,
+    read_runs,
+    several_checkpoints,
+    told_apart,
+)
 from scaleformer.report.samples import side_by_side
 
-Record = Mapping[str, Any]
 Row = Sequence[str | float | int | None]
-
-
-@dataclass(frozen=True)
-class RunFiles:
-    """What a run directory holds: its results by file name without .json."""
-
-    name: str
-    path: Path
-    results: dict[str, Record]
-
-    def of(self, start: str) -> dict[str, Record]:
-        """The results whose names begin so."""
-        return {name: result for name, result in self.results.items() if name.startswith(start)}
 
 
 @dataclass
@@ -62,7 +57,7 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
     Raises ValueError: a directory that is no run or named twice, a file of another kind; OSError: no place to write.
     """
     folder = Path(folder)
-    files = list(_read(runs))
+    files = list(read_runs(runs))
     report = Report(folder / "report.html")
     try:
         sections = [
@@ -83,44 +78,23 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
     return report
 
 
-def _read(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
-    paths = [Path(run).resolve() for run in runs]
-    for path in paths:
-        if paths.count(path) > 1:
-            raise ValueError(f"{path}: named {paths.count(path)} times: wanted different runs, leave it in once")
-        if not path.is_dir() or not ((path / "metrics.csv").is_file() or (path / "results").is_dir()):
-            raise ValueError(f"{path}: no run: wanted a directory with metrics.csv or results/")
-        depths = range(1, len(path.parts))
-        apart = (n for n in depths if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
-        depth = next(apart, len(path.parts))  # the whole path, where another one ends in it
-        results: dict[str, Record] = {}
-        for file in sorted((path / "results").glob("*.json")):
-            try:
-                record = json.loads(file.read_text(encoding="utf-8"))
-            except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise ValueError(f"{file}: not a result file ({error})") from error
-            if isinstance(record, dict):
-                results[file.stem] = record
-        yield RunFiles(Path(*path.parts[-depth:]).as_posix(), path, results)
-
-
 def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
     parts = []
     signatures: dict[str, dict[str, list[tuple[str, str]]]] = {}  # metric -> signature -> (run, split)
-    for name in _names(runs, "bleu-"):
+    for name in names_of(runs, "bleu-"):
         rows: list[Row] = []
-        facts = []
+        notes = []
         for run in runs:
             if name not in run.results:
                 continue
             result = run.results[name]
-            facts.append(html.note(_facts(run.name, result)))
+            notes.append(html.note(facts(run.name, result)))
             for score in result["scores"]:
-                rows.append((run.name, score["metric"], score["score"], result["documents"], *_details(score)))
+                rows.append((run.name, score["metric"], score["score"], result["documents"], *details(score)))
                 of_metric = signatures.setdefault(score["metric"], {})
                 of_metric.setdefault(score["signature"], []).append((run.name, name.removeprefix("bleu-")))
         columns = ("run", "metric", "score", "documents", "precisions", "brevity penalty", "length ratio")
-        parts += [report.table(f"{name.removeprefix('bleu-')} split", columns, rows), *facts]
+        parts += [report.table(f"{name.removeprefix('bleu-')} split", columns, rows), *notes]
     for run in runs:
         for name, result in run.of("compare-").items():
             rows = [
@@ -131,33 +105,9 @@ def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
             parts.append(report.table(title, columns, rows))
         parts.append(_other_scores(report, run))
     for metric, found in signatures.items():
-        parts += [html.note(f"{metric}{which}: {signature}") for signature, which in _told_apart(found).items()]
-    parts += [html.note(f"{run.name} {told}") for run in runs if (told := _several_checkpoints(run))]
+        parts += [html.note(f"{metric}{which}: {signature}") for signature, which in told_apart(found).items()]
+    parts += [html.note(f"{run.name} {told}") for run in runs if (told := several_checkpoints(run))]
     return "".join(parts)
-
-
-def _told_apart(signatures: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
-    """Signature -> which results have it, "" where all do; and a word of caution where runs differ in one split."""
-    splits = [split for found in signatures.values() for split in {split for _, split in found}]
-    caution = ", not to be compared with the others" if len(set(splits)) < len(splits) else ""
-    if len(signatures) == 1:
-        return dict.fromkeys(signatures, "")
-    return {
-        signature: f" of {', '.join(f'{run} ({split})' for run, split in found)}{caution}"
-        for signature, found in signatures.items()
-    }
-
-
-def _several_checkpoints(run: RunFiles) -> str:
-    """Which results are of which checkpoint, where they are not all of one; "" where they are."""
-    found: dict[str, list[str]] = {}
-    for name, result in run.results.items():
-        checkpoint = result.get("checkpoint")
-        if isinstance(checkpoint, dict) and checkpoint.get("sha256"):
-            which = f"{Path(str(checkpoint['path'])).name} ({checkpoint['sha256'][:8]})"  # files may be copies
-            found.setdefault(checkpoint["sha256"], [which]).append(name)
-    parts = "; ".join(f"{which}: {', '.join(names)}" for which, *names in found.values())
-    return f"has results of several checkpoints, of {parts}" if len(found) > 1 else ""
 
 
 _COUNTED, _SHARED = ("kind", "words", "mentions"), ("as_reference", "consistent")
@@ -180,30 +130,11 @@ def _other_scores(report: Report, run: RunFiles) -> str:
     )
 
 
-def _details(score: Record) -> tuple[str, str, str]:
-    details = score["details"]
-    if not details:
-        return "", "", ""
-    precisions = "/".join(f"{p:.1f}" for p in details["precisions"])
-    return precisions, f"{details['brevity_penalty']:.3f}", f"{details['length_ratio']:.3f}"
-
-
 _COMPARED = ("system", "metric", "score", "interval", "difference")
 
 
 def _p(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
-
-
-def _facts(name: str, result: Record) -> str:
-    text = (
-        f"{name}: another number of segments than the reference in {result['count_mismatches']} of "
-        f"{result['documents']} documents"
-    )
-    cut = result["unfinished"]
-    if corpus := (result.get("corpus") or {}).get("where"):
-        text += f"; {corpus}"
-    return f"{text}; cut at the length limit: {len(cut)}{' (' + ', '.join(cut[:5]) + ')' if cut else ''}"
 
 
 def _learning(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
@@ -253,7 +184,7 @@ def _of_length(row: Record) -> tuple[float | int | None, ...]:
 
 def _context(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
     parts = []
-    for name in _names(runs, "context-"):
+    for name in names_of(runs, "context-"):
         results = {run.name: run.results[name] for run in runs if name in run.results}
         figure = plot_context(results, folder / f"{name}.png")
         parts.append(report.draw({f"What only earlier segments decide ({name})": figure}))
@@ -293,7 +224,7 @@ def _samples(runs: Sequence[RunFiles], count: int, segments: int) -> str:
         side_by_side(
             {run.name: run.path / "results" / f"{name}.jsonl" for run in runs if name in run.results}, count, segments
         )
-        for name in _names(runs, "bleu-")
+        for name in names_of(runs, "bleu-")
     ]
     legend = "Underlined on grey: not so in the reference. ‸: words of the reference are missing there."
     return html.note(legend) + "".join(parts) if any(parts) else ""
@@ -307,7 +238,3 @@ def _conditions(runs: Sequence[RunFiles]) -> str:
             text = json.dumps({key: result[key] for key in kept if key in result}, indent=1, ensure_ascii=False)
             parts.append(html.folded(f"{run.name}: {name}", f'<pre dir="auto">{html.escape(text)}</pre>'))
     return "".join(parts)
-
-
-def _names(runs: Sequence[RunFiles], start: str) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for name in run.of(start)))

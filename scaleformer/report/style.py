@@ -97,6 +97,12 @@ def plain_numbers(axis: Axes, x: bool = True, y: bool = False) -> None:
             side.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
+def step_axis(axis: Axes) -> None:
+    """Ticks of the x-axis at whole numbers, each once."""
+    axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
+    plain_numbers(axis)
+
+
 def log_axis(axis: Axes) -> None:
     """A logarithmic y-axis with plain numbers: at 1, 2 and 5 times the powers of ten, closer where it spans less."""
     axis.set_yscale("log")

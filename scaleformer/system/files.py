@@ -18,6 +18,19 @@ def check_folder(folder: str | Path) -> None:
         pass
 
 
+def check_file(setting: str, name: str | None) -> None:
+    """Raises ValueError where the one file that a setting names would lie in a folder that is not there, or is itself
+    a folder: a mistyped path, before the work. None and "-" are no names of files."""
+    if name in (None, "-"):
+        return
+    path = Path(str(name))
+    if path.is_dir():
+        raise ValueError(f"{setting}={name}: is a folder: wanted the name of a file, such as {path / 'FILE'}")
+    if str(name).endswith(os.sep) or not path.parent.is_dir():
+        folder = name if str(name).endswith(os.sep) else path.parent
+        raise ValueError(f"{setting}={name}: there is no folder {folder}: correct the name of the file, or make it")
+
+
 @contextmanager
 def replaced(path: str | Path) -> Iterator[Path]:
     """The name of a temporary file beside `path`; what the block writes there takes the name `path` when it ends

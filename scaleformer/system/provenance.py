@@ -26,9 +26,10 @@ def provenance(
     checkpoint: str | Path | None = None,
     checkpoint_sha256: str | None = None,
     signatures: Mapping[str, str] | None = None,
+    parent: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What a number needs to be made again: command, versions, device, seed, checkpoint with its hash, signatures of
-    the metrics; and the time (UTC)."""
+    the metrics; and the time (UTC). parent: of the model that the training began from, its path and hash."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -42,6 +43,7 @@ def provenance(
         "device": describe_device(device),
         "seed": seed,
         "checkpoint": None if checkpoint is None else {"path": str(checkpoint), "sha256": checkpoint_sha256},
+        "parent": parent,
         "signatures": dict(signatures or {}),
     }
 

@@ -170,6 +170,9 @@ class TranslationModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["scaleformer"] = self.package
+        data = getattr(self.trainer, "datamodule", None)
+        if data is not None and self.trainer.is_global_zero:  # which alone has counted
+            checkpoint["scaleformer"] = {**self.package, "longest_segment": data.longest_segment}
         checkpoint["guard"] = self.guard.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

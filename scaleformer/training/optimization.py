@@ -40,8 +40,8 @@ class OptimizerConfig:
             raise ValueError(f"optimizer.eps is {self.eps}: it must be above 0, and finite")
 
     def build(self, parameters: Iterable[tuple[str, nn.Parameter]], fused: bool = False) -> torch.optim.Optimizer:
-        """parameters: with their names (`named_parameters`); fused: one kernel for all, several times faster on a CPU
-        too."""
+        """parameters: with their names (`named_parameters`), of which frozen ones are left out; fused: one kernel for
+        all, several times faster on a CPU too."""
         decaying, others = split_decaying(parameters)
         groups = [{"params": decaying, "weight_decay": self.weight_decay}, {"params": others, "weight_decay": 0.0}]
         betas = (self.beta1, self.beta2)
@@ -49,10 +49,12 @@ class OptimizerConfig:
 
 
 def split_decaying(parameters: Iterable[tuple[str, nn.Parameter]]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The parameters that decay and those that do not, told by their names: matrices called `weight`."""
+    """The parameters that decay and those that do not, told by their names: matrices called `weight`. Frozen ones are
+    neither."""
     parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
     for name, parameter in parameters:
-        parts[not (name.endswith("weight") and parameter.ndim == 2)].append(parameter)
+        if parameter.requires_grad:
+            parts[not (name.endswith("weight") and parameter.ndim == 2)].append(parameter)
     return parts
 
 

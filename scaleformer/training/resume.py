@@ -6,6 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 
 from scaleformer.checkpoints.model_file import FORMAT, find_checkpoint, read_checkpoint
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.evaluation.metrics import metrics_of
 from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
@@ -21,7 +23,7 @@ RENAMED = {"test.metrics": "metrics", "callbacks.validation_bleu.tokenize": "met
 RECORD = Path(".hydra") / "hydra.yaml"  # of what the configuration was composed
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a run goes on from them
 # What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
-FIXED = ("model", "tokenizer", "optimizer")
+FIXED = ("model", "tokenizer", "optimizer", "init_from", "freeze")
 FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
 FREE_OF_ATTENTION = ("algorithm", "explore")  # at whatever site
 CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # which attention, of all sites or of one
@@ -31,12 +33,12 @@ HARMLESS = (
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
-    "data.num_proc",
+    *("data.num_proc", "data.target_language"),
     "data.path",  # what stands there is known by its fingerprint
 )
 
 # Settings that older runs do not name, with the value that they were trained with.
-ADDED = {"r_drop": 0}
+ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
@@ -63,6 +65,25 @@ def record_overrides(directory: Path, overrides: Iterable[str], record: Mapping[
         if content is not None:
             with atomic_writer(directory / path) as file:
                 yaml.safe_dump(content, file, allow_unicode=True)
+
+
+def renewed(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """A configuration from before there was the group `metrics`, as it would be recorded now; others as they are.
+
+    That version matched no segments unless told to: what it recorded was nobody's choice, unless `overrides` make it.
+    """
+    if "metrics" in config or not all(isinstance(config.get(group), Mapping) for group in ("test", "callbacks")):
+        return dict(config)
+    renewed = deepcopy(dict(config))
+    metrics, bleu = metrics_of(config), renewed["callbacks"].get("validation_bleu") or {}
+    if (tokenize := bleu.pop("tokenize", "13a")) != "13a" and metrics["tokenize"] == "auto":
+        metrics["tokenize"] = tokenize
+    renewed["test"].pop("metrics", None)
+    chosen = {override.split("=")[0].lstrip("+") for override in overrides}
+    for name, group in (("decoding", renewed), ("callbacks.validation_bleu.decoding", bleu)):
+        if isinstance(group.get("decoding"), dict) and f"{name}.match_segments" not in chosen:
+            group["decoding"]["match_segments"] = True
+    return {**renewed, "metrics": metrics}
 
 
 def last_checkpoint(run: str | Path) -> Path:
@@ -107,8 +128,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     """Raises ValueError where `config` differs from the run in a setting that its weights are made for. Warnings name
     other settings after whose change the run is not what it would have been, and an end that lies behind it."""
     differing = []
+    before, config = {**ADDED, **package["config"]}, {**ADDED, **config}
     for group in FIXED:
-        saved = _flat(package["config"].get(group, {}), group)
+        saved = _flat(before.get(group, {}), group)
         for name, value in _flat(config[group], group).items():
             # Where one has a group of settings and the other none, the names are those of different depths.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
@@ -122,7 +144,6 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
             f"{_given_as(key, old)} (a default may have changed since), or start a new run"
         )
     changed = []
-    before = {**ADDED, **package["config"]}
     for group, now in config.items():
         saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytorch_lightning as pl
 from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.errors import MissingSplit
 from scaleformer.data.report import DataReport
 from scaleformer.evaluation.corpus import ChosenCorpus
 from scaleformer.evaluation.final import evaluate_translations
@@ -27,10 +24,13 @@ from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import Interrupted
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.callbacks import build_callbacks
+from scaleformer.training.freezing import freeze
 from scaleformer.training.guard import StepGuard
+from scaleformer.training.initialization import load_parent, origin_of, tokenizers_of, transfer_weights
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
+from scaleformer.training.readiness import check_lengths, fingerprints, prepare
 from scaleformer.training.resume import (
     candidates,
     check_settings,
@@ -40,6 +40,7 @@ from scaleformer.training.resume import (
     refuse_held,
 )
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
+from scaleformer.training.run_results import results_of
 from scaleformer.training.saving import BestCheckpoint
 from scaleformer.training.settings import Settings, read_settings
 from scaleformer.training.trainer import build_trainer, fit, quieten
@@ -51,6 +52,7 @@ class Run:
     """What a training is made of.
 
     checkpoint  that it goes on from, at `step`; None for a new run, which begins at step 0
+    notes       what to tell of the weights it begins with, and of those that stay as they are
     """
 
     directory: Path
@@ -62,6 +64,7 @@ class Run:
     loggers: list[Any]
     trainer: pl.Trainer
     module: TranslationModule
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -121,7 +124,9 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     step = 0 if package is None else package["step"]
     set_up_cpu(config["threads"])
 
-    data = DocumentDataModule(settings.data, settings.tokenizer, read_tokenizers(package) if package else None)
+    parent = load_parent(config["init_from"], settings.tokenizer) if config["init_from"] and not package else None
+    tokenizers = read_tokenizers(package) if package else tokenizers_of(parent) if parent else None
+    data = DocumentDataModule(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
     trainer = build_trainer(
         config["trainer"],
@@ -137,23 +142,29 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         source_vocabulary=data.source_tokenizer.vocab_size,
         target_vocabulary=data.target_tokenizer.vocab_size,
     )
+    model, notes = Transformer(model_config), []
+    origin = package.get("parent") if package is not None else None
+    if parent is not None:
+        origin = origin_of(parent)
+        notes = [f"init_from {parent.path}: {transfer_weights(parent, model).describe()}"]
+    notes += freeze(model, settings.freeze)
     module = TranslationModule(
-        Transformer(model_config),
-        make_package(model_config, dict(config), data.source_tokenizer, data.target_tokenizer),
+        model,
+        make_package(model_config, dict(config), data.source_tokenizer, data.target_tokenizer, origin),
         settings.optimizer,
         settings.schedule,
         config["label_smoothing"],
         StepGuard(settings.callbacks.max_bad_steps),
         config["r_drop"],
     )
-    return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module)
+    return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module, notes)
 
 
 def train(parts: Run) -> None:
     """Fit, and leave what was read of the data. Raises ValueError where no step was trained."""
     parameters = sum(p.numel() for p in parts.module.parameters())
     device = parts.trainer.accelerator.__class__.__name__
-    print(f"run {parts.directory}: {parameters:,} parameters on {device}", flush=True)
+    print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *parts.notes]), flush=True)
     try:
         _fit(parts)
     finally:
@@ -175,7 +186,8 @@ def evaluate(parts: Run) -> None:
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
     write_status(parts.directory, "evaluating", parts.trainer.global_step)
     evaluation = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else None
-    log_results(parts.loggers, evaluation, parts.settings.test.split, curves)
+    results = results_of(evaluation, parts.settings.test.split, curves, parts.trainer.global_step)
+    log_results(parts.loggers, results)
 
 
 @contextmanager
@@ -202,55 +214,6 @@ def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
     write_status(parts.directory, FINISHED, parts.trainer.global_step)
 
 
-def prepare(data: DocumentDataModule, settings: Settings) -> None:
-    """Make the data ready and see that every split that the run will want is there and can be read."""
-    data.source("train")
-    if settings.test.enabled:
-        try:
-            data.documents(settings.test.split)
-        except MissingSplit as error:
-            raise ValueError(
-                f"{error} (wanted for the final evaluation: test.split names another, test.enabled=false does without)"
-            ) from error
-    try:
-        fingerprints(data, settings)
-    except MissingSplit as error:
-        if settings.data.format != "hub":
-            raise
-        raise ValueError(
-            f'{error} (data.hub.train and data.hub.valid name the splits; data.hub.valid="" where there is none)'
-        ) from error
-    if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
-        raise ValueError("callbacks.early_stopping.patience needs a valid split, and the data have none")
-    data.prepare_data()
-
-
-def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModule) -> None:
-    """Raises ValueError where a text, as far as they are known, is longer than the model can read or write."""
-    limits = model.most_source_tokens, model.most_target_tokens
-    if limits == (math.inf, math.inf):
-        return
-    longest = {name: (split.longest_source, split.longest_target) for name, split in data.report.splits.items()}
-    advice = dict.fromkeys(longest, "cut at a smaller data.max_tokens")
-    if settings.test.enabled:  # whole documents; a translation ends at the limit, which is counted
-        corpus = data.encoded(settings.test.split)
-        tokens = int(np.bincount(corpus.document_of, corpus.source_lengths).max()) + 1
-        longest["final evaluation"], advice["final evaluation"] = (tokens, 0), "set test.enabled=false"
-    for name, lengths in longest.items():
-        for side, length, most in zip(("source", "target"), lengths, limits, strict=True):
-            if length > most:
-                raise ValueError(
-                    f"{name}: a {side} has {length:,} tokens, and the attention takes {most:,} at most: raise its "
-                    f"model.attention.max_positions or max_length, or {advice[name]}"
-                )
-
-
-def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]:
-    """Those of the splits that the run reads: others may be named that are not there."""
-    wanted = {"train", "valid"} | ({settings.test.split} if settings.test.enabled else set())
-    return data.fingerprint(split for split in data.sources if split in wanted)
-
-
 def examine(parts: Run) -> DataReport:
     """The counts of the data. Raises ValueError for texts that are too long."""
     parts.data.trainer = parts.trainer  # the report counts its processes before Lightning tells the data of them
@@ -265,14 +228,14 @@ def record(parts: Run, start: Start | None) -> None:
     write_config(parts.directory, parts.config, start.runs if start is not None else None)
     seeds = {"seed": parts.config["seed"], "data.seed": parts.config["data"]["seed"]}
     device, processes = parts.trainer.strategy.root_device, parts.trainer.world_size
-    write_environment(parts.directory, device, processes, seeds, fingerprints(parts.data, parts.settings))
+    fingerprint, parent = fingerprints(parts.data, parts.settings), parts.module.package["parent"]
+    write_environment(parts.directory, device, processes, seeds, fingerprint, parent)
 
 
 def write_counts(parts: Run, report: DataReport) -> None:
-    """Leave a report of the data in the run's folder, and show it; checkpoints know of the longest segment."""
-    if (split := report.splits.get("train")) is not None:
-        parts.module.package["longest_segment"] = split.longest_segment
-    conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"])
+    """Leave a report of the data in the run's folder, and show it."""
+    parent = parts.module.package["parent"]
+    conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"], parent=parent)
     content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
     write_result(parts.directory / "results" / "data.json", content)
     Console().print(report.table())

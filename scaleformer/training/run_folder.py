@@ -44,11 +44,17 @@ def write_config(directory: Path, config: Mapping[str, Any], runs: str | None = 
 
 
 def write_environment(
-    directory: Path, device: torch.device, processes: int, seeds: Mapping[str, int], data: Mapping[str, str]
+    directory: Path,
+    device: torch.device,
+    processes: int,
+    seeds: Mapping[str, int],
+    data: Mapping[str, str],
+    parent: Mapping[str, Any] | None = None,
 ) -> None:
     """Add to environment.json with what the run starts, or goes on, now: command, code, packages, machine, data.
 
     seeds, data  by name: numbers, and fingerprints of the splits
+    parent       path and hash of the model that the run has begun from; None where from nothing
     """
     path = directory / "environment.json"
     starts: list[Any] = []
@@ -61,6 +67,7 @@ def write_environment(
         "git": git_revision(Path(__file__).parents[2]),
         "seeds": dict(seeds),
         "data": dict(data),
+        "parent": parent,
         "machine": _machine(device, processes),
         "python": sys.version,
         "packages": _packages(),

@@ -16,13 +16,14 @@ from scaleformer.evaluation.corpus import target_language
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
+from scaleformer.training.freezing import freeze
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from scaleformer.translation.search import DecodingConfig
 
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
-LOGGERS = ("csv", "wandb")
+LOGGERS = ("csv", "wandb", "tensorboard", "mlflow")
 # The top level of conf/config.yaml; groups are checked by their classes, trainer by Lightning.
-SCALARS = ("seed", "threads", "label_smoothing", "r_drop", "resume", "run_dir", "test")
+SCALARS = ("seed", "threads", "label_smoothing", "r_drop", "init_from", "freeze", "resume", "run_dir", "test")
 GROUPS = (
     "data",
     "tokenizer",
@@ -132,11 +133,13 @@ class FinalTest:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """The group `logger`: metrics.csv is always written; project and run_name are those of Weights & Biases."""
+    """The group `logger`: metrics.csv is always written; project (MLflow's experiment) and run_name are those of
+    Weights & Biases and MLflow; tracking_uri is where MLflow keeps its runs."""
 
     name: str = "csv"
     project: str = "scaleformer"
     run_name: str | None = None
+    tracking_uri: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("logger.name", self.name, LOGGERS)
@@ -157,6 +160,8 @@ class Settings:
     decoding: DecodingConfig
     metrics: Metrics
     test: FinalTest
+    init_from: str | None
+    freeze: tuple[str, ...]
 
 
 def read_settings(config: Mapping[str, Any]) -> Settings:
@@ -198,9 +203,12 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         decoding=from_mapping(DecodingConfig, config["decoding"], "decoding"),
         metrics=from_mapping(Metrics, config["metrics"], "metrics").for_language(target_language(data)),
         test=from_mapping(FinalTest, config["test"], "test"),
+        init_from=config["init_from"],
+        freeze=tuple(config["freeze"]),
     )
     with torch.device("meta"):
         transformer = Transformer(settings.model)  # the attention of each site checks its own options
+        freeze(transformer, config["freeze"])
         try:
             settings.optimizer.build(transformer.named_parameters())
         except ValueError as error:
@@ -216,6 +224,11 @@ def _check_scalars(config: Mapping[str, Any]) -> None:
         _at_least("threads", threads, 1)
     if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing < 1:
         raise ValueError(f"label_smoothing={smoothing}: wanted a number of at least 0 and below 1")
+    if config["init_from"] is not None and not isinstance(config["init_from"], str):
+        raise ValueError(f"init_from={config['init_from']}: wanted null, or a run, checkpoint, exported model or name")
+    names = config["freeze"]
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"freeze={names}: wanted a list of names, freeze=[encoder] for example")
     r_drop = config["r_drop"]
     if isinstance(r_drop, bool) or not isinstance(r_drop, (int, float)) or not 0 <= r_drop < math.inf:
         raise ValueError(f"r_drop={r_drop}: wanted a number of at least 0")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.state import PAD, SEP
+from scaleformer.vocabulary import PAD, SEP
 
 WINDOW = 16  # batches, in which documents are sorted by length
 
@@ -17,6 +17,7 @@ def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[lis
     """Places of documents, so many that places * longest * rows a document is in batch_tokens.
 
     Of like length, but in windows of a few batches, by the first place: so that documents finish about in order.
+    The longest batch is not the first one: what it needs of memory shows when it comes.
     """
     batches: list[list[int]] = []
     for window in _windows(lengths, WINDOW * config.batch_tokens // config.rows):
@@ -53,3 +54,20 @@ def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor,
     mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]
     separators = (source == SEP).long()
     return source.to(device), mask.to(device), (separators.cumsum(1) - separators).to(device)
+
+
+def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]:
+    """The segments of a translation, one for each source segment, and the places of those that are empty because the
+    one before them translates theirs, too. written: of each target segment its text and the source segments that it
+    consumes; texts of one source segment are joined by a space."""
+    segments: list[str] = []
+    shared: list[int] = []
+    texts: list[str] = []
+    for text, consumed in written:
+        texts.append(text)
+        if consumed:
+            segments.append(" ".join(texts))
+            shared += range(len(segments), len(segments) + consumed - 1)
+            segments += [""] * (consumed - 1)
+            texts = []
+    return ([*segments, " ".join(texts)] if texts else segments), shared

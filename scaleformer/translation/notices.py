@@ -33,7 +33,7 @@ def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Tra
         place(n, i)
         for n, (segments, translation) in enumerate(zip(documents, translations, strict=True))
         for i, (segment, text) in enumerate(zip(segments, translation.segments, strict=False))
-        if segment.strip() and not text.strip()
+        if segment.strip() and not text.strip() and i not in translation.hypotheses[0].shared
     ]
     if empty:
         log.warning("%d segments have an empty translation: %s", len(empty), _some(empty))

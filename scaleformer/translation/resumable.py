@@ -42,9 +42,10 @@ def resumable_translations(
             ...  # write the results
 
     path is a file of JSON Lines: the conditions of the call, then the translation of each document, in their order, on
-    disk as soon as it and those before it are finished. It is removed when the block ends without an exception, and
-    kept when it does not or the process is killed: the next call with the same model, documents, ids and settings goes
-    on behind the last one there. What another call has left there is begun anew, which a warning says.
+    disk as soon as it and those before it are finished: those that wait for an earlier one are made again. It is
+    removed when the block ends without an exception, and kept when it does not or the process is killed: the next call
+    with the same model, documents, ids and settings goes on behind the last one there. What another call has left there
+    is begun anew, which a warning says.
 
     Other arguments are those of `translate_documents`; the result is that of a call that nothing interrupted. Raises
     what that raises, OSError where path cannot be written, ValueError where another process is writing it.
@@ -111,7 +112,8 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
             while (line := file.readline()).endswith(b"\n"):
                 record = json.loads(line)
                 record["hypotheses"] = tuple(
-                    DocumentHypothesis(**{**h, "segments": tuple(h["segments"])}) for h in record["hypotheses"]
+                    DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared")}})
+                    for h in record["hypotheses"]
                 )
                 found.append(Translation(**record))
                 end = file.tell()

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.state import EOS, Active, Draws, History, Rows
+from scaleformer.translation.state import Active, Draws, History, Rows
+from scaleformer.vocabulary import EOS
 
 
 class DecodableModel(Protocol):
@@ -54,13 +55,15 @@ def decode(
     source_segments: Tensor,
     config: DecodingConfig,
     *,
+    counted: bool = False,
     keys: Sequence[str] | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
 
     source (B, S) long, source_mask (B, S) bool, True = real token, source_segments (B, S) long, the number of `<sep>`
-    before each token. The model must be in evaluation mode. `keys` name the documents (their places otherwise): samples
+    before each token. The model must be in evaluation mode. `counted` is whether separators of the target say how many
+    source segments they consume (`scaleformer.vocabulary`). `keys` name the documents (their places otherwise): samples
     are drawn from config.seed and the name, whatever else is in the batch. `progress` is called now and then with the
     number of tokens written since its last call, one row a document, and the share of the segments that is done. A beam
     search that has no more hypotheses returns fewer than n_best. A limit of the model (learned positions) is one of the
@@ -77,6 +80,7 @@ def decode(
         config.limit,
         config.match_segments,
         config.no_repeat_ngram_size,
+        counted,
     )
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))

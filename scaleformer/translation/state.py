@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-PAD, UNK, BOS, EOS, SEP = range(5)
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEP0, consumed, is_separator
+
 # Finished documents are looked for every so many steps: on a GPU each look waits for the device.
 CHECK_EVERY = {"cpu": 1, "cuda": 16}
 # The batch is compacted when at most this share of its documents is still being written, or when so many steps were
@@ -23,15 +24,17 @@ WASTED_STEPS = 8
 
 
 class Rows:
-    """Each row's next input, its count of `<sep>`, and what it may still write.
+    """Each row's next input, the source segments that it has consumed, and what it may still write.
 
-    token, segments, segment_tokens (A*K,) long: the input of the next step, `<sep>` so far, tokens since the last one
+    token, segments (A*K,) long: the input of the next step, source segments consumed so far
+    segment_tokens, words (A*K,) long: tokens since the last source segment was consumed, and since the last separator
     cut, ending (A*K,) bool: the limit ended a segment of this row, and ends the one at hand
     limits (A,) long: the most tokens of a document, `</s>` among them
-    segment_limits (A*K, n) long: the most tokens of each segment, `<sep>` apart; the last column for all that follow
-    wanted (A*K,) long: `<sep>` wanted, only with match_segments; 0 where the source has none, and any number will do
+    segment_limits (A*K, n) long: the most tokens that answer each source segment, separators apart; the last column
+                   for all that follow
+    wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
     counts (A,) long: segments of the source
-    text (A*K, W) long: the tokens since the last `<sep>`, only with ngram, of which none is written twice in a segment
+    text (A*K, W) long: the tokens since the last separator, only with ngram, of which none is written twice there
     """
 
     def __init__(
@@ -43,11 +46,14 @@ class Rows:
         limit: Callable[[Tensor], Tensor],
         match_segments: bool,
         ngram: int = 0,
+        counted: bool = False,
     ) -> None:
         B = source.shape[0]
+        self.counted = counted
         self.token = source.new_full((B * rows,), BOS)
         self.segments = source.new_zeros(B * rows)
         self.segment_tokens = source.new_zeros(B * rows)
+        self.words = source.new_zeros(B * rows)
         self.cut = self.ending = torch.zeros(B * rows, dtype=torch.bool, device=source.device)
         self.wanted: Tensor | None = None
         self.rows = rows
@@ -79,11 +85,16 @@ class Rows:
         if self._ids is None:
             self._ids = torch.arange(logits.shape[1], device=logits.device)
             self._never = (self._ids == PAD) | (self._ids == BOS)
+            self._consumed = consumed(self._ids, self.counted)  # (V,)
         forbidden = self._never
         if self.wanted is not None:
-            complete = ((self.segments >= self.wanted) & (self.wanted > 0))[:, None]
+            bound = self.wanted > 0  # (A*K,)
+            complete = ((self.segments >= self.wanted) & bound)[:, None]
             incomplete = (self.segments < self.wanted)[:, None]
             early = self._never | (incomplete & (self._ids == EOS))
+            if self.counted:  # no source segment twice, and something written before the next one for the same
+                twice = (self._consumed > (self.wanted - self.segments)[:, None]) & bound[:, None]
+                early = early | twice | ((self.words == 0)[:, None] & (self._ids == SEP0))
             forbidden = torch.where(complete, self._ids != EOS, early)  # (A*K, V)
         limit = self._limit()
         logits = logits.masked_fill(forbidden, -math.inf)
@@ -93,7 +104,7 @@ class Rows:
             logits = logits.masked_fill(self._repeats(self.text, logits.shape[1]) & free, -math.inf)
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
-        self.ending = full & (logits.argmax(1) != SEP)
+        self.ending = full & (self._consumed[logits.argmax(1)] == 0)
         return logits.masked_fill(full[:, None] & (self._ids != SEP), -math.inf)
 
     def _limit(self) -> Tensor:
@@ -111,9 +122,9 @@ class Rows:
     def _repeats(self, text: Tensor, words: int) -> Tensor:
         """(A*K, V) bool: the tokens that would write an n-gram of the segment at hand once more."""
         windows = text.unfold(1, self.ngram, 1)  # (A*K, W-n+1, n)
-        places = self.segment_tokens[:, None] + torch.arange(1 - self.ngram, 0, device=text.device)
+        places = self.words[:, None] + torch.arange(1 - self.ngram, 0, device=text.device)
         last = text.gather(1, places.clamp(0, text.shape[1] - 1))  # (A*K, n-1)
-        whole = torch.arange(self.ngram, text.shape[1] + 1, device=text.device) <= self.segment_tokens[:, None]
+        whole = torch.arange(self.ngram, text.shape[1] + 1, device=text.device) <= self.words[:, None]
         found = (windows[..., :-1] == last[:, None]).all(2) & whole  # (A*K, W-n+1)
         repeats = torch.zeros(len(text), words, dtype=torch.bool, device=text.device)
         repeats.scatter_(1, torch.where(found, windows[..., -1], PAD), True)  # a pad is never written
@@ -122,18 +133,19 @@ class Rows:
 
     def advance(self, tokens: Tensor) -> None:
         """Take the tokens (A*K,) chosen for the present rows."""
-        separator = tokens == SEP
+        steps, separator = consumed(tokens, self.counted), is_separator(tokens, self.counted)
         self.cut = self.cut | (self.ending & separator)
         self.token = tokens
         if self.text is not None:  # beyond its width only a given beginning goes
-            place = self.segment_tokens.clamp(max=self.text.shape[1] - 1)
+            place = self.words.clamp(max=self.text.shape[1] - 1)
             self.text = self.text.scatter(1, place[:, None], tokens[:, None])
-        self.segments = self.segments + separator
-        self.segment_tokens = (self.segment_tokens + 1) * ~separator
+        self.segments = self.segments + steps
+        self.segment_tokens = (self.segment_tokens + 1) * (steps == 0)
+        self.words = (self.words + 1) * ~separator
 
     def select(self, rows: Tensor, documents: Tensor | None) -> None:
         """New row i continues old row rows[i]; documents: the old places of those that stay, None when all do."""
-        self.token, self.segments = self.token[rows], self.segments[rows]
+        self.token, self.segments, self.words = self.token[rows], self.segments[rows], self.words[rows]
         self.segment_tokens, self.cut, self.ending = self.segment_tokens[rows], self.cut[rows], self.ending[rows]
         if self.text is not None:
             self.text = self.text[rows]

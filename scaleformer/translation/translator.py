@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.translation.batches import make_batches, pad
+from scaleformer.translation.batches import by_source, make_batches, pad
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
-from scaleformer.translation.state import EOS
+from scaleformer.vocabulary import EOS
 
 MODES = ("document", "segment")
 
 
 @dataclass(frozen=True)
 class DocumentHypothesis:
-    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`."""
+    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
+
+    shared  the places of segments that are empty because the one before them translates theirs, too
+    """
 
     segments: tuple[str, ...]
     log_probability: float
     score: float
     finished: bool
+    shared: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Translator:
         self.sha256 = loaded.sha256
         self.path = loaded.path
         self.longest_segment = loaded.longest_segment
+        self.parent = loaded.parent
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
 
@@ -77,7 +83,8 @@ class Translator:
 
     @classmethod
     def load(cls, path: str | Path, device: str | torch.device | None = None) -> Translator:
-        """From a run directory, a checkpoint file or an exported model; on a GPU where there is one, or on `device`.
+        """From a run directory, a checkpoint file, an exported model or OWNER/NAME of the Hugging Face Hub; on a GPU
+        where there is one, or on `device`.
 
         Raises ValueError in one line: nothing there, cut short, of another version, no such device.
         """
@@ -224,25 +231,24 @@ class Translator:
             if places:
                 batch = pad([sources[place] for place in places], self.device)
                 at_hand = sum(lengths[place] for place in places)
-                decoded = decode(self.model, *batch, config, keys=[keys[place] for place in places], progress=report)
+                names, counted = [keys[place] for place in places], self.target_tokenizer.counted
+                decoded = decode(self.model, *batch, config, counted=counted, keys=names, progress=report)
                 for place, hypotheses in zip(places, decoded, strict=True):
-                    found[place] = self._translation(hypotheses, len(documents[place]), lengths[place])
+                    found[place] = Translation(
+                        tuple(self._hypothesis(h, config.match_segments) for h in hypotheses),
+                        len(documents[place]),
+                        lengths[place],
+                    )
                 done, at_hand = done + at_hand, 0
                 report(0, 0.0)
             while following in found:
                 yield found.pop(following)
                 following += 1
 
-    def _translation(self, hypotheses: Sequence[Hypothesis], segments: int, tokens: int) -> Translation:
-        texts = [tuple(self.target_tokenizer.decode_segments(h.tokens)) for h in hypotheses]
-        return Translation(
-            tuple(
-                DocumentHypothesis(text, h.log_probability, h.score, h.finished)
-                for text, h in zip(texts, hypotheses, strict=True)
-            ),
-            segments,
-            tokens,
-        )
+    def _hypothesis(self, found: Hypothesis, match: bool) -> DocumentHypothesis:
+        written = self.target_tokenizer.decode_counted(found.tokens)
+        segments, shared = by_source(written) if match else ([text for text, _ in written], [])
+        return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -281,11 +287,13 @@ def _join(parts: list[Translation], mode: str) -> Translation:
         segments = tuple(" ".join(h.segments) for h in best)
     else:
         segments = tuple(segment for h in best for segment in h.segments)
+    starts = accumulate((len(h.segments) for h in best), initial=0)
     joined = DocumentHypothesis(
         segments,
         sum(h.log_probability for h in best),
         sum(h.score for h in best),
         all(h.finished for h in best),
+        () if mode == "segment" else tuple(start + i for start, h in zip(starts, best, strict=False) for i in h.shared),
     )
     return Translation(
         (joined,), sum(part.source_segments for part in parts), sum(part.source_tokens for part in parts)

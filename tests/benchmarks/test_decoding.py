@@ -12,7 +12,7 @@ from scaleformer.benchmarks.decoding import Endless, compare, measure_curve, ste
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.peers import MARIAN
 from scaleformer.translation.search import DecodingConfig, decode
-from scaleformer.translation.state import SEP
+from scaleformer.vocabulary import SEP
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.benchmarks.models import Sizes, available_memory, make_batch, make_model, state_bytes
-from scaleformer.translation.state import BOS, EOS, SEP
+from scaleformer.vocabulary import BOS, EOS, SEP
 
 
 def test_documents_are_batches_as_training_has_them() -> None:

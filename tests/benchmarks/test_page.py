@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
 
-from scaleformer.benchmarks.attention_report import attention_tables, choice_tables, long_tables
-from scaleformer.benchmarks.page import decoding_tables, draw_training, long_step_tables, training_tables
+from scaleformer.benchmarks.attention_report import attention_tables, choice_tables, draw, long_tables
+from scaleformer.benchmarks.page import decoding_tables, draw_curves, draw_training, long_step_tables, training_tables
 from scaleformer.benchmarks.page import write_page as write
 from scaleformer.benchmarks.tables import markdown
 
@@ -152,3 +154,20 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
 def test_a_folder_without_results(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no results of a benchmark there"):
         write(tmp_path, tmp_path / "page.md")
+
+
+@pytest.mark.parametrize("module", ["page", "attention_report"])
+def test_every_line_of_a_figure_looks_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(f"scaleformer.benchmarks.{module}.save", lambda figure, path: figures.append(figure))
+    systems = [f"system {n}" for n in range(14)]
+    if module == "page":
+        case = {"batch": 1, "beams": 4, "ends": [8, 9], "seconds": [1, 2]}
+        draw_curves([{**case, "system": system} for system in systems], tmp_path)
+    else:
+        case = {"case": "causal", "passes": "forward", "seconds": 1.0, "length": 8}
+        draw([{**case, "system": system} for system in systems], tmp_path, "conditions")
+    (figure,) = figures
+    looks = {(line.get_color(), line.get_marker(), line.get_linestyle()) for line in figure.axes[0].lines}
+    assert len(looks) == len({color for color, _, _ in looks}) == len(systems)
+    pyplot.close(figure)

@@ -44,6 +44,7 @@ def test_the_mean_of_all_weights(files):
 
 def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch, capsys):
     output = tmp_path / "new" / "mean.ckpt"
+    output.parent.mkdir()
     listed = ",".join(map(str, files))
     code, out, err = run_script(
         monkeypatch, capsys, "average_checkpoints.py", f"checkpoints=[{listed}]", f"output={output}"
@@ -73,6 +74,7 @@ def test_a_full_disk_leaves_no_half_a_checkpoint(files, tmp_path, monkeypatch, c
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
 
     monkeypatch.setattr(torch, "save", full)
+    (tmp_path / "new").mkdir()
     arguments = f"checkpoints=[{files[0]},{files[1]}]", f"output={tmp_path / 'new' / 'mean.ckpt'}"
     found = error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
     assert f"{tmp_path / 'new' / 'mean.ckpt'}: the checkpoint cannot be written (" in found

@@ -25,7 +25,7 @@ TEXTS = [f"the number {a} meets the letter {b}" for a in range(40) for b in "abc
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return Tokenizer.train(TEXTS, 290)
+    return Tokenizer.train(TEXTS, 302)
 
 
 @pytest.fixture
@@ -145,9 +145,9 @@ def test_another_format_is_named(run: Path) -> None:
 
 
 def test_a_tokenizer_that_does_not_fit_is_named(run: Path) -> None:
-    other = Tokenizer.train(TEXTS, 288)
+    other = Tokenizer.train(TEXTS, 300)
     change(run, source_tokenizer=torch.frombuffer(bytearray(other.proto), dtype=torch.uint8))
-    with pytest.raises(ValueError, match="source tokenizer has 288 pieces and the model 290"):
+    with pytest.raises(ValueError, match="source tokenizer has 300 pieces and the model 302"):
         load_model(run)
 
 

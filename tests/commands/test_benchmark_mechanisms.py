@@ -40,6 +40,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
     places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
     COMMAND.main(["mechanisms=[softmax,alibi]", "steps=3", *places])
     stages = ["tasks", "train", "evaluate_lengths", "speed", "slopes"]

@@ -6,6 +6,7 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -240,3 +241,16 @@ def test_another_type_is_named(capsys, monkeypatch) -> None:
 def test_the_defaults_of_a_command_with_changes() -> None:
     options = default_options("benchmark attention", repeats=1, lengths=[8])
     assert (options.repeats, options.lengths, options.part) == (1, (8,), "compare")
+
+
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [(name, "output") for name in ("average", "comet", "compare", "consistency", "score")]
+    + [(f"benchmark {name}", "page") for name in ("attention", "decoding", "training")],
+)
+def test_a_mistyped_file_is_told_before_the_work(tmp_path: Path, command: str, setting: str) -> None:
+    options = SimpleNamespace(**{setting: f"{tmp_path}/resutls/file"})  # nothing else is asked for
+    options.with_defaults = lambda: options
+    with pytest.raises(ValueError, match=rf"{setting}=.*: there is no folder .*/resutls: correct"):
+        module_of(command).main(options, [])
+    assert not list(tmp_path.iterdir())

@@ -130,6 +130,13 @@ def test_the_ending_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp
         assert out.count(f"|tok:{tokenize}|") == 4
 
 
+def test_json_lines_name_their_target_language(run, evaluate, tmp_path):
+    data = ["data=jsonl", f"data.path={write_corpus(tmp_path / 'other')}", "data.target_language=zh"]
+    code, out, err = evaluate(f"checkpoint={run}", *data)
+    assert code == 0, err
+    assert out.count("|tok:zh|") == 4
+
+
 def test_pieces_and_the_first_documents(run, evaluate):
     code, _, err = evaluate(f"checkpoint={run}", "max_tokens=12", "max_documents=2")
     assert code == 0, err

@@ -15,7 +15,7 @@ from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segment
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
 from scaleformer.data.sampler import Recipe, plan_epoch
-from scaleformer.data.tokenizer import SEP
+from scaleformer.vocabulary import SEP
 from tests.data.toy import encoded, random_corpus
 from tests.pairwise import covering
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +13,12 @@ import pytest
 
 from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.corpora import DocumentStream, join_documents, load_split
+from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document, read_jsonl
 from scaleformer.data.sources import SPLITS, SplitSource, split_sources
 from scaleformer.data.synthetic.corpus import SyntheticConfig
+from scaleformer.data.tokenizer import TokenizerConfig
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -141,6 +145,29 @@ def test_text_needs_a_folder_and_every_format_a_path(tmp_path: Path) -> None:
         split_sources(DataConfig(format="text", path=str(path)))
     with pytest.raises(DataError, match=r"data\.format=jsonl needs data\.path"):
         split_sources(DataConfig(format="jsonl"))
+
+
+def test_a_pipe_is_no_corpus(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for format in ("jsonl", "text"):
+        with pytest.raises(DataError, match=r"pipe: can be read once, and a corpus is read several times: write it to"):
+            split_sources(DataConfig(format=format, path=str(tmp_path / "pipe")))
+
+
+def test_a_text_without_a_blank_line_is_said_to_be_one_document(tmp_path: Path) -> None:
+    for name in ("train.source", "train.target"):
+        (tmp_path / name).write_text("one two three\n" * 60)
+    config = DataConfig(format="text", path=str(tmp_path), cache_dir=str(tmp_path / "cache"))
+    said = r"train\.target: all 60 lines are one document, .*: data\.boundaries=lines makes every line one"
+    for _ in range(2):  # kept or not
+        with pytest.warns(UserWarning, match=said):
+            load_split(split_sources(config)["train"], config.cache_dir)
+    data = DocumentDataModule(config, TokenizerConfig(vocab_size=282))
+    with pytest.warns(UserWarning, match=said):
+        assert data.report.splits["train"].documents == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_split(split_sources(replace(config, boundaries="lines"))["train"], config.cache_dir)
 
 
 def test_empty_corpus(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from scaleformer.data.tokenizer import SEP, TokenizerConfig
+from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.vocabulary import SEP
 
 SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -167,7 +168,7 @@ def test_known_tokenizers_need_no_training_split(cache: str, tmp_path: Path) -> 
 def test_one_file_gives_all(cache: str) -> None:
     data = DocumentDataModule(
         DataConfig(format="jsonl", path=str(SAMPLES / "one_file.jsonl.gz"), cache_dir=cache),
-        TokenizerConfig(vocab_size=330),
+        TokenizerConfig(vocab_size=342),
     )
     assert len(data.documents("all")) == 6
     assert sum(len(data.documents(split)) for split in ("train", "valid", "test")) == 6

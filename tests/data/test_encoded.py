@@ -25,8 +25,8 @@ DOCUMENTS = [*generate(SyntheticConfig(train=300), "train"), Document("odd", (""
 @pytest.fixture(scope="module")
 def tokenizers() -> tuple[Tokenizer, Tokenizer]:
     return (
-        Tokenizer.train([text for d in DOCUMENTS for text in d.source], 400),
-        Tokenizer.train([text for d in DOCUMENTS for text in d.target], 450),
+        Tokenizer.train([text for d in DOCUMENTS for text in d.source], 412),
+        Tokenizer.train([text for d in DOCUMENTS for text in d.target], 462),
     )
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareConfig, prepare
-from scaleformer.data.readers.documents import Document, read_jsonl
+from scaleformer.data.readers.documents import Document, one_line, read_jsonl
 from tests.commands.calls import Benchmark, error_line, run_script
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +60,77 @@ def test_samples(tmp_path: Path, settings: dict[str, Any], documents: int) -> No
     assert kept["documents"] == dict(report.documents)
     if settings["format"] in ("jsonl", "tsv"):
         assert sorted(d.id for found in splits.values() for d in found) == sorted(d.id for d in EVERYTHING)
+
+
+LINES = "boundaries=lines"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted", "dropped"),
+    [
+        (
+            ["format=xliff", f"input={SAMPLES / 'catalogues'}"],
+            {"garden/spring.html": "El jardín despierta en marzo.", "garden/autumn.html": "Caen las hojas."},
+            {"fuzzy": 1},
+        ),
+        (
+            ["format=tmx", f"input={SAMPLES / 'catalogues'}", "source_language=es", "target_language=en"],
+            {"kitchen": "Boil fresh water. Warm the pot."},
+            {},
+        ),
+        (
+            ["format=tmx", f"input={SAMPLES / 'catalogues/kitchen.tmx'}", LINES],
+            {"kitchen:1": "Hierva agua fresca.", "kitchen:2": "Caliente la tetera."},
+            {},
+        ),
+        (
+            ["format=csv", f"input={SAMPLES / 'tables/rows.csv'}", *["source_column=en", "target_column=es"]],
+            {"rows": "Hierva agua, fresca. Espere. Caen las hojas."},
+            {},
+        ),
+        (
+            [
+                *("format=csv", f"input={SAMPLES / 'tables'}", "source_column=en", "target_column=es"),
+                "document_column=page",
+            ],
+            {"tea": "Hierva agua, fresca. Espere.", "garden": "Caen las hojas."},
+            {},
+        ),
+    ],
+    ids=["xliff", "tmx", "tmx by unit", "csv", "csv by column"],
+)
+def test_bitexts(tmp_path: Path, arguments: list[str], wanted: dict[str, str], dropped: dict[str, int]) -> None:
+    given = [*arguments, f"output={tmp_path / 'out'}", "valid=0", "test=0"]
+    report = prepare(Benchmark("prepare").read(given))
+    found = {document.id: one_line(document.target) for document in written(tmp_path / "out")["train"]}
+    assert found == wanted
+    assert report.dropped_segments == dropped
+
+
+def test_moses_pairs(tmp_path: Path) -> None:
+    """As OPUS has them: a line is a segment, and whatever stands in it stays."""
+    for language, lines in {"en": "a\u00a0b\n &amp; c\n", "es": "x\ny\u2028z\n"}.items():
+        (tmp_path / f"Books.en-es.{language}").write_text(lines, encoding="utf-8")
+    names = [str(tmp_path / f"Books.en-es.{language}") for language in ("en", "es")]
+    prepare(PrepareConfig("text", names[0], str(tmp_path / "out"), names[1], boundaries="lines", valid=0, test=0))
+    found = written(tmp_path / "out")["train"]
+    assert [(d.source, d.target) for d in found] == [(("a\u00a0b",), ("x",)), ((" &amp; c",), ("y\u2028z",))]
+
+
+def test_a_tsv_with_and_without_names(tmp_path: Path) -> None:
+    def read(content: str, *arguments: str) -> list[Document]:
+        path, output = tmp_path / "a.tsv", tmp_path / str(len(list(tmp_path.iterdir())))
+        path.write_text(content)
+        given = ["format=tsv", f"input={path}", f"output={output}", "valid=0", "test=0", *arguments]
+        prepare(Benchmark("prepare").read(given))
+        return written(output)["train"]
+
+    assert read("d\tx\ty\n") == [Document("d", ("x",), ("y",))]
+    assert read("id\tsource\ttarget\nd\tx\ty\n") == [Document("d", ("x",), ("y",))]
+    assert read("source\ttarget\nx\ty\n") == [Document("a", ("x",), ("y",))]
+    columns = ["source_column=en", "target_column=es", "document_column=p"]
+    assert read("p\tno\tes\ten\nd\t1\ty\tx\n", *columns) == [Document("d", ("x",), ("y",))]
+    assert read("d\tx\ty\nd\tz\tw\n", LINES) == [Document("d:1", ("x",), ("y",)), Document("d:2", ("z",), ("w",))]
 
 
 def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +217,9 @@ def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str
     [
         ({"format": "xml"}, "format='xml': choose one of"),
         ({"boundaries": "dot"}, "boundaries='dot'"),
-        ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text does"),
+        ({"format": "tmx", "boundaries": "ids"}, "boundaries=ids: format=tmx does not read it, text does"),
+        ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text, po, tmx, .* do"),
+        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx does"),
         ({"target": "t"}, "target='t': format=jsonl does not read it, text does"),
         ({"format": "text", "target": "t", "subset": "a"}, "subset='a': format=text does not read it, hub does"),
         ({"format": "text"}, "needs target=FILE"),
@@ -205,6 +278,7 @@ def test_the_configuration_has_the_defaults_of_the_class() -> None:
     [
         ("text", "a.txt", "x\ny\n", "a document ends at a blank line; boundaries=lines makes every line one"),
         ("po", "a.po", 'msgid "x"\nmsgstr "y"\n', "a document is a file; input= takes a folder"),
+        ("csv", "a.csv", "source,target\na,b\n", "a document is a file, or the rows of one name of document_column"),
         ("tsv", "a.tsv", "a\tx\ty\n", "a document is the lines of one name"),
     ],
 )

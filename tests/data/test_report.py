@@ -10,7 +10,7 @@ from rich.console import Console
 from scaleformer.data.cutting import Cutting
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import Recipe
-from scaleformer.data.tokenizer import UNK
+from scaleformer.vocabulary import UNK
 from tests.data.toy import encoded
 
 # Four documents: cut in two; whole; one over-long segment; one empty source segment.

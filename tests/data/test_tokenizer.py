@@ -25,11 +25,11 @@ from scaleformer.data.tokenizer import (
     UNK,
     Tokenizer,
     TokenizerConfig,
-    cached_tokenizer,
     escape,
     sampled,
     unescape,
 )
+from scaleformer.data.tokenizer_cache import cached_tokenizer
 
 TEXTS = [text for d in generate(SyntheticConfig(train=60), "train") for side in (d.source, d.target) for text in side]
 CONFIG = TokenizerConfig(vocab_size=500)

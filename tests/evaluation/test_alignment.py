@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from scaleformer.evaluation.alignment import align_segments
+from scaleformer.data.readers.documents import Document
+from scaleformer.evaluation.alignment import align_segments, by_bead
 
 
 def test_equal_counts_stay_as_they_are():
@@ -64,3 +65,16 @@ def test_the_best_of_all_monotone_alignments(seed):
 def test_no_reference_is_named():
     with pytest.raises(ValueError, match="no segments"):
         align_segments(["a"], [])
+
+
+def test_hypotheses_follow_the_beads_of_their_reference() -> None:
+    document = Document(
+        "d", ("a", "b", "c", "d"), ("V", "W", "X", "Y", "Z"), beads=((0, 1), (2, 1), (1, 2), (1, 0), (0, 1))
+    )  # fmt: skip
+    matched, hypothesis = by_bead(document, ["1", "2", "3", "4"])
+    assert matched.source == ("a b", "c", "d")
+    assert matched.target == ("V W", "X Y", "Z")
+    assert hypothesis == ["1 2", "3", "4"]
+    assert by_bead(document, ["1", "2"])[1] == ["1", "2"]
+    plain = Document("d", ("a", "b"), ("X", "Y"))
+    assert by_bead(plain, ["1", "2"]) == (plain, ["1", "2"])

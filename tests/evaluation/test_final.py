@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -107,3 +108,4 @@ def test_results_folders(tmp_path):
     assert results_folder(tmp_path / "exported") == tmp_path / "exported" / "results"
     assert results_folder(tmp_path / "run" / "checkpoints" / "last.ckpt") == tmp_path / "run" / "results"
     assert results_folder(tmp_path / "copied.ckpt") == tmp_path / "results"
+    assert results_folder(tmp_path / "models--people--small" / "snapshots" / "ab12") == Path("results/people/small")

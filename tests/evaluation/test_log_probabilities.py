@@ -9,8 +9,8 @@ import torch
 
 from scaleformer.evaluation.log_probabilities import DocumentScore, SegmentScore, perplexity, rescore, score_documents
 from scaleformer.translation.batches import pad
-from scaleformer.translation.state import BOS, EOS, SEP
 from scaleformer.translation.translator import DocumentHypothesis, Translator
+from scaleformer.vocabulary import BOS, EOS, SEP
 from tests.runs import DOCUMENTS, make_run
 
 SOURCES = [document["source"] for document in DOCUMENTS]

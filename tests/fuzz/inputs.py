@@ -24,6 +24,8 @@ JUNK = (
     b"\0", b"\xff", b"\xfe\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n\n", b"\n", b"\x1a",
     b"[" * 100_000, b'{"a":' * 5000, b"9" * 5000, b"1e999", b"NaN", b"\\ud800", b"\\udfff\\ud800", b"null", b"{}",
     b"[]", b'"', b"\\", b"\t", b",", b":", b"msgid", b"msgstr", b'msgid ""', b"#~ ", b"#, fuzzy", b"\\777", b"\\xff",
+    b"<seg>", b"</tu>", b"<tuv>", b"<!DOCTYPE tmx [<!ENTITY a 'b'>]>", b"&a;", b"&#0;", b"<![CDATA[", b"]]>",
+    b"<a>" * 5000, b"<?xml version='1.0' encoding='utf-7'?>", b"charset=utf-7", b"<!--", b"<source/>", b"PAR1",
 )
 VALUES: tuple[Any, ...] = (
     None, True, False, -1, 0, 1, 2, 3, 1000, 10**400, -(10**30), 0.0, 0.5, 1e308, -1e308, math.nan, math.inf, "", "x",

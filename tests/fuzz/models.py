@@ -14,11 +14,12 @@ from scaleformer.commands.call import typed
 from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.sources import split_sources
-from scaleformer.data.tokenizer import SEP, Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import SEP
 from tests.fuzz.checks import Finding, answer, same
 from tests.fuzz.inputs import PIECES, VALUES, Rng, segment
 
@@ -28,7 +29,7 @@ SETTINGS: tuple[Any, ...] = (DataConfig, HubConfig, TokenizerConfig, PrepareConf
 @cache
 def tokenizers() -> list[Tokenizer]:
     texts = [f"{a} {b} the quick brown fox" for a in PIECES for b in ("word", "words", "text")]
-    return [Tokenizer.train(texts, 340, model_type) for model_type in ("unigram", "bpe")]
+    return [Tokenizer.train(texts, 352, model_type) for model_type in ("unigram", "bpe")]
 
 
 def tokenizer(rng: Rng, folder: Path) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 from scaleformer.data.config import BOUNDARIES
 from scaleformer.data.prepare import PrepareConfig, prepare
+from scaleformer.data.readers.bitexts import Bitext, read_bitext
 from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.lines import Input
-from scaleformer.data.readers.po import read_po_tree
 from scaleformer.translation.files import read_documents, write_translations
 from scaleformer.translation.translator import DocumentHypothesis, Translation
 from tests.fuzz.checks import Finding, answer, checked, plain, same
 from tests.fuzz.inputs import Rng, document, mutated, segment, slow_jsonl, slow_lines, write
+
+NAMES = ("source", "target")
 
 
 def jsonl(rng: Rng, folder: Path) -> None:
@@ -98,10 +102,43 @@ def po(rng: Rng, folder: Path) -> None:
     before = "\n".join(entries).encode()
     data = mutated(rng, before)
     path = write(folder, "a.po", data)
-    found = answer(lambda: list(read_po_tree(path, Counter())))
+    found = answer(lambda: list(read_bitext(Bitext("po", str(path)), Counter())))
     if data == before:
         same([pair for d in found or [] for pair in zip(d.source, d.target, strict=True)], wanted)
     checked(found)
+
+
+def bitext(rng: Rng, folder: Path) -> None:
+    """TMX, XLIFF and CSV: texts come back, and of mutated files what is wrong with them."""
+    format = rng.choice(("tmx", "xliff", "csv"))
+    pairs = [(f"s{i}" + inner(rng), f"t{i}" + inner(rng)) for i in range(rng.randrange(1, 4))]
+    if format == "tmx":
+        units = [
+            f"<tu><tuv lang='en'><seg>{a}</seg></tuv><tuv lang='es'><seg>{b}</seg></tuv></tu>"
+            for a, b in escaped(pairs)
+        ]
+        text = f"<tmx><header srclang='en'/><body>{chr(10).join(units)}</body></tmx>"
+    elif format == "xliff":
+        units = [f"<trans-unit><source>{a}</source><target>{b}</target></trans-unit>" for a, b in escaped(pairs)]
+        text = f"<xliff><file>{chr(10).join(units)}</file></xliff>"
+    else:
+        text = "\n".join(",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in (NAMES, *pairs))
+    before = text.encode()
+    data = mutated(rng, before)
+    path = write(folder, f"a.{format}", data)
+    found = answer(lambda: list(read_bitext(Bitext(format, str(path)), Counter())))
+    if data == before:
+        same([pair for d in found or [] for pair in zip(d.source, d.target, strict=True)], pairs)
+    checked(found)
+
+
+def inner(rng: Rng) -> str:
+    """A text that XML can hold, of single spaces."""
+    return re.sub(r"[\x00-\x20\ufffe\uffff]+", " ", segment(rng)[:1000]) + "x"
+
+
+def escaped(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(escape(source), escape(target)) for source, target in pairs]
 
 
 def translate_input(rng: Rng, folder: Path) -> None:

@@ -109,3 +109,17 @@ def test_the_best_is_of_the_finite_values(tmp_path: Path, figures: list[Figure])
     write(tmp_path, "10,nan", "20,inf", header="step,train/loss\n")
     assert plot_learning_curves(tmp_path) is None
     assert compare_learning_curves({"a": tmp_path, "b": tmp_path}, tmp_path / "both.png") is None
+
+
+@pytest.mark.parametrize("steps", [[2], [1, 2], [1, 2, 3], [998, 1000]])
+def test_steps_are_whole_numbers_each_once(tmp_path: Path, figures: list[Figure], steps: list[int]) -> None:
+    write(tmp_path, *(f"{step},{step}.0" for step in steps), header="step,train/loss\n")
+    plot_learning_curves(tmp_path)
+    compare_learning_curves({"a": tmp_path, "b": tmp_path}, tmp_path / "both.png")
+    for figure in figures:
+        (axis,) = figure.axes
+        low, high = axis.get_xlim()
+        ticks = [float(tick) for tick in axis.get_xticks() if low <= tick <= high]
+        assert ticks
+        assert all(tick.is_integer() for tick in ticks)
+        assert len(set(ticks)) == len(ticks)

@@ -196,8 +196,8 @@ def test_results_of_another_corpus_stand_apart(tmp_path: Path) -> None:
     run = make_results(tmp_path / "run", "bleu-test", {**bleu(30.0), "corpus": {"where": "own.jsonl"}})
     make_results(run, "bleu-manuals-test", {**bleu(20.0, "nrefs:1|tok:zh"), "corpus": {"where": "manuals.jsonl"}})
     text = write_report([run], tmp_path / "out").page.read_text(encoding="utf-8")
-    assert "<h3 dir=\"auto\">test split</h3>" in text
-    assert "<h3 dir=\"auto\">manuals-test split</h3>" in text
+    assert '<h3 dir="auto">test split</h3>' in text
+    assert '<h3 dir="auto">manuals-test split</h3>' in text
     assert "; own.jsonl" in text
     assert "; manuals.jsonl" in text
     assert "d-BLEU of run (manuals-test): nrefs:1|tok:zh" in text

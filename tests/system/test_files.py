@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.system.files import atomic_writer, check_folder, replaced
+from scaleformer.system.files import atomic_writer, check_file, check_folder, replaced
 
 
 def test_a_writer_that_fails_leaves_the_old_file(tmp_path):
@@ -75,3 +75,16 @@ def test_a_folder_is_made_and_tried(tmp_path):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(FileExistsError, match="file"):
         check_folder(tmp_path / "file")
+
+
+def test_one_file_wants_a_folder_that_is_there(tmp_path):
+    check_file("output", str(tmp_path / "new.txt"))
+    check_file("output", None)
+    check_file("output", "-")
+    with pytest.raises(ValueError, match=r"output=.*/resutls/out\.txt: there is no folder .*/resutls: correct"):
+        check_file("output", f"{tmp_path}/resutls/out.txt")
+    with pytest.raises(ValueError, match=r"there is no folder .*/out/"):
+        check_file("output", f"{tmp_path}/out/")
+    with pytest.raises(ValueError, match=r"is a folder: wanted the name of a file"):
+        check_file("output", f"{tmp_path}/")
+    assert not list(tmp_path.iterdir())

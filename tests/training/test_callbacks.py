@@ -46,7 +46,7 @@ class Words:
 
     @property
     def target_tokenizer(self) -> Any:
-        return SimpleNamespace(decode_segments=lambda tokens: [" ".join(f"w{t}" for t in tokens)])
+        return SimpleNamespace(counted=False, decode_segments=lambda tokens: [" ".join(f"w{t}" for t in tokens)])
 
 
 class Weights(Callback):
@@ -235,7 +235,7 @@ class Perfect:
             )
         }
 
-    def __call__(self, model, source, mask, segments, decoding) -> list[list[Any]]:
+    def __call__(self, model, source, mask, segments, decoding, counted) -> list[list[Any]]:
         self.decoded.append([])
         rows = []
         for row, own in zip(*unpadded(source, segments, mask), strict=True):

@@ -1,18 +1,25 @@
-"""Weights & Biases without a network: configuration, curves, tables and picture are in its folder."""
+"""Weights & Biases without a network, TensorBoard and MLflow: what they hold of a run, and of one that went on."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 import wandb
+import yaml
 from matplotlib import pyplot
+from mlflow.tracking import MlflowClient
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from scaleformer.training import run as training
-from scaleformer.training.loggers import build_loggers, log_report, log_results, start_loggers
+from scaleformer.training.loggers import build_loggers, log_results, start_loggers
+from scaleformer.training.run_results import RunResults, RunTable
 from scaleformer.training.settings import LoggerConfig
+from scaleformer.training.tensorboard_logger import markdown
+from scaleformer.training.wandb_logger import log_report
 from tests.trainings import configure
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
@@ -73,7 +80,7 @@ def test_results_that_wandb_cannot_take_fail_no_run(tmp_path: Path, monkeypatch,
     pyplot.imsave(picture, [[0.0, 1.0]])
     loggers = build_loggers(LoggerConfig("wandb"), tmp_path)
     monkeypatch.setattr(loggers[1], "log_image", lambda *_: (_ for _ in ()).throw(PermissionError("no\nplace")))
-    log_results(loggers, None, "test", picture)
+    log_results(loggers, RunResults(picture, {}, {}, 1))
     assert "Weights & Biases did not get the results: no place" in caplog.text
 
 
@@ -87,7 +94,7 @@ def test_metrics_are_always_written_and_nothing_else_is_started(tmp_path: Path) 
     loggers = build_loggers(LoggerConfig("csv"), tmp_path)
     assert [type(logger).__name__ for logger in loggers] == ["MetricsCsv"]
     start_loggers(loggers, {})
-    log_results(loggers, None, "test", None)
+    log_results(loggers, RunResults(None, {}, {}, 1))
     assert not list(tmp_path.iterdir())
 
 
@@ -106,3 +113,88 @@ def test_a_report_goes_to_the_run_that_it_is_of(tmp_path: Path, monkeypatch) -> 
     monkeypatch.setattr(wandb, "init", lambda **_: (_ for _ in ()).throw(wandb.errors.UsageError("no\nkey")))
     with pytest.raises(ValueError, match="wandb=true: no key"):
         log_report(tmp_path, {}, [])
+
+
+def trained(run: Path, cache: Path, *overrides: str) -> None:
+    options = ("trainer.log_every_n_steps=1", "trainer.val_check_interval=1", "test.ter=false", *overrides)
+    training.run(configure(run, cache, *options, "test.enabled=true"))
+
+
+def results(run: Path) -> dict[str, float]:
+    content = json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
+    return {score["metric"]: score["score"] for score in content["scores"]}
+
+
+def events(run: Path) -> EventAccumulator:
+    read = EventAccumulator(str(run / "tensorboard"), {"scalars": 0, "tensors": 0, "images": 0})
+    return read.Reload()
+
+
+def test_tensorboard_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path) -> None:
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    trained(run, cache, "logger=tensorboard", "trainer.max_steps=2")
+    held = events(run)
+    assert [event.step for event in held.Scalars("train/loss")] == [1, 2]
+    assert {"val/loss", "val/bleu", "train/learning_rate"} <= {*held.Tags()["scalars"]}
+    assert {f"test/{name}": held.Scalars(f"test/{name}")[-1].value for name in results(run)} == pytest.approx(
+        {f"test/{name}": score for name, score in results(run).items()}
+    )
+    assert held.Images("learning_curves")[0].width > 100
+    scores, samples = (
+        held.Tensors(f"test/{name}/text_summary")[0].tensor_proto.string_val[0].decode()
+        for name in ("scores", "samples")
+    )
+    assert scores.splitlines()[0] == "| metric | score | documents | signature |"
+    assert samples.count("test/") == 4
+    assert yaml.safe_load((run / "tensorboard" / "hparams.yaml").read_text(encoding="utf-8"))["label_smoothing"]
+    trained(run, cache, "logger=tensorboard", "trainer.max_steps=3", f"resume={run}")
+    assert [event.step for event in events(run).Scalars("train/loss")] == [1, 2, 3]
+
+
+def test_a_table_of_texts_is_shown_as_it_is() -> None:
+    table = RunTable(["id", "source"], [["a|b", "one *two*\n<sep>"]])
+    assert markdown(table).splitlines() == [
+        "| id | source |",
+        "| --- | --- |",
+        "| a&#124;b | one &#42;two&#42; |",
+        "|  | &lt;sep&gt; |",
+    ]
+
+
+def test_mlflow_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run, cache = tmp_path / "run", tmp_path / "cache"
+    trained(run, cache, "logger=mlflow", "trainer.max_steps=2")
+    client = MlflowClient("sqlite:///mlflow.db")
+    (held,) = client.search_runs([client.get_experiment_by_name("scaleformer").experiment_id])
+    assert (held.info.run_name, held.info.status) == ("run", "FINISHED")
+    identity = held.info.run_id
+    assert [metric.step for metric in client.get_metric_history(identity, "train/loss")] == [1, 2]
+    assert {f"test/{name.replace('+', 'p')}": score for name, score in results(run).items()} == pytest.approx(
+        {name: value for name, value in held.data.metrics.items() if name.startswith("test/")}
+    )
+    assert held.data.params["label_smoothing"] == "0.1"
+    folder = Path(client.download_artifacts(identity, "", str(tmp_path)))
+    assert (folder / "learning_curves.png").is_file()
+    assert yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["logger"]["name"] == "mlflow"
+    scores, samples = (json.loads((folder / "test" / f"{n}.json").read_text()) for n in ("scores", "samples"))
+    assert [row[0] for row in scores["data"]] == ["d-BLEU", "s-BLEU", "chrF++"]
+    assert [row[0] for row in samples["data"]] == [f"test/{i}" for i in range(4)]
+    trained(run, cache, "logger=mlflow", "trainer.max_steps=3", f"resume={run}")
+    assert [metric.step for metric in client.get_metric_history(identity, "train/loss")] == [1, 2, 3]
+
+
+def test_a_store_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"logger=mlflow: nothing://here: .*logger\.tracking_uri=URI is another"):
+        build_loggers(LoggerConfig("mlflow", tracking_uri="nothing://here"), tmp_path)
+
+
+@pytest.mark.parametrize(("name", "package"), [("tensorboard", "torch.utils.tensorboard"), ("mlflow", "mlflow")])
+def test_what_is_not_installed_is_told_how_to_be(tmp_path: Path, monkeypatch, name: str, package: str) -> None:
+    monkeypatch.delitem(sys.modules, f"scaleformer.training.{name}_logger", raising=False)
+    for module in [module for module in sys.modules if module.startswith(f"{package}.")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=rf"logger={name} needs a package that is not installed: pip install 'scale"):
+        build_loggers(LoggerConfig(name), tmp_path)

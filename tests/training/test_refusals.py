@@ -163,6 +163,7 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         ("nothing=1", "nothing: no such setting; there are seed, threads"),
         ("trainer.nothing=1", "trainer.nothing: no such setting; there are accelerator"),
         ("model=huge", "Could not find 'model/huge' Available options in 'model': base small tiny"),
+        ("run_dir=x", "run_dir=x: it is filled in, the folder of a run is set by hydra.run.dir=x"),
         ("seed", "missing EQUAL"),
         ("seed=one", "seed=one: wanted a whole number"),
         ("resume=nowhere", "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
@@ -239,7 +240,7 @@ def test_other_processes_than_were_started_are_named(
 
 def test_splits_that_the_run_will_want_are_missed_before_it_starts(refusal: Callable[..., str], tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20)
-    options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=290")
+    options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=302")
     message = refusal(*options, "test.enabled=true")
     assert "no 'test' split; present: train (wanted for the final evaluation: test.split" in message
     assert "patience needs a valid split" in refusal(*options, "callbacks.early_stopping.patience=1")
@@ -256,7 +257,7 @@ def test_splits_of_the_hub_that_the_run_does_not_want_may_be_missing(
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
     corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20) / "train.jsonl"
     run = tmp_path / "run"
-    options = ("data=hub", "data.hub.name=json", f"data.hub.data_files={{train:{corpus}}}", "tokenizer.vocab_size=290")
+    options = ("data=hub", "data.hub.name=json", f"data.hub.data_files={{train:{corpus}}}", "tokenizer.vocab_size=302")
 
     def start(*more: str) -> tuple[int, str]:
         code, _, err = command(*options, f"hydra.run.dir={run}", "trainer.max_steps=1", *more)

@@ -9,6 +9,7 @@ import warnings
 from copy import deepcopy
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from scaleformer.training.resume import (
     open_checkpoint,
     read_tokenizers,
     record_overrides,
+    renewed,
 )
 from tests.runs import make_run, tokenizer
 
@@ -53,6 +55,29 @@ def test_settings_of_older_runs_have_their_names_of_now() -> None:
     assert merge_overrides(older) == ["metrics=multi30k", "metrics.tokenize=13a"]
 
 
+def test_the_configuration_of_an_older_run_is_read_as_of_now() -> None:
+    def older(metrics: str, tokenize: str) -> dict[str, Any]:
+        bleu = {"tokenize": tokenize, "decoding": {"match_segments": False}}
+        callbacks = {"validation_bleu": bleu, "max_bad_steps": 10}
+        return {"test": {"metrics": metrics}, "callbacks": callbacks, "decoding": {"match_segments": False}}
+
+    config = older("default", "13a")
+    assert renewed(config, ["seed=1"]) == {
+        "test": {},
+        "callbacks": {"validation_bleu": {"decoding": {"match_segments": True}}, "max_bad_steps": 10},
+        "decoding": {"match_segments": True},
+        "metrics": {"tokenize": "auto", "lowercase": False},
+    }
+    assert config == older("default", "13a")
+    chosen = renewed(config, ["decoding.match_segments=false"])
+    assert not chosen["decoding"]["match_segments"]
+    assert chosen["callbacks"]["validation_bleu"]["decoding"]["match_segments"]
+    assert renewed(older("multi30k", "13a"), [])["metrics"]["tokenize"] == "none"
+    assert renewed(older("default", "zh"), [])["metrics"]["tokenize"] == "zh"
+    now = {**chosen, "decoding": {"match_segments": False}}
+    assert renewed(now, []) == now
+
+
 def test_the_last_checkpoint_before_the_best(run: Path) -> None:
     assert last_checkpoint(run).name == "best.ckpt"
     (run / "checkpoints" / "last.ckpt").write_bytes(b"")
@@ -72,7 +97,7 @@ def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
         ("model", "attention", {"name": "softmax"}, "model.attention.name=softmax"),
         ("model", "sites", {"cross": None}, "model.sites.cross=None, but the run has model.sites.cross.name=softmax"),
         ("model", "sites", {"decoder": {"name": "a"}}, "decoder.name=a, but the run has model.sites.decoder=None"),
-        ("tokenizer", "vocab_size", 300, "tokenizer.vocab_size=300"),
+        ("tokenizer", "vocab_size", 312, "tokenizer.vocab_size=312"),
         ("optimizer", "learning_rate", 1e-4, "optimizer.learning_rate=0.0001"),
         ("model", "dropout", 0.3, None),
         ("tokenizer", "sample_alpha", 0.1, None),

@@ -79,7 +79,7 @@ def test_checking_draws_no_random_number() -> None:
         ("schedule.name=step", r"schedule.name is 'step'"),
         ("schedule.warmup_steps=-5", r"schedule.warmup_steps is -5: it must be at least 0"),
         ("decoding.beam_size=0", r"beam_size=0 \(wanted a whole number of at least 1\)"),
-        ("logger.name=tensorboard", r"logger.name=tensorboard: choose one of csv, wandb"),
+        ("logger.name=comet", r"logger.name=comet: choose one of csv, wandb, tensorboard, mlflow"),
         ("metrics.tokenize=other", r"metrics.tokenize=other: choose one of auto, 13a, "),
         ("test.samples=-1", r"test.samples=-1: wanted a whole number of at least 0"),
         ("+callbacks.swa=true", r"callbacks.swa: no such setting; there are checkpoint"),

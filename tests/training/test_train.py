@@ -52,6 +52,22 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     assert f"trained to step 5: {runs[0]}" in out
 
 
+@pytest.mark.parametrize("stream", [(), ("data.streaming=true", "data.window=40")], ids=["kept", "streamed"])
+def test_every_checkpoint_knows_the_longest_segment(tmp_path: Path, cache: Path, stream: tuple[str, ...]) -> None:
+    options = (*FAST, "trainer.max_steps=60", "trainer.val_check_interval=30", *stream)
+    training.run(configure(tmp_path / "run", cache, *options))
+    data = json.loads((tmp_path / "run" / "results" / "data.json").read_text(encoding="utf-8"))
+    found = {path.stem: Translator.load(path).longest_segment for path in (tmp_path / "run").glob("checkpoints/*")}
+    assert found == dict.fromkeys(("best", "last", "previous"), data["splits"]["train"]["longest_segment"])
+    training.run(configure(tmp_path / "run", cache, *options, "trainer.max_steps=61", f"resume={tmp_path / 'run'}"))
+    assert Translator.load(tmp_path / "run" / "checkpoints" / "last.ckpt").longest_segment == found["last"]
+    if stream:  # within the first of several windows
+        training.run(configure(tmp_path / "short", cache, *options, "trainer.max_steps=1"))
+        short = Translator.load(tmp_path / "short").longest_segment
+        assert short is not None
+        assert 0 < short <= found["last"]
+
+
 def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, cache: Path, monkeypatch) -> None:
     """In steps of two batches; `test_kills` has steps of one."""
     options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")

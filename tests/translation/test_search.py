@@ -11,7 +11,7 @@ import torch
 
 from scaleformer.translation import state as decoding_state
 from scaleformer.translation.search import DecodingConfig, decode, sample
-from scaleformer.translation.state import BOS, EOS, PAD, SEP
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP
 from tests.search import SETTINGS, SOURCES, UNREPEATED, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 
 

@@ -9,7 +9,8 @@ import pytest
 from torch import Tensor
 
 from scaleformer.translation.search import DecodingConfig, decode
-from scaleformer.translation.state import BOS, EOS, PAD, SEP, WASTED_STEPS
+from scaleformer.translation.state import WASTED_STEPS
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEP0, SEP2, SEP3
 from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 
 
@@ -135,3 +136,31 @@ def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
     assert other.tokens == ()
     [[early], _] = decode(model, *batch(*sources), free(strategy=strategy, seed=2))
     assert early.tokens == ()
+
+
+STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
+
+
+@pytest.mark.parametrize("ngram", [0, 2])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_counted_separators_consume_every_source_segment_once(strategy: str, ngram: int) -> None:
+    """Whatever the model would like; and no target segment without words is followed by another for the same source."""
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        return random_logits(source, written, size=12)
+
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    sources = [[8, SEP, 9, 8, SEP, 9, SEP, EOS], [8, SEP, EOS], [9, 9, SEP, 8, SEP, 8, SEP, 9, SEP, 9, SEP, EOS]]
+    seen = set()
+    for found, source in zip(
+        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
+    ):
+        tokens = found[0].tokens
+        assert sum(STEPS.get(token, 0) for token in tokens) == source.count(SEP)
+        assert tokens[-1] in STEPS
+        ends = [place for place, token in enumerate(tokens) if token in STEPS]
+        assert all(
+            tokens[place] != SEP0 or place - before > 1 for before, place in zip([-1, *ends], ends, strict=False)
+        )
+        seen |= {tokens[place] for place in ends}
+    assert len(seen) > 2  # more than one kind of separator was written

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 import scaleformer
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.data import tokenizer as tokenizer_module
-from scaleformer.translation import state as decoding_state
+from scaleformer.translation.batches import by_source
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator, resolve_device
 from tests.runs import DOCUMENTS, make_run, tokenizer
@@ -57,11 +56,6 @@ def copier() -> Translator:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("translator") / "run")
-
-
-def test_token_ids_are_those_of_the_tokenizer():
-    for name in ("PAD", "UNK", "BOS", "EOS", "SEP"):
-        assert getattr(decoding_state, name) == getattr(tokenizer_module, name)
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])
@@ -267,3 +261,17 @@ def test_importing_the_package_does_not_import_the_translator():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = scaleformer.nothing
     assert scaleformer.__version__
+
+
+@pytest.mark.parametrize(
+    ("written", "expected", "shared"),
+    [
+        ([("a", 1), ("b", 1)], ["a", "b"], []),
+        ([("a", 0), ("b", 1), ("c", 1)], ["a b", "c"], []),
+        ([("a", 2), ("b", 3)], ["a", "", "b", "", ""], [1, 3, 4]),
+        ([("a", 1), ("b", 0)], ["a", "b"], []),
+        ([], [], []),
+    ],
+)
+def test_segments_of_a_translation_are_those_of_its_source(written, expected, shared):
+    assert by_source(written) == (expected, shared)

@@ -10,13 +10,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import read_lines
 from scaleformer.system.schema import shown
+from scaleformer.vocabulary import Beads, check_beads
 
 _COLUMNS = {
     "document": ("document", "document_id", "doc", "doc_id", "docid", "id"),
@@ -32,18 +33,49 @@ class Document:
 
     id      name in reports and outputs
     source  segments
-    target  as many segments, or none at all when the translation is not known
+    target  segments, none at all when the translation is not known
     labels  what is known about single words (`scaleformer.data.synthetic.corpus.Label`), for scoring
+    beads   segments of source and target that belong together, in order: (2, 1) two and one, (0, 1) one without a
+            source; () where there are as many and all match one to one
     """
 
     id: str
     source: tuple[str, ...]
     target: tuple[str, ...] = ()
     labels: tuple[Any, ...] = ()
+    beads: Beads = ()
 
     def to_json(self) -> str:
         """The document as a line of JSON Lines (without the labels), no newline at the end."""
-        return json.dumps({"id": self.id, "source": list(self.source), "target": list(self.target)}, ensure_ascii=False)
+        record: dict[str, Any] = {"id": self.id, "source": self.source, "target": self.target}
+        return json.dumps(record | ({"beads": self.beads} if self.beads else {}), ensure_ascii=False)
+
+    @property
+    def shapes(self) -> Beads:
+        """The beads, also where all segments match one to one; those of a document without target have none there."""
+        return self.beads or ((1, 1 if self.target else 0),) * len(self.source)
+
+    def parts(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """The source and target segments of each bead."""
+        found, source, target = [], 0, 0
+        for s, t in self.shapes:
+            found.append((self.source[source : source + s], self.target[target : target + t]))
+            source, target = source + s, target + t
+        return found
+
+    def one_to_one(self) -> Document:
+        """The document with a segment for each bead on either side, those of a bead joined by a space: for scoring."""
+        if not self.beads:
+            return self
+        source, target = zip(*((" ".join(s), " ".join(t)) for s, t in self.parts()), strict=True)
+        return replace(self, source=source, target=target, beads=())
+
+
+def from_parts(id: str, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Document:
+    """The document of which `Document.parts` gives these."""
+    beads = tuple((len(source), len(target)) for source, target in parts)
+    source, target = (tuple(segment for part in parts for segment in part[side]) for side in (0, 1))
+    return Document(id, source, target, beads=() if all(bead == (1, 1) for bead in beads) else beads)
 
 
 def one_line(segments: Sequence[str]) -> str:
@@ -73,8 +105,9 @@ def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Docume
     """Documents of a JSON Lines file: `{"id": str, "source": [str, ...], "target": [str, ...]}` a line.
 
     Other keys are ignored. An empty or blank segment is kept (it stands for a segment without words); a document
-    without segments is an error. With `require_target=False` "target" may be missing,
-    and "id", for which FILE:LINE stands then.
+    without segments is an error. With `require_target=False` "target" may be missing, and "id", for which FILE:LINE
+    stands then. Where segments do not match one to one, "beads" says which belong together: `[[1, 1], [2, 1], ...]`,
+    numbers of source and of target segments.
     """
     for number, line in read_lines(path, "jsonl"):
         yield parse_document(line, f"{path}:{number}", require_target)
@@ -112,7 +145,14 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
             if not isinstance(segment, str):
                 raise DataError(f"{where}: {side}[{index}] is {type(segment).__name__}, wanted a string")
         sides[side] = tuple(segments)
-    document = Document(record["id"], sides["source"], sides["target"])
+    beads = record.get("beads", [])
+    if not isinstance(beads, list) or not all(isinstance(bead, list) for bead in beads):
+        raise DataError(f"{where}: 'beads' is no list of [source segments, target segments]")
+    if beads and (fault := check_beads(beads, len(sides["source"]), len(sides["target"]))):
+        raise DataError(f"{where}: document {shown(record['id'])}: {fault}")
+    if all(bead == [1, 1] for bead in beads):
+        beads = []
+    document = Document(record["id"], sides["source"], sides["target"], beads=tuple((s, t) for s, t in beads))
     check_document(document, where, require_target or "target" in record)
     return document
 
@@ -121,10 +161,11 @@ def check_document(document: Document, where: str, has_target: bool = True) -> N
     """Raise DataError unless the document has segments, as many on both sides, and all of it is valid Unicode."""
     if not document.source and not document.target:
         raise DataError(f"{where}: document {shown(document.id)} is empty: it has no segments")
-    if has_target and len(document.source) != len(document.target):
+    if has_target and not document.beads and len(document.source) != len(document.target):
         raise DataError(
             f"{where}: document {shown(document.id)} has {len(document.source)} source segments and "
-            f"{len(document.target)} target segments: they must be aligned one to one"
+            f'{len(document.target)} target segments: they must match one to one, or "beads" must say which belong '
+            "together"
         )
     for text in (document.id, *document.source, *document.target):
         try:

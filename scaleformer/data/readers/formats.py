@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-_RECORD = re.compile(r'\{[ \t]*"[^"]*"[ \t]*:')  # how an object of JSON begins
+_RECORD = re.compile(r'\{[ \t\r]*"[^"]*"[ \t\r]*:')  # how an object of JSON begins
 _JSON = re.compile(r'\{\s*"[^"]*"\s*:|[\[{]\s*\n\s*["\[{]|\[\s*(?:\{\s*"|"[^"\n]*"\s*[,\]])')
 _TIMES = re.compile(r"\d+[ \t]*\n\d+:\d\d:\d\d,\d{3}[ \t]+-->")
 _MESSAGE = re.compile(r'(?:msgid|msgctxt)[ \t]+"')
@@ -155,5 +155,5 @@ def _is_table(rows: list[str], delimiter: str) -> bool:
 
 
 def _text(begin: bytes) -> str:
-    text = begin.decode("utf-8-sig", errors="replace")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    text = begin.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    return text if "\n" in text else text.replace("\r", "\n")  # as lines are read

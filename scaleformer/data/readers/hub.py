@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,8 +14,8 @@ from datasets.distributed import split_dataset_by_node
 
 from scaleformer.data.config import HubConfig
 from scaleformer.data.errors import DataError, MissingSplit
-from scaleformer.data.readers.documents import Document, check_document
-from scaleformer.system.schema import shown
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.readers.rows import Row, cell, grouped, value
 
 # no permission, no folder, read-only, full: environments without a HOME
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EROFS, errno.ENOSPC)
@@ -39,7 +39,8 @@ def hub_documents(
         if not config.document and world > 1:
             place = f"{split}/{rank} of {world}"
             rows, rank, world = split_dataset_by_node(rows, rank=rank, world_size=world), 0, 1
-        yield from islice(_grouped(config, place, rows), rank, None, world)
+        documents = grouped(_rows(config, place, rows), named=bool(config.document))
+        yield from islice(documents, rank, None, world)
 
 
 def hub_fingerprint(config: HubConfig) -> str:
@@ -66,41 +67,9 @@ def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
         raise MissingSplit(f"{config.name}: cannot load {what}: {reason}") from error
 
 
-def _grouped(config: HubConfig, split: str, rows: Any) -> Iterator[Document]:
-    name = ""
-    begun: set[str] = set()
-    pending: tuple[list[str], list[str]] = ([], [])
+def _rows(config: HubConfig, split: str, rows: Iterable[Any]) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         where = f"{config.name}[{split}]:{number}"
-        source, target = (_cell(row, column, where) for column in (config.source, config.target))
-        own = str(_value(row, config.document, where)) if config.document else f"{split}/{number}"
-        check_document(Document(own, tuple(source), tuple(target)), where)
-        if pending[0] and own != name:
-            yield Document(name, tuple(pending[0]), tuple(pending[1]))
-            pending = ([], [])
-        if config.document and own != name:
-            if own in begun:
-                raise DataError(f"{where}: document {shown(own)} began earlier: its rows must stand together")
-            begun.add(own)
-        name = own
-        pending[0].extend(source)
-        pending[1].extend(target)
-    if pending[0]:
-        yield Document(name, tuple(pending[0]), tuple(pending[1]))
-
-
-def _value(row: Any, column: str, where: str) -> Any:
-    value = row
-    for key in column.split("."):
-        if not isinstance(value, dict) or key not in value:
-            raise DataError(f"{where}: no column {column!r}; there are {', '.join(row)}")
-        value = value[key]
-    return value
-
-
-def _cell(row: Any, column: str, where: str) -> list[str]:
-    value = _value(row, column, where)
-    segments = [value] if isinstance(value, str) else value
-    if not isinstance(segments, list) or not all(isinstance(segment, str) for segment in segments):
-        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, wanted text or a list of texts")
-    return segments
+        source, target = (cell(row, column, where) for column in (config.source, config.target))
+        name = str(value(row, config.document, where)) if config.document else f"{split}/{number}"
+        yield Row(where, name, source, target)

@@ -23,6 +23,10 @@ from scaleformer.data.readers.formats import FORMATS, by_content
 LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
 _GZIP = b"\x1f\x8b"  # how it begins [RFC 1952]
 _AHEAD = 1 << 16  # bytes by which a format is recognised
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# A compressed file that grows beyond both is no text: prose shrinks to a third or a tenth, gzip can do a thousandth.
+_UNPACKED = 1 << 27  # bytes
+_RATIO = 200
 
 
 class Input:
@@ -93,6 +97,24 @@ def decode_lines(stream: BinaryIO, name: str, wanted: str = "") -> Iterator[tupl
 
 
 @contextmanager
+def opened(path: str | Path, wanted: str) -> Iterator[BinaryIO]:
+    """The content of a file, unpacked where it is compressed, in any encoding.
+
+    Raises DataError as `read_lines` does: no such file, damaged .gz, another format than the one `wanted`.
+    """
+    with _opened(path) as file:
+        begin, stream = _look_ahead(file, str(path))
+        if not begin.startswith(_UTF16):  # which a reader of another format may take
+            _refuse_others(begin, str(path), wanted)
+        try:
+            yield stream
+        except EOFError:
+            raise DataError(f"{path}: the compressed file is cut short: fetch it again") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{path}: not a sound gzip file ({error})") from None
+
+
+@contextmanager
 def _opened(path: str | Path) -> Iterator[BinaryIO]:
     try:
         with open(path, "rb") as file:
@@ -106,19 +128,21 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 def _look_ahead(stream: BinaryIO, name: str) -> tuple[bytes, BinaryIO]:
     """What a stream, unpacked, begins with, and a stream that gives all of it."""
     begin = stream.read(_AHEAD)  # a pipe's first bytes may come one by one: this waits for more of them
-    whole: Any = io.BufferedReader(_Rewound(begin, stream))
+    rewound = _Rewound(begin, stream)
+    whole: Any = io.BufferedReader(rewound)
     if not begin.startswith(_GZIP) and not name.endswith(".gz"):
         return begin, whole
     with suppress(zlib.error):
         begin = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(begin, _AHEAD)  # of gzip
-    return begin, gzip.GzipFile(fileobj=whole)  # type: ignore[return-value]
+    unpacked: Any = io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=whole), rewound, name))
+    return begin, unpacked
 
 
 class _Rewound(io.RawIOBase):
-    """A stream whose beginning was read already, from its beginning."""
+    """A stream whose beginning was read already, from its beginning; `count` bytes of it have been given."""
 
     def __init__(self, begin: bytes, rest: BinaryIO) -> None:
-        self.begin, self.rest = begin, rest
+        self.begin, self.rest, self.count = memoryview(begin), rest, 0
 
     def readable(self) -> bool:
         return True
@@ -127,6 +151,26 @@ class _Rewound(io.RawIOBase):
         data = self.begin[: len(buffer)] or self.rest.read(len(buffer))
         self.begin = self.begin[len(data) :]
         buffer[: len(data)] = data
+        self.count += len(data)
+        return len(data)
+
+
+class _Unpacked(io.RawIOBase):
+    """What a compressed stream holds, as long as it is not absurdly much."""
+
+    def __init__(self, content: gzip.GzipFile, packed: _Rewound, name: str) -> None:
+        self.content, self.packed, self.name, self.count = content, packed, name, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.content.read1(len(buffer))
+        buffer[: len(data)] = data
+        self.count += len(data)
+        if self.count > max(_UNPACKED, _RATIO * self.packed.count):
+            packed, unpacked = f"{self.packed.count:,}", f"{self.count:,}"
+            raise DataError(f"{self.name}: {packed} bytes unpack to more than {unpacked}: not a file of text")
         return len(data)
 
 
@@ -141,8 +185,21 @@ def _refuse_others(begin: bytes, name: str, wanted: str) -> None:
 
 def _split(stream: BinaryIO, begin: bytes) -> Iterable[bytes]:
     """Lines with their ends, cut at `LONGEST_LINE` + 1."""
+    if b"\n" not in begin:
+        begin = _first_line(stream)
+        stream = io.BufferedReader(_Rewound(begin, stream))  # type: ignore[type-var]
     if b"\n" in begin or b"\r" not in begin:
         return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
     # the line ends of old Macs; latin-1 gives every byte back
     lines = io.TextIOWrapper(stream, "latin-1", newline=None)
     return (line.encode("latin-1") for line in iter(lambda: lines.readline(LONGEST_LINE + 1), ""))
+
+
+def _first_line(stream: BinaryIO) -> bytes:
+    """A stream to its first line end and some kilobytes on, or all of it; to `LONGEST_LINE` where there is none."""
+    blocks: list[bytes] = []
+    while len(blocks) * _AHEAD <= LONGEST_LINE and (block := stream.read(_AHEAD)):
+        blocks.append(block)
+        if b"\n" in block or b"\r" in block:
+            break
+    return b"".join([*blocks, stream.read(_AHEAD)])

@@ -1,131 +1,130 @@
-"""A strict reader of gettext .po files: one file is one document, one translated message one segment.
+"""gettext catalogues (PO), read by translate-toolkit: a translated message is a segment.
 
-Format: GNU gettext manual, "The Format of PO Files".
+Format: GNU gettext manual, "The Format of PO Files". The toolkit passes over what it does not understand: what belongs
+to no message, a message that ends half-way, escapes other than six. So the grammar is looked at first, and escapes are
+read here.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
-from scaleformer.data.readers.lines import read_lines
+from scaleformer.data.readers.lines import opened
+from scaleformer.data.readers.rows import Row, brief
+from scaleformer.data.readers.toolkit import one_segment, toolkit
+from scaleformer.system.schema import shown
 
-_SPACE = " \t\n\r\f\v"  # what gettext takes for white space: others, such as no-break spaces, are text
-_KEYWORD = re.compile(rf"(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)[{_SPACE}]*(.*)")
-_SPACES = re.compile(f"[{_SPACE}]+")
-_ESCAPE = re.compile(rb"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.|$))")
+_CHARSET = re.compile(
+    rb'^msgid[ \t]*""\s+msgstr[ \t]*(?:"[^\r\n]*[\r\n]+[ \t]*)*?"[^\r\n]*?charset=[ \t]*([\w.:-]+)', re.MULTILINE
+)
+# those of gettext; Python has others, for other ends, and some that take hours
+_CHARSETS = re.compile(r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|shift|johab|tis|tcvn|viscii).*")
+_COMMENT = re.compile(r"#(?!~).*|#~[ \t]*(?:\|.*)?")
+_WORDS = {"msgctxt": "c", "msgid": "i", "msgid_plural": "p", "msgstr": "s", "": "q"}  # n: msgstr[1], q: goes on
+_PART = re.compile(rf'(#~[ \t]*)?({"|".join(_WORDS)}|msgstr\[\d+\])[ \t]*"[^"\\]*(?:\\.[^"\\]*)*"')
+_MESSAGE = "(?:cq*)?iq*(?:sq*|pq*(?:nq*)+)"
+_OBSOLETE = re.sub("[a-z]", lambda match: match[0].upper(), _MESSAGE)
+_MESSAGES = re.compile(f"(?:{_MESSAGE}|{_OBSOLETE})*")
+_ESCAPE = re.compile(rb"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _CONTROLS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v"), (bytes([c]) for c in b"\a\b\f\n\r\t\v"), strict=True))
 
 
-@dataclass
-class _Entry:
-    fuzzy: bool = False
-    obsolete: bool = False
-    texts: dict[str, list[str]] = field(default_factory=dict)
+def read_po(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
+    """The translated messages of a file as rows of the document `name`.
 
-
-def read_po_tree(path: str | Path, dropped: Counter[str]) -> Iterator[Document]:
-    """Documents of a .po file or of all .po files below a folder, by name; `dropped` counts the messages left out.
-
-    Left out: fuzzy, obsolete, untranslated, with plural forms. White space (ASCII) is collapsed: a segment is a line.
-    Files without any translated message give no document and are counted. Raises DataError with file and line.
+    Left out and counted: fuzzy, obsolete, untranslated, with plural forms, with the comments inside of messages ("_:")
+    of old catalogues. In the encoding that the header names, else UTF-8. Raises DataError with file and line.
     """
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    files = sorted(path.rglob("*.po")) if path.is_dir() else [path]
-    if not files:
-        raise DataError(f"{path}: no .po files below this folder")
-    for file in files:
-        pairs = list(read_po(file, dropped))
-        name = (file.relative_to(path) if path.is_dir() else Path(file.name)).with_suffix("").as_posix()
-        if pairs:
-            source, target = zip(*pairs, strict=True)
-            yield Document(name, source, target)
+    poparser, pypo = toolkit("poparser", path), toolkit("pypo", path)
+    with opened(path, "po") as file:
+        data = file.read()
+    found = _CHARSET.search(data)
+    encoding = found[1].decode() if found and found[1] != b"CHARSET" else "utf-8"
+    lines = _decoded(data.removeprefix(codecs.BOM_UTF8), encoding, path)
+    _check(lines, path)
+    units = []
+    state = poparser.PoParseState([f"{line}\n" for line in lines], pypo.pounit)
+    try:
+        while (unit := poparser.parse_unit(state)) is not None:  # not `parse_units`: the lines are decoded
+            units.append(unit)
+        if not state.eof:
+            raise poparser.PoParseError(state)
+    except Exception as error:  # the toolkit raises whatever it stumbles over
+        raise DataError(f"{path}:{state.lineno}: malformed PO ({brief(error)})") from None
+    for unit in units:
+        where = f"{path}:{unit._line_number}"
+        source = one_segment(_text(unit.msgid, where, encoding))
+        if not source and not unit.msgctxt and not unit.msgidcomments:
+            continue  # the header, or comments alone
+        reason = _reason(unit)
+        target = "" if reason else one_segment(_text(unit.msgstr, where, encoding))
+        if source and target:
+            yield Row(where, name, (source,), (target,))
         else:
-            dropped["files without a translated message"] += 1
+            dropped[reason or "untranslated"] += 1
 
 
-def read_po(path: Path, dropped: Counter[str]) -> Iterator[tuple[str, str]]:
-    """Messages and translations of one file, without the header."""
-    for entry in _entries(path):
-        texts = {keyword: _SPACES.sub(" ", "".join(parts)).strip(" ") for keyword, parts in entry.texts.items()}
-        if entry.obsolete:
-            dropped["obsolete"] += 1
-        elif "msgid_plural" in texts:
-            dropped["plural forms"] += 1
-        elif not texts["msgid"] and "msgctxt" not in texts:
-            continue  # the header
-        elif entry.fuzzy:
-            dropped["fuzzy"] += 1
-        elif not texts["msgid"] or not texts["msgstr"]:
-            dropped["untranslated"] += 1
-        else:
-            yield texts["msgid"], texts["msgstr"]
+def _reason(unit: Any) -> str:
+    """Why a message is left out, whatever its texts."""
+    if unit.isobsolete():
+        return "obsolete"
+    if unit.hasplural():
+        return "plural forms"
+    if unit.msgidcomments:  # which the toolkit takes out of the text wherever a line begins so
+        return "with a comment in the message"
+    return "fuzzy" if unit.isfuzzy() else ""
 
 
-def _entries(path: Path) -> Iterator[_Entry]:
-    entry, current, number = _Entry(), "", 0
-    for number, line in read_lines(path, "po"):
-        where = f"{path}:{number}"
-        text = line.strip(_SPACE)
-        obsolete = text.startswith("#~")
-        text = text.removeprefix("#~").strip(_SPACE) if obsolete else text
-        keyword = _KEYWORD.fullmatch(text)
-        begins = text.startswith("#") or not text or (keyword and keyword[1] in ("msgctxt", "msgid"))
-        if begins and any(key.startswith("msgstr") for key in entry.texts):
-            yield entry
-            entry, current = _Entry(), ""
-        if not text or text.startswith(("#|", "#~|", "|")):
+def _decoded(data: bytes, encoding: str, path: Path) -> list[str]:
+    lines: list[str] = []
+    try:
+        if not _CHARSETS.fullmatch(encoding.lower()):
+            raise LookupError
+        lines.extend(line.decode(encoding).strip(" \t\f\v") for line in data.splitlines())
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start + 1} of the line"
+        raise DataError(f"{path}:{len(lines) + 1}: not {encoding.upper()} ({place}): convert it to UTF-8") from None
+    except LookupError:
+        raise DataError(f"{path}: unknown charset={shown(encoding)} in the header: convert it to UTF-8") from None
+    return lines
+
+
+def _check(lines: list[str], path: Path) -> None:
+    """Raise DataError where a line is none of a catalogue, or a message lacks a part."""
+    words, numbers = "", []
+    for number, line in enumerate(lines, 1):
+        if not line or _COMMENT.fullmatch(line):
             continue
-        if text.startswith("#"):
-            entry.fuzzy |= text.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", text)
-            continue
-        if keyword:
-            current, text = keyword[1], keyword[2]
-            _check_order(entry, current, where)
-            entry.obsolete |= obsolete
-            entry.texts[current] = []
-        elif not current:
-            raise DataError(f"{where}: {text[:40]!r} belongs to no message (wanted msgid, msgstr or a comment)")
-        entry.texts[current].append(_unquote(text, where))
-    if any(key.startswith("msgstr") for key in entry.texts):
-        yield entry
-    elif entry.texts:
-        raise DataError(f"{path}:{number}: the file ends inside a message: msgstr is missing")
+        part = _PART.fullmatch(line)
+        if part is None:
+            raise DataError(f'{path}:{number}: {shown(line)}: wanted a comment, or msgid, msgstr ... and a "text"')
+        word = _WORDS.get(part[2], "n")
+        words += word.upper() if part[1] else word
+        numbers.append(number)
+    whole = _MESSAGES.match(words)
+    if whole is not None and whole.end() < len(words):
+        wanted = "wanted msgid and msgstr, or msgid, msgid_plural and msgstr[0] ..., each once"
+        raise DataError(f"{path}:{numbers[whole.end()]}: a message begins here that is not whole: {wanted}")
 
 
-def _check_order(entry: _Entry, keyword: str, where: str) -> None:
-    if keyword in entry.texts:
-        raise DataError(f"{where}: a second {keyword} in one message")
-    if keyword not in ("msgctxt", "msgid") and "msgid" not in entry.texts:
-        raise DataError(f"{where}: {keyword} without a msgid before it")
-    if keyword == "msgstr" and "msgid_plural" in entry.texts:
-        raise DataError(f"{where}: msgstr after msgid_plural, wanted msgstr[0]")
-    if keyword.startswith("msgstr[") and "msgid_plural" not in entry.texts:
-        raise DataError(f"{where}: {keyword} without a msgid_plural before it, wanted msgstr")
-
-
-def _unquote(text: str, where: str) -> str:
-    if len(text) < 2 or text[0] != '"' or text[-1] != '"':
-        raise DataError(f"{where}: {text[:40]!r}: wanted a text in double quotes")
-
+def _text(quoted: list[str], where: str, encoding: str) -> str:
     def character(match: re.Match[bytes]) -> bytes:
         plain, octal, hexadecimal, other = match.groups()
         number = int(octal, 8) if octal else int(hexadecimal or b"0", 16)
         if other is not None or number > 255:
-            raise DataError(f"{where}: unknown escape {match.group().decode(errors='replace')}")
+            raise DataError(f"{where}: unknown escape {match.group().decode(errors='replace')} in this message")
         return _CONTROLS.get(plain, plain) if plain else bytes([number])
 
-    inner = text[1:-1].encode()
-    if b'"' in re.sub(rb"\\.", b"", inner):
-        raise DataError(f'{where}: a double quote inside the text must be written \\"')
-    try:
-        return _ESCAPE.sub(character, inner).decode()  # numbers are bytes of the text, in the encoding of the file
+    inner = "".join(part[1:-1] for part in quoted)
+    if "\\" not in inner:
+        return inner
+    try:  # numbers are bytes of the text, in the encoding of the file
+        return _ESCAPE.sub(character, inner.encode(encoding)).decode(encoding)
     except UnicodeDecodeError:
-        raise DataError(f"{where}: the escapes \\NNN of {text[:40]!r} are not UTF-8") from None
+        raise DataError(f"{where}: the escapes \\NNN of this message are not {encoding.upper()}") from None

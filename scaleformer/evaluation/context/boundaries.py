@@ -5,7 +5,7 @@ Attention that knows segments matches them by number, so from there on the numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from scaleformer.data.batching import Example
-from scaleformer.data.tokenizer import EOS, SEP
+from scaleformer.evaluation.length.documents import TestDocument
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import MetricScore, TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.teacher_forcing import target_losses
-from scaleformer.evaluation.translation_run import ReferenceDocument
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
 
 LEAST = 3  # segments: two that run together and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
@@ -62,7 +62,7 @@ def boundary_place(segments: int) -> int:
 
 def boundary_losses(
     translator: Translator,
-    documents: Sequence[ReferenceDocument],
+    documents: Sequence[TestDocument],
     *,
     batch_tokens: int | None = None,
     progress: Progress | None = None,
@@ -84,9 +84,10 @@ def boundary_losses(
                 (translator.target_tokenizer, document.target),
             )
         ]
-        for name, lacking in (("whole", ()), ("source", (0,)), ("target", (1,))):
-            source, target = (_tokens(side, place if n in lacking else None) for n, side in enumerate(sides))
-            examples.append(Example(f"{document.id} {name}", source, target))
+        counted = translator.target_tokenizer.counted
+        for name, source_ends, target_ends in _ends(len(document.source), place, counted):
+            source, target = _tokens(sides[0], source_ends), _tokens(sides[1], target_ends)
+            examples.append(Example(f"{document.id} {name}", source, target, counted))
         lengths = [len(tokens) + 1 for tokens in sides[1]]
         bounds = list(accumulate(lengths, initial=0))[place + 2 :]
         kept.append(bounds)
@@ -110,7 +111,7 @@ def boundary_losses(
 
 def boundary_translations(
     translator: Translator,
-    documents: Sequence[ReferenceDocument],
+    documents: Sequence[TestDocument],
     decoding: DecodingConfig,
     metrics: Metrics,
     progress: Callable[[str], Progress] | None = None,
@@ -148,7 +149,7 @@ def boundaries_to_dict(losses: Sequence[BoundaryLoss], translation: BoundaryTran
     }
 
 
-def _check(documents: Sequence[ReferenceDocument]) -> None:
+def _check(documents: Sequence[TestDocument]) -> None:
     if not documents:
         raise ValueError(f"no document has the {LEAST} segments that are wanted: join some with segments=N")
     for document in documents:
@@ -156,12 +157,19 @@ def _check(documents: Sequence[ReferenceDocument]) -> None:
             raise ValueError(f"document {document.id!r} has {len(document.source)} segments, wanted at least {LEAST}")
 
 
-def _tokens(segments: Sequence[Sequence[int]], place: int | None) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _ends(segments: int, place: int, counted: bool) -> Iterator[tuple[str, list[int | None], list[int | None]]]:
+    """What ends each segment of source and target, whole and where either lacks the end of the one at `place`."""
+    whole: list[int | None] = [SEP] * segments
+    lacking = [*whole[:place], None, *whole[place + 1 :]]
+    yield "whole", whole, whole
+    yield "source", lacking, [*whole[:place], SEP0 if counted else SEP, *whole[place + 1 :]]
+    yield "target", whole, [*whole[:place], None, SEP2 if counted else SEP, *whole[place + 2 :]]
+
+
+def _tokens(segments: Sequence[Sequence[int]], ends: Sequence[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:
     tokens: list[int] = []
-    for number, segment in enumerate(segments):
-        tokens += segment
-        if number != place:
-            tokens.append(SEP)
+    for segment, end in zip(segments, ends, strict=True):
+        tokens += segment if end is None else (*segment, end)
     return np.array([*tokens, EOS], dtype=np.int64)
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.length.views import View
 from scaleformer.evaluation.teacher_forcing import token_budget
 from scaleformer.translation.search import DecodableModel, DecodingConfig, Hypothesis, decode
+from scaleformer.vocabulary import EOS, SEP, steps_of
 
 
 class _State(NamedTuple):
@@ -79,14 +79,15 @@ def translate_views(
     config: DecodingConfig,
     device: torch.device,
     progress: Callable[[float, int], None] | None = None,
+    counted: bool = False,
 ) -> list[ViewTranslation]:
     """Translate documents (token ids of each segment, with `<sep>`) by their views, the n-th view of all together;
     views without context all at once.
 
     A view's context must be whole views before it. Its translation, as it was written, begins the target; the length
     limits hold of context and new text together. Views without any text are not given to the model: their segments
-    stay empty. progress is called with the share of source tokens that is translated and the tokens written so far,
-    contexts among them.
+    stay empty. counted as in `Example`. progress is called with the share of source tokens that is translated and the
+    tokens written so far, contexts among them.
     """
     total = sum(len(tokens) for of_one in sources for tokens in of_one)
     written: list[dict[int, list[int]]] = [{} for _ in sources]  # by the first new segment of a view
@@ -115,10 +116,11 @@ def translate_views(
         for batch in token_budget([len(read[place]) * config.rows for place in full], config.batch_tokens):
             at = [full[i] for i in batch]
             at_hand = sum(len(t) for n, view in (jobs[i] for i in at) for t in sources[n][view.new : view.stop])
-            for place, hypothesis in zip(at, _decode(model, read, context, at, config, device, report), strict=True):
+            best = _decode(model, read, context, at, config, device, report, counted)
+            for place, hypothesis in zip(at, best, strict=True):
                 n, view = jobs[place]
                 new = list(hypothesis.tokens[len(context[place]) :])
-                if view.stop < len(sources[n]) and (not new or new[-1] != SEP):
+                if view.stop < len(sources[n]) and (not new or steps_of(new[-1], counted) is None):
                     new.append(SEP)  # an unclosed segment must not run into the next view
                 written[n][view.new] = new
                 finished[n] &= hypothesis.finished
@@ -147,14 +149,16 @@ def _decode(
     config: DecodingConfig,
     device: torch.device,
     progress: Callable[[int, float], None],
+    counted: bool,
 ) -> list[Hypothesis]:
     """The best hypothesis of each of the places, in one batch."""
     # collate wants a target; the context stands there with a </s> that is no part of the prefix
-    given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS])) for i in places]
+    given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS]), counted) for i in places]
     batch = collate(given).to(device)
     lengths = torch.tensor([len(context[i]) for i in places], device=device)
     prefixed = PrefixedModel(model, batch.target_output, lengths)
-    found = decode(prefixed, batch.source, batch.source_mask, batch.source_segments, config, progress=progress)
+    source = batch.source, batch.source_mask, batch.source_segments
+    found = decode(prefixed, *source, config, counted=counted, progress=progress)
     return [hypotheses[0] for hypotheses in found]
 
 

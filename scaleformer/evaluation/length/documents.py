@@ -47,9 +47,11 @@ class TestText:
 
     @classmethod
     def of(cls, documents: Sequence[Document], source: Encoder, target: Encoder) -> TestText:
-        """Raises ValueError without documents, or where source and target do not have as many segments."""
+        """Beads are segments here. Raises ValueError without documents, or where source and target do not have as many
+        segments."""
         if not documents:
             raise ValueError("there are no test documents")
+        documents = [d.one_to_one() for d in documents]
         for d in documents:
             if len(d.source) != len(d.target):
                 raise ValueError(

@@ -177,7 +177,15 @@ def _measure(system: System, mode: str, length: LengthSet, options: Protocol, ca
     def translations() -> dict[str, Any]:
         sources = [e.source for e in encoded]
         with bar(f"{title}: translation") as progress, measured(translator.device) as cost:
-            found = translate_views(translator.model, sources, seen, options.decoding, translator.device, progress)
+            found = translate_views(
+                translator.model,
+                sources,
+                seen,
+                options.decoding,
+                translator.device,
+                progress,
+                translator.target_tokenizer.counted,
+            )
         return {
             "hypotheses": [_segments(t, translator, mode) for t in found],
             "finished": [t.finished for t in found],

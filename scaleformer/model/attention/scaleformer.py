@@ -20,7 +20,8 @@ class ScaleformerAttention(KernelizedAttention):
 
     Cost O((L + S) d (d + R)) time and O(L + S) memory; decoding keeps one d x (d+1) matrix and R values a head.
     Source: [Scaleformer, equations 9 to 11]; positions are relative, so that none are added to the embeddings.
-    With feature_map "exp" queries may be of any size, keys not: e^88 is infinite in float32.
+    With feature_map "exp" queries may be of any size, keys not: e^88 is infinite in float32. What the keys have in
+    common does not cancel as in a query, for it stands beside P, and a decoder does not know the keys to come.
 
     horizon    R, the distance in tokens beyond which all keys count as equally far
     relative   "mapped": phi is applied to P as to the keys; "raw": P is taken as it is [Scaleformer 2021]. What is not

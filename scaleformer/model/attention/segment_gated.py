@@ -29,6 +29,7 @@ class SegmentGatedAttention(ScaleformerAttention):
 
     Cost O((L + S) d (d + R)) time, O(L + S) memory and d^2 numbers a segment; decoding keeps G + 2 matrices d x (d+1)
     and R values a head, and one matrix a source segment.
+    With feature_map "exp" keys are as limited as in `ScaleformerAttention`.
 
     reach       G, the distance in segments from which on all are equally far
     slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, and again) over the heads
@@ -59,7 +60,7 @@ class SegmentGatedAttention(ScaleformerAttention):
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         return segment_gated_attention(
-            query,
+            self.features(query, True, 0),
             key,
             value,
             self.relative(),
@@ -82,11 +83,12 @@ class SegmentGatedAttention(ScaleformerAttention):
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
     ) -> tuple[Tensor, Any]:
+        query = self.features(query, True, position)
         return segment_causal_step(query, key, value, self.relative(), segments, state, self.feature_map)
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         documents = state.documents
-        beams = beams_as_queries(query, documents)  # (B, H, K, d)
+        beams = self.features(beams_as_queries(query, documents), True, position)  # (B, H, K, d)
         out = segment_cross_step(beams, segments.view(documents, -1), state, self.feature_map)  # (B, H, K, d)
         return queries_as_beams(out)
 

@@ -1,7 +1,7 @@
 """From sums over the keys to means, and back. The last column of a sum is the sum of the scores: U = [V, 1].
 
-A sum of scores below the smallest normal number of its type has lost its precision, and one over it may be infinite: it
-counts as none, and the row has no key.
+A sum of scores that is close to the smallest normal number of its type has lost its precision, and its gradients, in
+which one over it is multiplied by values, may be infinite: it counts as none, and the row has no key.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ import torch
 from torch import Tensor
 
 
+def smallest_sum(dtype: torch.dtype) -> float:
+    """The least sum of scores that counts: 1e-31 in float32, so that one over it may be multiplied by 3e7."""
+    return torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+
+
 def no_key(denominator: Tensor) -> Tensor:
     """Whether a sum of scores, none of which is negative, is too small to divide by: bool, elementwise."""
-    return denominator < torch.finfo(denominator.dtype).tiny
+    return denominator < smallest_sum(denominator.dtype)
 
 
 def inverse_denominator(sums: Tensor, out: Tensor | None = None) -> Tensor:

@@ -58,8 +58,8 @@ def segment_gated_attention(
     algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
                     (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is below the smallest
-    normal number. Raises ValueError if the arguments do not fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is too small to
+    divide by (1e-31 in float32). Raises ValueError if the arguments do not fit together.
     """
     layout = layout_of(query_segments, key_segments, key_mask, layout)
     given = layout.query_segments, layout.key_segments, layout.key_mask

@@ -45,9 +45,9 @@ def relative_kernel_attention(
                  if not causal, where a chunk has relative scores alone (measured: 32 is up to a tenth faster than 64
                  there, 64 than 32 here)
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is below the smallest
-    normal number. Sums run in float32 (float64 for float64 arguments), also under autocast. Raises ValueError if the
-    arguments do not fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is too small to
+    divide by (1e-31 in float32). Sums run in float32 (float64 for float64 arguments), also under autocast. Raises
+    ValueError if the arguments do not fit together.
     """
     check_qkv(q, k, v, key_mask)
     if rel is not None:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from scaleformer.ops.common.feature_maps import get_feature_map
 from scaleformer.ops.common.relative_positions import horizon_of
+from scaleformer.ops.common.sums import no_key
 
 
 def dense_attention(
@@ -42,9 +43,9 @@ def dense_attention(
 
 def weighted_mean(scores: Tensor, v: Tensor) -> Tensor:
     """sum_j s_ij v_j / sum_j s_ij of scores (B, H, L_Q, L_K) and v (B, H, L_K, e); zeros where there is no key: where
-    the sum of the scores is below the smallest normal number."""
+    the sum of the scores is below `smallest_sum`."""
     total = scores.sum(-1, keepdim=True)  # (B, H, L_Q, 1)
-    none = total < torch.finfo(total.dtype).tiny
+    none = no_key(total)
     return torch.where(none, 0.0, scores @ v / torch.where(none, 1.0, total))  # (B, H, L_Q, e)
 
 

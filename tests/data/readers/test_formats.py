@@ -135,3 +135,23 @@ def test_lone_carriage_returns_end_lines(tmp_path: Path, packed: bool) -> None:
     assert lines("uno\rdós\r\rtres".encode()) == ["uno", "dós", "", "tres"]
     assert lines(b"one\r\ntwo\r\n") == ["one", "two"]
     assert lines(b"one\rmore\ntwo\n") == ["one\rmore", "two"]  # a pair of files stays aligned
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
+def test_the_first_line_may_be_longer_than_what_a_format_is_recognised_by(tmp_path: Path, packed: bool) -> None:
+    long = "word " * 20_000
+    for text, wanted in (
+        (f"{long}\rb\rc\r", [long, "b", "c"]),
+        (f"{long}\rb\nc\n", [f"{long}\rb", "c"]),
+        (f"{long}\r\nb", [long, "b"]),
+        (long, [long]),
+    ):
+        path = tmp_path / "a"
+        path.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+        assert [line for _, line in read_lines(path)] == wanted
+
+
+def test_a_carriage_return_within_a_line_is_a_space_of_json(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{\r"id": "d", "source": ["a"], "target": ["b"]}\n')
+    assert [document.id for document in read_jsonl(path)] == ["d"]

@@ -12,11 +12,11 @@ import torch
 
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.readers.documents import Document, one_line
-from scaleformer.data.tokenizer import EOS, SEP
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu
 from scaleformer.translation.translator import Translator
+from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
 from tests.commands.calls import error_line, run_script
 from tests.runs import make_run, write_corpus
 
@@ -44,10 +44,12 @@ def segment_losses(translator: Translator, document: Document, lacking: str) -> 
         tokens[name] = []
         for number, text in enumerate(getattr(document, name)):
             tokens[name] += translator.target_tokenizer.encode(text)  # one tokenizer for both
-            if (name, number) != (lacking, place):
-                tokens[name].append(SEP)
+            if (name, number) == (lacking, place):
+                continue
+            ends = {("source", place): SEP0, ("target", place + 1): SEP2} if name == "target" else {}
+            tokens[name].append(ends.get((lacking, number), SEP))
         tokens[name].append(EOS)
-    batch = collate([Example("", np.array(tokens["source"]), np.array(tokens["target"]))])
+    batch = collate([Example("", np.array(tokens["source"]), np.array(tokens["target"]), counted=True)])
     with torch.no_grad():
         scores = translator.model.logits(translator.model(batch)[0]).double().log_softmax(1)
     later = sum(len(translator.target_tokenizer.encode(text)) + 1 for text in document.target[place + 2 :])

@@ -139,6 +139,28 @@ def test_large_keys_are_as_in_float64(name: str, site: str, kind: str) -> None:
             torch.testing.assert_close(attention.attend_memory(query[:, :, 3], 3, segments, state), out[:, :, 3])
 
 
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("name", ["scaleformer", "segment_gated"])
+def test_what_the_exponents_of_a_query_have_in_common_cancels(name: str, site: str) -> None:
+    torch.manual_seed(6)
+    attention = build_attention({"name": name, "feature_map": "exp"}, site, 16, 2).eval()
+    query, key, value = (torch.randn(2, 2, 9, 8) for _ in range(3))
+    layout, segments = one_segment(torch.ones(2, 9, dtype=torch.bool)), torch.zeros(2, dtype=torch.long)
+    with torch.no_grad():
+        out = attention.attend(query, key, value, layout)
+        torch.testing.assert_close(attention.attend(query + 300, key, value, layout), out, rtol=1e-3, atol=1e-4)
+        if site == "decoder":
+            state = attention.empty_state(2, query)
+            for i in range(9):
+                args = query[:, :, i] + 300, key[:, :, i], value[:, :, i], i, segments, state
+                step, state = attention.attend_step(*args)
+            torch.testing.assert_close(step, out[:, :, 8], rtol=1e-3, atol=1e-4)
+        elif site == "cross":
+            state = attention.memory_state(key, value, layout.mask, layout.key_segments)
+            found = attention.attend_memory(query[:, :, 3] + 300, 3, segments, state)
+            torch.testing.assert_close(found, out[:, :, 3], rtol=1e-3, atol=1e-4)
+
+
 def _by_exponents(attention: KernelizedAttention, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """The equation by logarithms, feature by feature and pair by pair: all (B, H, L, d)."""
     past = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()

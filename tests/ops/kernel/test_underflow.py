@@ -18,21 +18,21 @@ from scaleformer.ops import (
     segment_cross_step,
     segment_gated_attention,
 )
-from scaleformer.ops.common.sums import inverse_denominator, normalise
+from scaleformer.ops.common.sums import inverse_denominator, normalise, smallest_sum
 from scaleformer.ops.gated.naive import naive_segment_gated_attention
 from scaleformer.ops.kernel.naive import dense_attention
 from tests.ops.inputs import gradients
 
 LENGTH = 40
 LOW = slice(20)  # the queries that underflow
-TINY = torch.finfo(torch.float32).tiny
+LEAST = smallest_sum(torch.float32)
 each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
 each_relative = pytest.mark.parametrize("relative", [False, True], ids=["plain", "relative"])
 
 
 def make(relative: bool) -> list[Tensor]:
-    """q, k, v and rel: phi(-48)^2 is 2e-42, and a sum of them below the smallest normal number."""
+    """q, k, v and rel: phi(-48)^2 is 2e-42, and a sum of them too small to divide by."""
     generator = torch.Generator().manual_seed(2)
     q, k = torch.full((2, 2, LENGTH, 8), -48.0), torch.full((2, 2, LENGTH, 8), -48.0)
     q[:, :, LOW.stop :] = torch.randn(2, 2, LENGTH - LOW.stop, 8, generator=generator)
@@ -101,10 +101,38 @@ def test_steps_to_a_source() -> None:
         torch.testing.assert_close(out[:, :, LOW.stop :].double(), truth[:, :, LOW.stop :], rtol=1e-4, atol=1e-5)
 
 
-def test_the_guard_stands_at_the_smallest_normal_number() -> None:
-    sums = torch.tensor([[1.0, TINY], [1.0, 0.999 * TINY], [1.0, 0.0], [1.0, -1e-9], [1.0, float("nan")]])
+@each_direction
+@each_algorithm
+@pytest.mark.parametrize("level", [30.0, 36.0, 38.0, 40.0, 42.0, 43.0])
+@pytest.mark.parametrize("gated", [False, True], ids=["kernel", "gated"])
+def test_gradients_close_to_the_guard(causal: bool, algorithm: str, level: float, gated: bool) -> None:
+    """Values of 10, and gradients of 1e4 as a loss that is scaled for float16 has them."""
+    generator = torch.Generator().manual_seed(3)
+    q, k = (torch.randn(2, 2, LENGTH, 8, generator=generator) * 0.3 - level for _ in range(2))
+    v = torch.randn(2, 2, LENGTH, 3, generator=generator) * 10
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    if gated:
+        gate, segments = torch.zeros(2, 5), torch.zeros(2, LENGTH, dtype=torch.long)
+        out = segment_gated_attention(
+            *leaves, None, gate, segments, segments, causal=causal, far_tokens=LENGTH, algorithm=algorithm
+        )
+    else:
+        out = relative_kernel_attention(*leaves, causal=causal, algorithm=algorithm)
+    truth = dense_attention(*exact, causal=causal)
+    kept = (out.detach() != 0).double()
+    torch.testing.assert_close(out.double(), truth * kept, rtol=1e-4, atol=1e-4)
+    assert kept.all() or level >= 38
+    assert not kept.any() or level <= 40
+    wanted = gradients(truth * kept * 1e4, exact)
+    for one, other in zip(gradients(out * 1e4, leaves), wanted, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3 * float(wanted[2].abs().max()))
+
+
+def test_where_the_guard_stands() -> None:
+    sums = torch.tensor([[1.0, LEAST], [1.0, 0.999 * LEAST], [1.0, 0.0], [1.0, -1e-9], [1.0, float("nan")]])
     inverse = inverse_denominator(sums)[:, 0]
-    assert torch.equal(inverse[:4], torch.tensor([1 / TINY, 0.0, 0.0, 0.0]))
+    assert torch.equal(inverse[:4], torch.tensor([1 / LEAST, 0.0, 0.0, 0.0]))
     assert inverse[4].isnan()  # what is no number is not hidden
     assert torch.equal(normalise(sums)[:4, 0], inverse[:4])
     assert normalise(sums.double())[1, 0].isfinite()  # its type has smaller numbers

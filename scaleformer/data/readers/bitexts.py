@@ -1,0 +1,87 @@
+"""Files of texts in two languages, one or all of a folder, by their formats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.catalogues import read_tmx, read_xliff
+from scaleformer.data.readers.documents import Document, from_parts
+from scaleformer.data.readers.formats import FORMATS, by_name
+from scaleformer.data.readers.po import read_po
+from scaleformer.data.readers.rows import Row, grouped
+from scaleformer.data.readers.tables import Columns, read_table
+
+BITEXTS = ("po", "tmx", "xliff", "csv", "tsv", "parquet")
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """What is read.
+
+    format     one of BITEXTS
+    path       a file, or a folder of which all files of the format are read, in the order of their names
+    columns    csv, tsv, parquet
+    languages  tmx: of source and target, None as the file has them
+    separate   every segment is a document of its own
+    """
+
+    format: str
+    path: str
+    columns: Columns = field(default_factory=Columns)
+    languages: tuple[str | None, str | None] = (None, None)
+    separate: bool = False
+
+
+def read_bitext(bitext: Bitext, dropped: Counter[str]) -> Iterator[Document]:
+    """Documents of a file, or of all files below a folder: by file, <file> element or column.
+
+    `dropped` counts by reason the units left out, and files without any other. Raises DataError of one line, with file,
+    and line or row.
+    """
+    for path, name in _files(bitext):
+        documents = grouped(_rows(bitext, path, name, dropped), named=bool(bitext.columns.document))
+        empty = True
+        for document in documents:
+            empty = False
+            yield from separate(document) if bitext.separate else (document,)
+        if empty:
+            dropped["files without a translated message"] += 1
+
+
+def _rows(bitext: Bitext, path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
+    if bitext.format == "po":
+        return read_po(path, name, dropped)
+    if bitext.format == "tmx":
+        return read_tmx(path, name, bitext.languages, dropped)
+    if bitext.format == "xliff":
+        return read_xliff(path, name, dropped)
+    return read_table(path, bitext.format, name, bitext.columns)
+
+
+def _files(bitext: Bitext) -> Iterator[tuple[Path, str]]:
+    path = Path(bitext.path)
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        yield path, _without_ending(path.name)
+        return
+    format = FORMATS[bitext.format]
+    files = sorted(file for file in path.rglob("*") if by_name(file.name) is format and file.is_file())
+    if not files:
+        raise DataError(f"{path}: no {' or '.join(format.endings)} files below this folder")
+    for file in files:
+        yield file, _without_ending(file.relative_to(path).as_posix())
+
+
+def _without_ending(name: str) -> str:
+    return str(Path(name.removesuffix(".gz")).with_suffix("").as_posix())
+
+
+def separate(document: Document) -> Iterator[Document]:
+    """Each segment of a document, or bead, as one of its own."""
+    for number, part in enumerate(document.parts(), 1):
+        yield from_parts(f"{document.id}:{number}", [part])

@@ -1,0 +1,98 @@
+"""Tables with named columns: CSV, TSV and Parquet. A cell is a segment, or in Parquet a list of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.lines import read_lines
+from scaleformer.data.readers.rows import Row, brief, cell, some, value
+from scaleformer.system.schema import shown
+
+_ROWS = 1000  # of a Parquet file that are unpacked at a time
+_LARGEST = 1 << 30  # bytes of a row group, unpacked
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns; document "": none names documents. A dot reaches into a column of dictionaries."""
+
+    source: str = "source"
+    target: str = "target"
+    document: str = ""
+
+
+def read_table(path: Path, format: str, name: str, columns: Columns) -> Iterator[Row]:
+    """The rows of a csv, tsv or parquet file.
+
+    Without a column of documents a row of lists is a document, and rows of texts are the document `name`. Nothing is
+    changed in a cell. Raises DataError with file and line or row: no such column, a cell without text (null).
+    """
+    for where, number, row in _parquet(path, columns) if format == "parquet" else _lines(path, format):
+        source, target = (cell(row, column, where) for column in (columns.source, columns.target))
+        if columns.document:
+            document = str(value(row, columns.document, where))
+        else:
+            document = name if isinstance(value(row, columns.source, where), str) else f"{name}/{number}"
+        yield Row(where, document, source, target)
+
+
+def has_names(path: Path, columns: Columns) -> bool:
+    """Whether the first line of a TSV names the columns."""
+    header = next((line for _, line in read_lines(path, "tsv")), "").split("\t")
+    return {columns.source, columns.target} <= set(header) and (bool(columns.document) or len(header) != 3)
+
+
+def _lines(path: Path, format: str) -> Iterator[tuple[str, int, dict[str, str]]]:
+    header: list[str] = []
+    for number, cells in _csv(path) if format == "csv" else _tsv(path):
+        where = f"{path}:{number}"
+        if not header:
+            header = cells
+            if len(set(header)) < len(header):
+                raise DataError(f"{where}: two columns of one name: {some(header)}")
+            continue
+        if len(cells) != len(header):
+            raise DataError(f"{where}: {len(cells)} cells, wanted {len(header)}: {some(header)}")
+        yield where, number, dict(zip(header, cells, strict=True))
+
+
+def _tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    for number, line in read_lines(path, "tsv"):
+        yield number, line.split("\t")
+
+
+def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+    rows = csv.reader((f"{line}\n" for _, line in read_lines(path, "csv")), strict=True)
+    try:
+        for cells in rows:
+            if cells:  # an empty line between rows
+                yield rows.line_num, cells
+    except csv.Error as error:
+        raise DataError(f"{path}:{rows.line_num}: malformed CSV ({error}): is a double quote not closed?") from None
+
+
+def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    number = 0
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            present = file.schema_arrow.names
+            for group in range(file.metadata.num_row_groups):
+                if (size := file.metadata.row_group(group).total_byte_size) > _LARGEST:
+                    raise DataError(f"{path}: row group {group + 1} of {size:,} bytes: write smaller ones")
+            wanted = {name if name in present else name.split(".")[0] for name in vars(columns).values() if name}
+            if missing := sorted(wanted - set(present)):
+                raise DataError(f"{path}: no column {shown(missing[0])}; there are {some(present)}")
+            for batch in file.iter_batches(_ROWS, columns=sorted(wanted)):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"{path}[{number}]", number, row
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a sound Parquet file ({brief(error)}): row {number + 1}") from None

@@ -1,0 +1,96 @@
+"""What runs have left: their result files, and what these say in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run directory holds: its results by file name without .json."""
+
+    name: str
+    path: Path
+    results: dict[str, Record]
+
+    def of(self, start: str) -> dict[str, Record]:
+        """The results whose names begin so."""
+        return {name: result for name, result in self.results.items() if name.startswith(start)}
+
+
+def read_runs(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
+    """The files of some runs. Raises ValueError for a directory that is no run or named twice, and for other files."""
+    paths = [Path(run).resolve() for run in runs]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ValueError(f"{path}: named {paths.count(path)} times: wanted different runs, leave it in once")
+        if not path.is_dir() or not ((path / "metrics.csv").is_file() or (path / "results").is_dir()):
+            raise ValueError(f"{path}: no run: wanted a directory with metrics.csv or results/")
+        depths = range(1, len(path.parts))
+        apart = (n for n in depths if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
+        depth = next(apart, len(path.parts))  # the whole path, where another one ends in it
+        results: dict[str, Record] = {}
+        for file in sorted((path / "results").glob("*.json")):
+            try:
+                record = json.loads(file.read_text(encoding="utf-8"))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
+                raise ValueError(f"{file}: not a result file ({error})") from error
+            if isinstance(record, dict):
+                results[file.stem] = record
+        yield RunFiles(Path(*path.parts[-depth:]).as_posix(), path, results)
+
+
+def names_of(runs: Sequence[RunFiles], start: str) -> list[str]:
+    """The names of results that begin so, of any of the runs."""
+    return list(dict.fromkeys(name for run in runs for name in run.of(start)))
+
+
+def told_apart(signatures: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
+    """Signature -> which results have it, "" where all do; and a word of caution where runs differ in one split."""
+    splits = [split for found in signatures.values() for split in {split for _, split in found}]
+    caution = ", not to be compared with the others" if len(set(splits)) < len(splits) else ""
+    if len(signatures) == 1:
+        return dict.fromkeys(signatures, "")
+    return {
+        signature: f" of {', '.join(f'{run} ({split})' for run, split in found)}{caution}"
+        for signature, found in signatures.items()
+    }
+
+
+def several_checkpoints(run: RunFiles) -> str:
+    """Which results are of which checkpoint, where they are not all of one; "" where they are."""
+    found: dict[str, list[str]] = {}
+    for name, result in run.results.items():
+        checkpoint = result.get("checkpoint")
+        if isinstance(checkpoint, dict) and checkpoint.get("sha256"):
+            which = f"{Path(str(checkpoint['path'])).name} ({checkpoint['sha256'][:8]})"  # files may be copies
+            found.setdefault(checkpoint["sha256"], [which]).append(name)
+    parts = "; ".join(f"{which}: {', '.join(names)}" for which, *names in found.values())
+    return f"has results of several checkpoints, of {parts}" if len(found) > 1 else ""
+
+
+def details(score: Record) -> tuple[str, str, str]:
+    """Precisions, brevity penalty and length ratio, of the scores that have them."""
+    found = score["details"]
+    if not found:
+        return "", "", ""
+    precisions = "/".join(f"{p:.1f}" for p in found["precisions"])
+    return precisions, f"{found['brevity_penalty']:.3f}", f"{found['length_ratio']:.3f}"
+
+
+def facts(name: str, result: Record) -> str:
+    """Counts of segments, the corpus, and the documents that were cut."""
+    text = (
+        f"{name}: another number of segments than the reference in {result['count_mismatches']} of "
+        f"{result['documents']} documents"
+    )
+    cut = result["unfinished"]
+    if corpus := (result.get("corpus") or {}).get("where"):
+        text += f"; {corpus}"
+    return f"{text}; cut at the length limit: {len(cut)}{' (' + ', '.join(cut[:5]) + ')' if cut else ''}"

@@ -1,0 +1,54 @@
+"""`freeze`: parts of a model that training leaves as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+# What stands for several modules of a Transformer.
+GROUPS = {
+    "embeddings": ("source_embedding", "target_embedding", "source_positions", "target_positions"),
+    "encoder": ("encoder", "encoder_norm"),
+    "decoder": ("decoder", "decoder_norm"),
+}
+
+
+def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
+    """Take the weights of the named modules out of training: no gradient, so neither decay nor state of the optimizer.
+
+    patterns  names of modules or weights (`decoder.0`, `decoder.*.cross_attention`), or of `GROUPS`; a weight that is
+              tied to one of these is the same weight
+    Returns a line for each pattern and one for all, with their shares of the parameters. Raises ValueError for a
+    pattern that no weight goes by, and where nothing would be left to train.
+    """
+    total = sum(p.numel() for p in model.parameters())
+    lines = []
+    for pattern in patterns:
+        found = {p for name, p in model.named_parameters(remove_duplicate=False) if _goes_by(name, pattern)}
+        if not found:
+            parts = [name for name, part in model.named_children() if any(True for _ in part.parameters())]
+            known = ", ".join(dict.fromkeys([*GROUPS, *parts]))
+            raise ValueError(
+                f"freeze={pattern}: no weight goes by that name; there are {known} and their parts, such as decoder.0 "
+                "or decoder.*.cross_attention"
+            )
+        for parameter in found:
+            parameter.requires_grad_(False)
+        lines.append(_share(pattern, sum(p.numel() for p in found), total))
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    if frozen == total:
+        raise ValueError(f"freeze=[{','.join(patterns)}]: nothing is left to train")
+    return [*lines, _share("in all", frozen, total)] if len(patterns) > 1 else lines
+
+
+def _goes_by(name: str, pattern: str) -> bool:
+    """Whether a weight, or a module around it, has a name of that pattern."""
+    parts = name.split(".")
+    around = [".".join(parts[: n + 1]) for n in range(len(parts))]
+    return any(fnmatchcase(outer, choice) for outer in around for choice in GROUPS.get(pattern, (pattern,)))
+
+
+def _share(name: str, count: int, total: int) -> str:
+    return f"frozen: {name}, {count:,} of {total:,} parameters ({100 * count / total:.1f}%)"

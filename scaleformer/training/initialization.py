@@ -1,0 +1,128 @@
+"""`init_from`: a training that begins from the weights and tokenizers of a model that there is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.model.transformer import ModelConfig, Transformer
+
+# Of the tokenizers' settings, those that a finished vocabulary no longer asks for.
+FREE = ("sample_alpha", "max_segments")
+SHOWN = 3  # weights named in an error
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What became of a parent's weights. new, left: modules or weights that only the child, only the parent has."""
+
+    taken: int
+    new: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def describe(self) -> str:
+        """For the user, a line."""
+        new, left = (", ".join(names) or "none" for names in (self.new, self.left))
+        return f"{self.taken} weights taken; new here, started as usual: {new}; left out of the parent's: {left}"
+
+
+def load_parent(path: str, config: TokenizerConfig) -> LoadedModel:
+    """The model to begin from: a run, checkpoint, exported model, or a name of the Hugging Face Hub.
+
+    Raises ValueError in one line where it cannot be read, and where its tokenizers are not those that `config` asks
+    for.
+    """
+    try:
+        parent = load_model(path)
+    except ValueError as error:
+        raise ValueError(f"init_from: {error}") from error
+    saved = parent.config.get("tokenizer") or {}
+    wanted = {name: value for name, value in asdict(config).items() if name not in FREE}
+    if differing := {n: saved[n] for n, value in wanted.items() if n in saved and saved[n] != value}:
+        here = ", ".join(f"tokenizer.{name}={json.dumps(wanted[name])}" for name in differing)
+        give = " ".join(f"tokenizer.{name}={json.dumps(value)}" for name, value in differing.items())
+        raise ValueError(f"init_from={path}: its tokenizers are not of {here}: give {give}")
+    if config.joint and parent.source_tokenizer.proto != parent.target_tokenizer.proto:
+        raise ValueError(f"init_from={path}: it has a tokenizer for each language: give tokenizer.joint=false")
+    return parent
+
+
+def tokenizers_of(parent: LoadedModel) -> tuple[Tokenizer, Tokenizer]:
+    """(source, target), one and the same where they are alike, so that nothing is encoded twice."""
+    source, target = parent.source_tokenizer, parent.target_tokenizer
+    return source, source if source.proto == target.proto else target
+
+
+def origin_of(parent: LoadedModel) -> dict[str, Any]:
+    """What the files of a run say of its parent: where it was, its hash, and the same of its own parent."""
+    return {"path": str(parent.path), "sha256": parent.sha256, "parent": parent.parent}
+
+
+def transfer_weights(parent: LoadedModel, model: Transformer) -> Transfer:
+    """Give `model` the weights of its parent by their names; those of a name that the parent has not stay as they are.
+
+    Raises ValueError, and leaves the model alone, where one of a name has another shape, where the model has one weight
+    for what are two in the parent, and where it has other heads.
+    """
+    if parent.model.config.heads != model.config.heads:  # which no shape shows
+        heads = parent.model.config.heads, model.config.heads
+        raise ValueError(
+            f"init_from={parent.path} has {heads[0]} heads, here are {heads[1]}: give model.heads={heads[0]}"
+        )
+    theirs, own = parent.model.state_dict(), model.state_dict()
+    taken = [name for name in own if name in theirs]
+    wrong = [
+        f"{name} is {tuple(theirs[name].shape)} there and {tuple(own[name].shape)} here"
+        for name in taken
+        if theirs[name].shape != own[name].shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise ValueError(
+            f"init_from={parent.path} does not fit: {', '.join(wrong[:SHOWN])}{more}"
+            f"{_differing(parent.model.config, model.config)}"
+        )
+    _check_tied(parent, {name: own[name] for name in taken}, theirs)
+    model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in own.items()})
+    return Transfer(len(taken), _modules(own.keys() - theirs, own), _modules(theirs.keys() - own, theirs))
+
+
+def _differing(theirs: ModelConfig, own: ModelConfig) -> str:
+    """The settings to give for a model like the parent's, attention aside, whose options are many."""
+    skipped = ("attention", "sites", "dropout", "gradient_checkpointing", "source_vocabulary", "target_vocabulary")
+    values = {name: value for name, value in asdict(theirs).items() if name not in (*skipped, "shared_vocabulary")}
+    give = " ".join(f"model.{name}={value}" for name, value in values.items() if getattr(own, name) != value)
+    return f": give {give}" if give else ": give the options of the attention that it has"
+
+
+def _check_tied(parent: LoadedModel, own: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    first: dict[int, str] = {}
+    for name, tensor in own.items():
+        other = first.setdefault(tensor.data_ptr(), name) if tensor.numel() else name
+        if other != name and not torch.equal(theirs[name], theirs[other]):
+            setting = "model.tie_embeddings=false" if "output_weight" in (name, other) else "tokenizer.joint=false"
+            raise ValueError(
+                f"init_from={parent.path} does not fit: {other} and {name}, of shape {tuple(theirs[name].shape)} each, "
+                f"are two there and one here: give {setting}"
+            )
+
+
+def _modules(names: Iterable[str], everything: Iterable[str]) -> tuple[str, ...]:
+    """Names of weights, one for all of a module where all of it is meant."""
+    chosen = set(names)
+    others = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
+    found = (next((prefix for prefix in _prefixes(n) if prefix not in others), n) for n in everything if n in chosen)
+    return tuple(dict.fromkeys(found))
+
+
+def _prefixes(name: str) -> list[str]:
+    """a.b.c -> a, a.b, a.b.c"""
+    parts = name.split(".")
+    return [".".join(parts[: n + 1]) for n in range(len(parts))]

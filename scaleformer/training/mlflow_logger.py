@@ -1,0 +1,67 @@
+"""MLflow: Lightning's logger, with the configuration, the final tables and the learning curves."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would tell its makers of every run; read at the import
+
+from mlflow.exceptions import MlflowException
+from pytorch_lightning.loggers import MLFlowLogger
+
+from scaleformer.training.run_results import RunResults
+from scaleformer.training.settings import LoggerConfig
+
+logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of its tables
+STORE = "sqlite:///mlflow.db"  # where `mlflow ui` looks
+IDENTITY = "mlflow_run"  # the file in a run's folder that names its run there
+
+
+class MlflowRun(MLFlowLogger):
+    """A run of MLflow, and the same one when the training goes on."""
+
+    title = "MLflow"
+
+    def __init__(self, config: LoggerConfig, directory: Path, resumed_at: int | None = None) -> None:
+        self.directory = directory
+        identity = None
+        if resumed_at is not None:
+            with suppress(OSError):
+                identity = (directory / IDENTITY).read_text(encoding="utf-8").strip() or None
+        self.resumed = identity is not None
+        uri = config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or STORE
+        name = config.run_name or directory.name
+        try:
+            super().__init__(config.project, name, uri, run_id=identity)
+        except MlflowException as error:
+            raise _unreachable(uri, error) from error
+
+    def begin(self, config: Mapping[str, Any]) -> None:
+        try:
+            identity = str(self.run_id)
+            if not self.resumed:  # it takes the value of a setting once
+                self.log_hyperparams(dict(config))
+            self.experiment.log_dict(identity, dict(config), "config.yaml")  # whole, which those are not when long
+        except MlflowException as error:
+            raise _unreachable(self._tracking_uri, error) from error
+        (self.directory / IDENTITY).write_text(f"{identity}\n", encoding="utf-8")
+
+    def finish(self, results: RunResults) -> None:
+        client, identity = self.experiment, str(self.run_id)
+        self.log_metrics({name.replace("+", "p"): score for name, score in results.scores.items()}, results.step)
+        if results.curves is not None:
+            client.log_artifact(identity, str(results.curves))
+        for name, table in results.tables.items():
+            columns = zip(*table.rows, strict=True)
+            content = {title: list(column) for title, column in zip(table.columns, columns, strict=False)}
+            client.log_table(identity, content, f"{name}.json")
+        self.finalize("success")
+
+
+def _unreachable(uri: str, error: Exception) -> ValueError:
+    return ValueError(f"logger=mlflow: {uri}: {' '.join(str(error).split())} (logger.tracking_uri=URI is another)")

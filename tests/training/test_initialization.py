@@ -1,0 +1,216 @@
+"""Training that begins from a model that there is: `init_from`, and parts of it that stay as they are: `freeze`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from scaleformer.checkpoints.model_file import export_model, load_model
+from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.model.transformer import Transformer
+from scaleformer.training import run as training
+from scaleformer.training.initialization import load_parent, transfer_weights
+from scaleformer.training.interruption import SignalWatch
+from scaleformer.training.resume import check_settings, open_checkpoint
+from tests.processes import assert_same, finish
+from tests.runs import DOCUMENTS, make_run, tokenizer
+from tests.trainings import FAST, Command, configure, only_line, weights
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
+OPTIONS = (*FAST, "trainer.val_check_interval=2", "model.dropout=0.1", "model.decoder_layers=2")
+FROZEN = re.compile(r"model\.(encoder|encoder_norm|decoder\.0|\w+_embedding|output_weight)\b")
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+    """A run with softmax attention."""
+    run = tmp_path_factory.mktemp("parent") / "run"
+    training.run(configure(run, cache, *OPTIONS, "model/attention=softmax", "trainer.max_steps=3"))
+    return run
+
+
+def model_of(run: Path, cache: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """The weights before the first step, and what is told of them."""
+    with SignalWatch() as signals:
+        parts = training.build(configure(run, cache, *OPTIONS, *overrides), signals)
+    return parts.module.model.state_dict(), parts.notes
+
+
+def test_another_attention_and_more_layers_begin_from_what_fits(parent: Path, tmp_path: Path, cache: Path) -> None:
+    more = ("model.decoder_layers=3", "data.synthetic.train=50")
+    model, notes = model_of(tmp_path / "run", cache, *more, f"init_from={parent}")
+    theirs = load_model(parent).model.state_dict()
+    usual, _ = model_of(tmp_path / "usual", cache, *more, "tokenizer.max_segments=1000")
+    new = model.keys() - theirs
+    assert all(torch.equal(model[name], theirs[name]) for name in model.keys() & theirs)
+    assert {name.rpartition(".")[2] for name in new if not name.startswith("decoder.2.")} == {
+        "log_gate",
+        "salience",
+        "relative_embedding",
+    }
+    assert all(torch.equal(model[name], usual[name]) for name in new)  # started as usual
+    (note,) = notes
+    assert f"{len(model) - len(new)} weights taken; new here, started as usual: encoder.0.attention.relative" in note
+    assert "decoder.1.cross_attention.salience, decoder.2; left out of the parent's: none" in note
+
+
+def test_what_the_parent_alone_has_is_named(parent: Path, cache: Path, tmp_path: Path) -> None:
+    _, (note,) = model_of(
+        tmp_path / "run", cache, "model/attention=softmax", "model.decoder_layers=1", f"init_from={parent}"
+    )
+    assert note.endswith("started as usual: none; left out of the parent's: decoder.1")
+
+
+def test_the_hash_of_the_parent_stands_in_all_that_a_run_leaves(parent: Path, cache: Path, tmp_path: Path) -> None:
+    run, child = tmp_path / "run", tmp_path / "child"
+    options = (*OPTIONS, "trainer.max_steps=2", "test.ter=false", "decoding.max_length_ratio=0.1")
+    options += ("trainer.precision=bf16-mixed",)
+    training.run(configure(run, cache, *options, "test.enabled=true", f"init_from={parent}"))
+    wanted = {"path": str(parent / "checkpoints" / "best.ckpt"), "sha256": load_model(parent).sha256, "parent": None}
+    content = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)
+    assert content["scaleformer"]["parent"] == wanted
+    assert content["global_step"] == 2  # not that of the parent
+    assert json.loads((run / "environment.json").read_text(encoding="utf-8"))["starts"][0]["parent"] == wanted
+    for name in ("bleu-test", "data"):
+        assert json.loads((run / "results" / f"{name}.json").read_text(encoding="utf-8"))["parent"] == wanted
+    exported = tmp_path / "exported"
+    export_model(load_model(run), exported)
+    assert yaml.safe_load((exported / "config.yaml").read_text(encoding="utf-8"))["parent"] == wanted
+    training.run(configure(child, cache, *options, f"init_from={exported}"))  # its whole line
+    grandchild = open_checkpoint(child)[1]["parent"]
+    assert (grandchild["path"], grandchild["parent"]) == (str(exported), wanted)
+
+
+def test_a_run_goes_on_exactly_without_its_parent(parent: Path, cache: Path, tmp_path: Path) -> None:
+    own = shutil.copytree(parent, tmp_path / "parent")
+    more = (*OPTIONS, "callbacks.ema.decay=0.5", "freeze=[encoder]", f"init_from={own}")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    training.run(configure(whole, cache, *more, "trainer.max_steps=7"))
+    training.run(configure(parts, cache, *more, "trainer.max_steps=3"))
+    shutil.rmtree(own)
+    training.run(configure(parts, cache, *more, "trainer.max_steps=7", f"resume={parts}"))
+    assert_same(whole, parts)
+    assert open_checkpoint(parts)[1]["parent"] == open_checkpoint(whole)[1]["parent"] != None  # noqa: E711
+
+
+@pytest.mark.parametrize(("setting", "value"), [("init_from", None), ("freeze", ["decoder"])])
+def test_another_beginning_is_another_run(parent: Path, cache: Path, tmp_path: Path, setting: str, value) -> None:
+    config = configure(tmp_path, cache, *OPTIONS, f"init_from={parent}", "freeze=[encoder]")
+    package = {"config": config, "step": 0}
+    check_settings(package, config)
+    with pytest.raises(ValueError, match=rf"resume: {setting}=.*, but the run has {setting}="):
+        check_settings(package, {**config, setting: value})
+
+
+@pytest.mark.parametrize("strategy", ["auto", "ddp", "fsdp"])
+def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
+    parent: Path, cache: Path, tmp_path: Path, strategy: str
+) -> None:
+    run, world = tmp_path / "run", 1 if strategy == "auto" else 2
+    more = (*OPTIONS, "trainer.max_steps=3", f"init_from={parent}", "freeze=[encoder,embeddings,decoder.0]")
+    finish(run, cache, *more, "optimizer.weight_decay=0.5", world=world, strategy=strategy)
+    theirs = {f"model.{name}": tensor for name, tensor in load_model(parent).model.state_dict().items()}
+    trained = weights(run)
+    for name in trained.keys() & theirs:
+        assert torch.equal(trained[name], theirs[name]) == bool(FROZEN.match(name)), name
+    state = torch.load(run / "checkpoints" / "last.ckpt", weights_only=True)["optimizer_states"][0]
+    free = sum(not FROZEN.match(name) for name in trained)
+    assert sum(len(group["params"]) for group in state["param_groups"]) == len(state["state"]) == free
+    out = (run / "output.log").read_text(encoding="utf-8")
+    total = sum(p.numel() for p in load_model(run).model.parameters())
+    assert f"frozen: embeddings, 6,592 of {total:,} parameters ({659200 / total:.1f}%)" in out
+    assert f"frozen: in all, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6592:,} of" in out
+    parts = tmp_path / "parts"
+    for steps in (2, 3):
+        last = (*more, "optimizer.weight_decay=0.5", f"trainer.max_steps={steps}")
+        finish(parts, cache, *last, *([f"resume={parts}"] if steps == 3 else []), world=world, strategy=strategy)
+    assert_same(run, parts)
+
+
+@pytest.mark.parametrize("pattern", ["decoder", "embeddings", "decoder.*.cross_attention", "*.feed_forward"])
+@pytest.mark.parametrize("more", ["model.gradient_checkpointing=true", "r_drop=1"])
+def test_any_part_may_be_frozen(parent: Path, cache: Path, tmp_path: Path, pattern: str, more: str) -> None:
+    training.run(configure(tmp_path / "run", cache, *OPTIONS, more, "trainer.max_steps=1", f"freeze=['{pattern}']"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("freeze=[encoder,encodr]",),
+            "freeze=encodr: no weight goes by that name; there are embeddings, encod",
+        ),
+        (("freeze=[dropout]",), "freeze=dropout: no weight goes by that name"),
+        (("freeze=[encoder,decoder,embeddings]",), "freeze=[encoder,decoder,embeddings]: nothing is left to train"),
+        (("freeze=encoder",), "freeze=encoder: wanted a list of names, freeze=[encoder] for example"),
+        (("init_from=nothing",), "init_from: nothing: no such run directory, checkpoint file or exported model"),
+        (("init_from={foreign}",), "a checkpoint, but not of scaleformer"),
+        (
+            ("init_from={parent}", "model.width=32"),
+            "output_weight is (412, 16) there and (412, 32) here, source_embedding.weight is (412, 16) there and (412, "
+            "32) here, target_embedding.weight is (412, 16) there and (412, 32) here and ",
+        ),
+        (("init_from={parent}", "model.heads=4"), "has 2 heads, here are 4: give model.heads=2"),
+        (("init_from={parent}", "model.width=32"), "more: give model.decoder_layers=2 model.width=16"),
+        (
+            ("init_from={parent}", "tokenizer.vocab_size=450", "tokenizer.byte_fallback=false"),
+            "its tokenizers are not of tokenizer.vocab_size=450, tokenizer.byte_fallback=false: give "
+            "tokenizer.vocab_size=412 tokenizer.byte_fallback=true",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_a_line(
+    parent: Path, command: Command, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], message: str
+) -> None:
+    foreign = tmp_path / "foreign.ckpt"
+    torch.save({"state_dict": {}}, foreign)
+    monkeypatch.chdir(tmp_path)
+    given = [argument.format(parent=parent, foreign=foreign) for argument in arguments]
+    assert message in only_line(command(f"hydra.run.dir={tmp_path / 'run'}", *given))
+    assert not (tmp_path / "run").exists()
+
+
+def test_two_weights_where_here_is_one(tmp_path: Path) -> None:
+    loaded = load_model(make_run(tmp_path / "run"))
+    config = loaded.model.config
+    apart = Transformer(type(config)(**{**vars(config), "tie_embeddings": False}))
+    loaded = type(loaded)(**{**vars(loaded), "model": apart})
+    model = Transformer(config)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ValueError, match=r"are two there and one here: give model\.tie_embeddings=false"):
+        transfer_weights(loaded, model)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    untied = Transformer(apart.config)
+    assert transfer_weights(load_model(tmp_path / "run"), untied).new == ()
+    assert torch.equal(untied.output_weight, load_model(tmp_path / "run").model.output_weight)
+
+
+def test_a_tokenizer_for_each_language_is_no_joint_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    path = run / "checkpoints" / "best.ckpt"
+    content = torch.load(path, weights_only=True)
+    texts = [text for document in DOCUMENTS for side in ("source", "target") for text in document[side]]
+    other = Tokenizer.train(texts, tokenizer().vocab_size, "bpe")
+    content["scaleformer"]["target_tokenizer"] = torch.frombuffer(bytearray(other.proto), dtype=torch.uint8)
+    torch.save(content, path)
+    with pytest.raises(ValueError, match=r"has a tokenizer for each language: give tokenizer\.joint=false"):
+        load_parent(str(run), TokenizerConfig())
+    load_parent(str(run), TokenizerConfig(joint=False))
+
+
+def test_the_configuration_of_an_older_run_begins_from_nothing(parent: Path, command: Command, tmp_path: Path) -> None:
+    path = shutil.copytree(parent, tmp_path / "old") / "config.yaml"
+    config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for name in ("init_from", "freeze", "r_drop"):
+        del config[name]
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    run = tmp_path / "run"
+    code, _, err = command(f"--config-path={path.parent}", "--config-name=config", f"hydra.run.dir={run}")
+    assert code == 0, err
+    assert open_checkpoint(run)[1]["config"]["freeze"] == []
