@@ -1,4 +1,4 @@
-"""Turn bitexts (text pairs, PO, TMX, XLIFF, tables), data sets of the Hub or test sets of sacrebleu into JSON Lines.
+"""Turn folders of documents, bitexts (text pairs, PO, TMX, tables) or sets of the Hub or sacrebleu into JSON Lines.
 
     scaleformer prepare format=text input=corpus.en target=corpus.es output=data/prepared/corpus
     scaleformer prepare format=po input=locale/es/LC_MESSAGES output=data/prepared/docs min_segments=5
@@ -6,6 +6,7 @@
     scaleformer prepare format=parquet input=DIR source_column=translation.en target_column=translation.es output=OUT
     scaleformer prepare format=hub input=Helsinki-NLP/opus-100 subset=en-es source_column=translation.en \\
         target_column=translation.es output=data/prepared/opus
+    scaleformer prepare format=raw source=docs/en target=docs/es source_language=en target_language=es output=OUT
     scaleformer prepare format=sacrebleu input=wmt22:en-de valid=0 test=1 output=data/prepared/wmt22
 """
 
@@ -15,12 +16,14 @@ from collections.abc import Sequence
 
 import rich
 
-from scaleformer.data.prepare import PrepareConfig as Options
 from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig as Options
+from scaleformer.translation.translator import Translator
 
 __all__ = ["Options", "main"]
 
 
 def main(options: Options, given: Sequence[str]) -> None:
     """Convert, and show the counts."""
-    rich.print(prepare(options).table())
+    translate = None if options.checkpoint is None else Translator.load(options.checkpoint).translate
+    rich.print(prepare(options, translate).table())

@@ -11,32 +11,26 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import IO
 
 from rich.table import Table
 
-from scaleformer.data.config import BOUNDARIES, HubConfig
+from scaleformer.data.config import HubConfig
 from scaleformer.data.errors import DataError
+from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.data.raw.filters import FILTERS
+from scaleformer.data.raw.page import alignment_page
+from scaleformer.data.raw.pipeline import RawConfig, RawCorpus, Translate, align_files
 from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext, separate
 from scaleformer.data.readers.documents import Document, assign_splits, from_parts, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents
 from scaleformer.data.readers.tables import Columns, has_names
 from scaleformer.data.readers.testsets import read_test_set
-from scaleformer.system.schema import shown
 
-FORMATS = ("jsonl", "text", *BITEXTS, "hub", "sacrebleu")
 SPLITS = ("train", "valid", "test")
-# settings that some formats alone read
-READ_BY = {
-    **dict.fromkeys(("target", "ids"), ("text",)),
-    "boundaries": ("text", *BITEXTS),
-    **dict.fromkeys(("subset", "split", "data_files"), ("hub",)),
-    **dict.fromkeys(("source_column", "target_column", "document_column"), ("hub", "csv", "tsv", "parquet")),
-    **dict.fromkeys(("source_language", "target_language"), ("tmx",)),
-}
 # why a whole corpus may be one document, by the format or the boundaries of text
 ONE_DOCUMENT = {
     "blank": "a document ends at a blank line; boundaries=lines makes every line one, boundaries=ids takes their names",
@@ -52,79 +46,9 @@ ONE_DOCUMENT = {
         ("csv", "parquet"), "a document is a file, or the rows of one name of document_column; boundaries=lines: a row"
     ),
     "hub": "a document is a row, or the rows of one name of document_column",
+    "raw": "a document is a pair of files",
     "sacrebleu": "the test set has no more",
 }
-
-
-@dataclass(frozen=True)
-class PrepareConfig:
-    """Settings of a conversion.
-
-    format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | hub | sacrebleu
-    input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
-                    file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
-                    test set and languages, "wmt22:en-de"
-    target, ids     text: the target file, and with boundaries=ids the file of document names
-    boundaries      text: blank | ids | lines; po to parquet: lines makes every unit or row a document
-    subset, split   hub: as `datasets.load_dataset` takes them; data_files too (for builders that read files)
-    source_column, target_column, document_column
-                    hub, csv, tsv, parquet: see source, target and document of `scaleformer.data.config.HubConfig`; in
-                    files without document_column rows of texts are one document. A TSV without a line that names them
-                    has the columns document, source, target
-    source_language, target_language
-                    tmx: languages ("en" is "en-GB", too); null = srclang, and the only other of a unit
-    output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
-    valid, test     shares of the documents that become valid and test, drawn by `seed`
-    drop_empty      leave out segments that are empty (or blank) on a side
-    drop_identical  leave out segments that are the same on both sides
-    max_ratio       null, or leave out segments whose lengths in characters differ by more than this factor
-    min_segments    leave out documents with fewer segments than that, after all else
-    """
-
-    format: str
-    input: str
-    output: str
-    target: str | None = None
-    ids: str | None = None
-    boundaries: str = "blank"
-    subset: str | None = None
-    split: str = "train"
-    data_files: dict[str, str] | None = None
-    source_column: str = "source"
-    target_column: str = "target"
-    document_column: str = ""
-    source_language: str | None = None
-    target_language: str | None = None
-    valid: float = 0.05
-    test: float = 0.05
-    seed: int = 1
-    drop_empty: bool = True
-    drop_identical: bool = False
-    max_ratio: float | None = None
-    min_segments: int = 1
-
-    def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise ValueError(f"format={shown(self.format)}: choose one of {', '.join(FORMATS)}")
-        if self.boundaries not in BOUNDARIES:
-            raise ValueError(f"boundaries={shown(self.boundaries)}: choose one of {', '.join(BOUNDARIES)}")
-        if self.format == "text" and self.target is None:
-            raise ValueError("format=text needs target=FILE beside input=FILE")
-        if self.format != "text" and self.boundaries == "ids":
-            raise ValueError(f"boundaries=ids: format={self.format} does not read it, text does")
-        if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
-            raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
-        for option in fields(self):
-            readers, value = READ_BY.get(option.name, FORMATS), getattr(self, option.name)
-            if self.format not in readers and value != option.default:
-                others = f"{', '.join(readers)} {'do' if len(readers) > 1 else 'does'}"
-                raise ValueError(f"{option.name}={shown(value)}: format={self.format} does not read it, {others}")
-        if not (self.valid >= 0 and self.test >= 0 and self.valid + self.test <= 1):
-            raise ValueError(f"valid={self.valid} test={self.test}: wanted shares, together at most 1")
-        if self.max_ratio is not None and not self.max_ratio >= 1:
-            raise ValueError(f"max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
-        if self.min_segments < 1:
-            raise ValueError(f"min_segments={self.min_segments}: wanted at least 1")
 
 
 @dataclass
@@ -135,6 +59,7 @@ class PrepareReport:
     segments: Counter[str] = field(default_factory=Counter)
     dropped_segments: Counter[str] = field(default_factory=Counter)
     dropped_documents: Counter[str] = field(default_factory=Counter)
+    beads: Counter[str] = field(default_factory=Counter)  # of raw documents, by source and target segments: "2-1"
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Plain types, for JSON."""
@@ -147,6 +72,8 @@ class PrepareReport:
             table.add_column(column, justify="right" if column else "left")
         for split in SPLITS:
             table.add_row(split, f"{self.documents[split]:,}", f"{self.segments[split]:,}")
+        for shape, number in self.beads.most_common():
+            table.add_row(f"beads of {shape}", "", f"{number:,}")
         for reason in sorted({*self.dropped_segments, *self.dropped_documents}):
             documents, segments = self.dropped_documents.get(reason), self.dropped_segments.get(reason)
             cells = ("" if count is None else f"{count:,}" for count in (documents, segments))
@@ -154,9 +81,10 @@ class PrepareReport:
         return table
 
 
-def prepare(config: PrepareConfig) -> PrepareReport:
+def prepare(config: PrepareConfig, translate: Translate | None = None) -> PrepareReport:
     """Convert, and give the counts. The output folder appears whole or not at all.
 
+    translate: for aligner=translation, the model: documents in the target language, segment by segment.
     Raises DataError for bad input, an output folder that is not empty, and when nothing is left.
     """
     output = Path(config.output)
@@ -167,7 +95,7 @@ def prepare(config: PrepareConfig) -> PrepareReport:
             raise DataError(f"{output}: exists and is not an empty folder: choose another output")
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
-        _write(config, temporary, report)
+        _write(config, temporary, report, translate)
         temporary.chmod(0o755)
         if output.exists():
             output.rmdir()
@@ -180,22 +108,24 @@ def prepare(config: PrepareConfig) -> PrepareReport:
     return report
 
 
-def _write(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
+def _write(config: PrepareConfig, folder: Path, report: PrepareReport, translate: Translate | None) -> None:
     for name in filter(None, (config.input, config.target, config.ids)):
         if Path(name).is_fifo():
             raise DataError(f"{name}: a pipe can be read once, and this is read twice: write it to a file first")
+    raw = align_files(_raw_config(config), translate) if config.format == "raw" else None
+    where = config.input or config.source
     counted = PrepareReport()
-    count = sum(1 for _ in _cleaned(_read(config, counted), config, counted))
+    count = sum(1 for _ in _cleaned(_read(config, counted, raw), config, counted))
     if count == 0:
-        raise DataError(f"{config.input}: no document is left ({_reasons(counted)})")
+        raise DataError(f"{where}: no document is left ({_reasons(counted)})")
     try:
         splits = assign_splits(count, config.valid, config.test, config.seed)
     except DataError as error:
         reason = ONE_DOCUMENT[config.boundaries if config.format == "text" else config.format]
-        raise DataError(f"{config.input}: {error}: {reason} (valid=0 and test=0 set none aside)") from None
+        raise DataError(f"{where}: {error}: {reason} (valid=0 and test=0 set none aside)") from None
     files: dict[str, IO[str]] = {}
     with ExitStack() as stack:
-        for split, document in zip(splits, _cleaned(_read(config, report), config, report), strict=True):
+        for split, document in zip(splits, _cleaned(_read(config, report, raw), config, report), strict=True):
             if split not in files:
                 # Without a time stamp the same documents give the same bytes.
                 packed = stack.enter_context(gzip.GzipFile(folder / f"{split}.jsonl.gz", "wb", mtime=0))
@@ -203,6 +133,9 @@ def _write(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
             files[split].write(document.to_json() + "\n")
             report.documents[split] += 1
             report.segments[split] += len(document.source)
+    if raw is not None:
+        page = alignment_page(raw.matches, (config.source_language or "", config.target_language or ""))
+        (folder / "alignment.html").write_text(page, encoding="utf-8")
     text = json.dumps({"settings": asdict(config), **report.to_dict()}, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
 
@@ -212,7 +145,29 @@ def _reasons(report: PrepareReport) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "the input is empty"
 
 
-def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
+def _raw_config(config: PrepareConfig) -> RawConfig:
+    if config.input is not None:
+        files: Path | tuple[Path, Path] = Path(config.input)
+    else:
+        files = Path(config.source or ""), Path(config.target or "")
+    return RawConfig(
+        files,
+        languages=(config.source_language or "", config.target_language or ""),
+        grain=config.split or "sentence",
+        keep_unmatched=config.unmatched == "keep",
+        min_confidence=config.min_confidence,
+        filters=FILTERS if config.filters is None else config.filters,
+        seed=config.seed,
+    )
+
+
+def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Document]:
+    if raw is not None:
+        report.beads.update(raw.beads)
+        report.dropped_segments.update(raw.dropped_segments)
+        report.dropped_documents.update(raw.dropped_documents)
+        return iter(raw.documents)
+    assert config.input is not None
     if config.format == "jsonl":
         return read_jsonl(config.input)
     names = config.source_column, config.target_column, config.document_column
@@ -224,7 +179,7 @@ def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
         bitext = Bitext(config.format, config.input, Columns(*names), languages, config.boundaries == "lines")
         return read_bitext(bitext, report.dropped_segments)
     if config.format == "hub":
-        return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split)
+        return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split or "train")
     if config.format == "sacrebleu":
         return read_test_set(config.input)
     assert config.target is not None
@@ -233,6 +188,7 @@ def _read(config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:
 
 def _names_columns(config: PrepareConfig, columns: Columns) -> bool:
     """Whether a TSV is one whose first line names the columns; without, they are document, source, target."""
+    assert config.input is not None
     return Path(config.input).is_dir() or columns != Columns() or has_names(Path(config.input), columns)
 
 

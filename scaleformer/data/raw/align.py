@@ -15,7 +15,7 @@ texts are longer; a chain that touches the edge of the band is looked for again 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np

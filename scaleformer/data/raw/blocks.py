@@ -45,8 +45,8 @@ class Block:
 def read_blocks(path: str | Path) -> list[Block]:
     """The blocks of a .txt, .md, .html or .docx file, in order, none of them empty.
 
-    Markdown keeps the marks inside its blocks, HTML loses its tags (but for code, which gets backticks). Raises DataError
-    for other endings and for what cannot be read.
+    Markdown keeps the marks inside its blocks, HTML loses its tags (but for code, which gets backticks).
+    Raises DataError for other endings and for what cannot be read.
     """
     path = Path(path)
     reader = READERS.get(path.suffix.lower())

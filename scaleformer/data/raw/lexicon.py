@@ -101,8 +101,9 @@ def no_lexicon(size: int) -> Lexicon:
 def learn(beads: Iterable[tuple[np.ndarray, np.ndarray]], sizes: Sequence[int], seed: int) -> tuple[Lexicon, Lexicon]:
     """Lexicons t(target | source) and t(source | target) of the words of beads, by expectation maximisation.
 
-    IBM model 1 over the distinct words of each bead [Brown et al., "The Mathematics of Statistical Machine Translation",
-    Computational Linguistics 19 (1993)], as Moore ("Fast and Accurate Sentence Alignment of Bilingual Corpora", AMTA
+    IBM model 1 over the distinct words of each bead [Brown et al., "The Mathematics of Statistical Machine
+    Translation", Computational Linguistics 19 (1993)], as Moore ("Fast and Accurate Sentence Alignment of Bilingual
+    Corpora", AMTA
     2002) does between two passes. Of a large corpus a draw of beads serves, of `WORD_PAIRS` pairs of words in all.
     sizes: words of either vocabulary. Cost O(WORD_PAIRS * ROUNDS).
     """

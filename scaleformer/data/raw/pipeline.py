@@ -1,0 +1,177 @@
+"""Folders of documents as a corpus: blocks, segments, beads with their confidence, filters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.raw.align import Bead
+from scaleformer.data.raw.blocks import read_blocks
+from scaleformer.data.raw.files import Pair, pairs_of_folders, pairs_of_list
+from scaleformer.data.raw.filters import FILTERS, make_check
+from scaleformer.data.raw.passes import Segments, align_corpus
+from scaleformer.data.raw.sentences import split_blocks
+from scaleformer.data.readers.documents import Document, from_parts
+
+# The confidence of a bead is a logistic function of its log-odds for a character, measured by their median over the
+# one-to-one beads of the corpus: half of those with `HALF` of the median were right in English and Spanish manuals.
+HALF, STEEPNESS = 0.52, 10.0
+LEAST_MEDIAN = 0.1  # nats a character: below, most beads of the corpus are wrong themselves
+
+Translate = Callable[[Sequence[Sequence[str]]], Sequence[Sequence[str]]]
+
+
+@dataclass(frozen=True)
+class RawConfig:
+    """How documents become a corpus.
+
+    files            folders of source and target whose files match by name, or a file with two paths a line
+    languages        of source and target, "en"
+    grain            sentence | paragraph | none: what a segment is (`split_blocks`)
+    keep_unmatched   whether text without a partner stays, as a bead with an empty side
+    min_confidence   beads below have no partner
+    filters          of `FILTERS`
+    seed             of the draw of beads of which a large corpus's lexicon is learned
+    """
+
+    files: tuple[Path, Path] | Path
+    languages: tuple[str, str]
+    grain: str = "sentence"
+    keep_unmatched: bool = True
+    min_confidence: float = 0.0
+    filters: Sequence[str] = FILTERS
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Match:
+    """A bead to show: what the two sides say, how sure it is (None for text without a partner), what became of it."""
+
+    document: str
+    source: str
+    target: str
+    confidence: float | None
+    fate: str = "kept"
+
+
+@dataclass
+class RawCorpus:
+    """Documents with beads; every bead, also those left out, in order; what is left out is counted."""
+
+    documents: list[Document] = field(default_factory=list)
+    matches: list[Match] = field(default_factory=list)
+    beads: Counter[str] = field(default_factory=Counter)
+    dropped_segments: Counter[str] = field(default_factory=Counter)
+    dropped_documents: Counter[str] = field(default_factory=Counter)
+
+
+def align_files(config: RawConfig, translate: Translate | None = None) -> RawCorpus:
+    """The corpus of two folders or of a list of pairs.
+
+    translate: gives documents in the target language, segment by segment: what is then compared with the target.
+    Raises DataError for files that cannot be read or do not match.
+    """
+    corpus = RawCorpus()
+    texts = _read(config, corpus)
+    if translate is None:
+        compared = [(source, target) for _, source, target in texts]
+    else:
+        translations = translate([source[0] for _, source, _ in texts])
+        compared = [((found, s[1]), t) for found, (_, s, t) in zip(translations, texts, strict=True)]
+    aligned = align_corpus(compared, config.seed)
+    sides = [[text for document in texts for text in document[side][0]] for side in (1, 2)]
+    check = make_check(config.filters, sides, config.languages)
+    scale = _median(texts, aligned)
+    for (name, source, target), beads in zip(texts, aligned, strict=True):
+        parts: list[tuple[Sequence[str], Sequence[str]]] = []
+        for match, part in _judged(config, name, source[0], target[0], beads, scale, check):
+            corpus.matches.append(match)
+            if match.fate == "kept":
+                parts.append(part)
+                corpus.beads["-".join(str(len(side)) for side in part)] += 1
+            else:
+                corpus.dropped_segments[match.fate] += 1
+        if parts:
+            corpus.documents.append(from_parts(name, parts))
+        else:
+            corpus.dropped_documents["no bead is left"] += 1
+    return corpus
+
+
+def _read(config: RawConfig, corpus: RawCorpus) -> list[tuple[str, Segments, Segments]]:
+    """Names and segments of the documents that have any on both sides."""
+    if isinstance(config.files, Path):
+        pairs = pairs_of_list(config.files)
+    else:
+        pairs = pairs_of_folders(*config.files, config.languages, corpus.dropped_documents)
+    texts = []
+    for pair in pairs:
+        source, target = _segments(config, pair, corpus)
+        if source[0] and target[0]:
+            texts.append((pair[0], source, target))
+        else:
+            corpus.dropped_documents["no text on a side"] += 1
+    if not texts:
+        raise DataError(f"none of {len(pairs)} documents has text on both sides")
+    return texts
+
+
+def _segments(config: RawConfig, pair: Pair, corpus: RawCorpus) -> list[Segments]:
+    sides: list[Segments] = []
+    for path, language in zip(pair[1:], config.languages, strict=True):
+        blocks = read_blocks(path)
+        prose = [block for block in blocks if block.kind != "code"]
+        if code := len(blocks) - len(prose):
+            corpus.dropped_segments["blocks of code"] += code
+        sides.append(split_blocks(prose, language, config.grain))
+    return sides
+
+
+def _median(texts: Sequence[tuple[str, Segments, Segments]], aligned: Sequence[Sequence[Bead]]) -> float:
+    odds = [
+        bead.score / (len(source[0][bead.i]) + len(target[0][bead.j]))
+        for (_, source, target), beads in zip(texts, aligned, strict=True)
+        for bead in beads
+        if bead.s == bead.t == 1
+    ]
+    return max(LEAST_MEDIAN, float(np.median(odds))) if odds else LEAST_MEDIAN
+
+
+def confidence(score: float, characters: int, scale: float) -> float:
+    """How sure a bead of so many characters on both sides is, between 0 and 1; scale: the usual log-odds of one."""
+    steps = STEEPNESS * (score / characters / scale - HALF)
+    return float(1 / (1 + np.exp(-np.clip(steps, -30, 30))))
+
+
+def _judged(
+    config: RawConfig,
+    name: str,
+    source: Sequence[str],
+    target: Sequence[str],
+    beads: Sequence[Bead],
+    scale: float,
+    check: Callable[[str, str], str],
+) -> Iterator[tuple[Match, tuple[Sequence[str], Sequence[str]]]]:
+    """The beads, those of too little confidence taken apart, with what becomes of them."""
+    for bead in beads:
+        ours, theirs = source[bead.i : bead.i + bead.s], target[bead.j : bead.j + bead.t]
+        one, other = " ".join(ours), " ".join(theirs)
+        sure = confidence(bead.score, len(one) + len(other), scale) if ours and theirs else None
+        fate = "kept"
+        if sure is not None:
+            fate = check(one, other) or fate
+        if sure is not None and (sure >= config.min_confidence or fate != "kept"):
+            yield Match(name, one, other, sure, fate), (ours, theirs)
+        elif sure is not None and not config.keep_unmatched:
+            yield Match(name, one, other, sure, "confidence"), (ours, theirs)
+        else:
+            fate = "kept" if config.keep_unmatched else "unmatched"
+            alone: list[tuple[Sequence[str], Sequence[str]]] = [(ours, ()), ((), theirs)]
+            for part in alone:
+                if any(part):
+                    yield Match(name, " ".join(part[0]), " ".join(part[1]), sure, fate), part
