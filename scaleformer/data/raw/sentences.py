@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import accumulate, pairwise
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.raw.blocks import KINDS, Block
 
 GRAINS = ("sentence", "paragraph", "none")
+# No sentence ends in code or at an apostrophe, but the rules take what stands between two of these for a quotation.
+_CODE = re.compile(r"(`+).+?\1")
+_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 LABELS = (*KINDS, "inside")  # what a segment begins: a block of this kind, or none
 
 
@@ -38,5 +43,8 @@ def _parts(text: str, language: str, grain: str) -> list[str]:
         except ImportError:
             message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
             raise DataError(message) from None
-        parts = sentencex.segment(language, " ".join(text.split()))
+        text = " ".join(text.split())
+        masked = _APOSTROPHE.sub("\u2019", _CODE.sub(lambda code: "X" * len(code[0]), text))
+        ends = accumulate(map(len, sentencex.segment(language, masked)), initial=0)
+        parts = [text[start:stop] for start, stop in pairwise(ends)]
     return [one for part in parts if (one := " ".join(part.split()))]
