@@ -1,0 +1,128 @@
+"""Files of every format give the blocks that a reader sees; what cannot be read is said in one line."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import docx
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.raw.blocks import Block, read_blocks
+from scaleformer.data.raw.sentences import LABELS, split_blocks
+
+MARKDOWN = """# A *title*
+
+A paragraph of
+two lines.
+
+- one
+  - two
+
+> quoted
+
+| a | b |
+|---|---|
+| c | d |
+
+```
+code
+```
+
+<div>raw <b>text</b></div>
+"""
+HTML = """<!DOCTYPE html><html><head><title>T</title><style>p {}</style></head><body><h1>A <em>title</em></h1>
+<p>Some <code>x = 1</code>,<br>more.<script>no()</script> End.</p><ul><li>one<ul><li>two</li></ul></li></ul>
+<table><tr><td>a</td><td><p>b</p></td></tr></table><!-- no --><pre>code
+  here</pre>tail</body></html>"""
+
+
+def found(path: Path, content: str) -> list[tuple[str, str]]:
+    path.write_text(content, encoding="utf-8")
+    return [(block.kind, block.text) for block in read_blocks(path)]
+
+
+def test_text(tmp_path: Path) -> None:
+    paragraphs = [("paragraph", "one\nline"), ("paragraph", "two")]
+    assert found(tmp_path / "a.txt", "one\nline\n\n\ntwo\n") == paragraphs
+    assert found(tmp_path / "a.txt", "one\ntwo\n") == [("paragraph", "one"), ("paragraph", "two")]
+    long = "x" * 200
+    assert found(tmp_path / "a.txt", f"one\n{long}\n\ntwo\n") == [("paragraph", t) for t in ("one", long, "two")]
+    assert found(tmp_path / "a.txt", "") == []
+
+
+def test_markdown(tmp_path: Path) -> None:
+    assert found(tmp_path / "a.md", MARKDOWN) == [
+        ("title", "A *title*"),
+        ("paragraph", "A paragraph of two lines."),
+        ("item", "one"),
+        ("item", "two"),
+        ("paragraph", "quoted"),
+        *[("cell", letter) for letter in "abcd"],
+        ("code", "code"),
+        ("paragraph", "raw text"),
+    ]
+
+
+def test_html(tmp_path: Path) -> None:
+    assert found(tmp_path / "a.html", HTML) == [
+        ("title", "T"),
+        ("title", "A title"),
+        ("paragraph", "Some `x = 1`, more. End."),
+        ("item", "one"),
+        ("item", "two"),
+        ("cell", "a"),
+        ("cell", "b"),
+        ("code", "code\n  here"),
+        ("paragraph", "tail"),
+    ]
+    assert found(tmp_path / "a.html", "  ") == []
+
+
+def test_docx(tmp_path: Path) -> None:
+    document = docx.Document()
+    document.add_heading("Title", 1)
+    document.add_paragraph("A paragraph.")
+    document.add_paragraph("one", style="List Bullet")
+    table = document.add_table(1, 3)
+    table.cell(0, 0).merge(table.cell(0, 1)).text = "wide"
+    table.cell(0, 2).text = "b"
+    document.save(str(tmp_path / "a.docx"))
+    wanted = [("title", "Title"), ("paragraph", "A paragraph."), ("item", "one"), ("cell", "wide"), ("cell", "b")]
+    assert [(block.kind, block.text) for block in read_blocks(tmp_path / "a.docx")] == wanted
+
+
+def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.docx").write_bytes(b"PK\x03\x04 and no more")
+    (tmp_path / "b.txt").write_bytes(b"\xff\xfe\xff")
+    (tmp_path / "c.md").write_text("x")
+    for name, message in {
+        "a.docx": "not a sound docx file",
+        "b.txt": "b.txt",
+        "none.docx": "no such file",
+        "none.md": "no such file",
+        "a.pdf": "wanted one of .txt",
+    }.items():
+        with pytest.raises(DataError, match=message):
+            read_blocks(tmp_path / name)
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(DataError, match=r"c.md: Markdown is read by another package: pip install 'scaleformer\[doc"):
+        read_blocks(tmp_path / "c.md")
+
+
+def test_segments() -> None:
+    blocks = [Block("title", "A title"), Block("paragraph", "Use `a. B` here.\nIt isn't Dr. No. That's all.")]
+    title, paragraph, inside = (LABELS.index(label) for label in ("title", "paragraph", "inside"))
+    texts = ["A title", "Use `a. B` here.", "It isn't Dr. No.", "That's all."]
+    assert split_blocks(blocks, "en", "sentence") == (texts, [title, paragraph, inside, inside])
+    whole = "Use `a. B` here. It isn't Dr. No. That's all."
+    assert split_blocks(blocks, "en", "paragraph") == (["A title", whole], [title, paragraph])
+    lines = ["A title", "Use `a. B` here.", "It isn't Dr. No. That's all."]
+    assert split_blocks(blocks, "en", "none") == (lines, [title, paragraph, inside])
+
+
+def test_no_quotation_swallows_sentences() -> None:
+    text = "You'll see ``'^'`` in it. This is one. It isn't ``'x'`` at all. The end."
+    found, _ = split_blocks([Block("paragraph", text)], "en", "sentence")
+    assert found == ["You'll see ``'^'`` in it.", "This is one.", "It isn't ``'x'`` at all.", "The end."]

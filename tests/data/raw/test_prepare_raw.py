@@ -1,0 +1,190 @@
+"""Two folders become a corpus: nothing lost uncounted, filters by reason, a page to look at."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scaleformer.commands import prepare as command
+from scaleformer.data.errors import DataError
+from scaleformer.data.prepare import PrepareReport, prepare
+from scaleformer.data.raw.filters import FILTERS, make_check
+from scaleformer.data.raw.page import alignment_page
+from scaleformer.data.raw.pipeline import Match
+from scaleformer.data.readers.documents import Document, read_jsonl
+from tests.commands.calls import Benchmark
+
+ENGLISH = """# Machine 12
+
+Open valve 3 and wait. Close valve 4. The meter shows 55 bar.
+
+```
+run 12
+```
+
+Call 0800 123 for help.
+"""
+SPANISH = """# Máquina 12
+
+Abra la válvula 3, espere y cierre la válvula 4. El medidor muestra 55 bar. ¡Gracias por comprar esta magnífica máquina!
+
+Llame al 0800 123 para pedir ayuda.
+"""
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    for name, text in {
+        "en/guide/machine.en.md": ENGLISH,
+        "es/guide/machine.es.md": SPANISH,
+        "en/alone.txt": "No one.",
+        "en/empty.txt": "",
+        "es/empty.txt": "x",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run(folder: Path, *more: str, **other: Any) -> tuple[list[Document], PrepareReport]:
+    given = ["format=raw", "source_language=en", "target_language=es", f"output={folder / 'out'}", "valid=0", "test=0"]
+    files = [f"source={folder / 'en'}", f"target={folder / 'es'}"]
+    given += [*more] if any(option.startswith("input=") for option in more) else [*files, *more]
+    report = prepare(Benchmark("prepare").read(given), **other)
+    return list(read_jsonl(folder / "out" / "train.jsonl.gz")), report
+
+
+def test_two_folders(folders: Path) -> None:
+    (document,), report = run(folders)
+    assert document.id == "guide/machine"
+    assert document.source[:2] == ("Machine 12", "Open valve 3 and wait.")
+    assert document.beads == ((1, 1), (2, 1), (1, 1), (0, 1), (1, 1))
+    assert report.beads == {"1-1": 3, "2-1": 1, "0-1": 1}
+    assert report.dropped_segments == {"blocks of code": 1}
+    assert report.dropped_documents == {"files without a partner": 1, "no text on a side": 1}
+    assert json.loads((folders / "out" / "report.json").read_text())["beads"] == report.beads
+    page = (folders / "out" / "alignment.html").read_text(encoding="utf-8")
+    assert "Text without a partner" in page
+    assert "<script" not in page
+
+
+def test_text_without_a_partner_is_dropped(folders: Path) -> None:
+    (document,), report = run(folders, "unmatched=drop")
+    assert document.beads == ((1, 1), (2, 1), (1, 1), (1, 1))
+    assert report.dropped_segments == {"blocks of code": 1, "unmatched": 1}
+
+
+@pytest.mark.parametrize("unmatched", ["keep", "drop"])
+def test_beads_of_little_confidence(folders: Path, unmatched: str) -> None:
+    (folders / "es/guide/machine.es.md").write_text(SPANISH.replace("Llame al 0800 123 para pedir ayuda", "Hoy llueve"))
+    (document,), report = run(folders, "min_confidence=0.05", f"unmatched={unmatched}")
+    assert ("Call 0800 123 for help." in document.source) == (unmatched == "keep")
+    assert ("Call 0800 123 for help.",) not in [source for source, target in document.parts() if target]
+    assert bool(report.dropped_segments - {"blocks of code": 1}) == (unmatched == "drop")
+
+
+def test_a_list_of_pairs(folders: Path) -> None:
+    (folders / "pairs.tsv").write_text("en/guide/machine.en.md\tes/guide/machine.es.md\n")
+    documents, _ = run(folders, f"input={folders / 'pairs.tsv'}", "split=paragraph")
+    assert [(d.id, len(d.source)) for d in documents] == [("en/guide/machine.en", 3)]
+
+
+def test_the_translation_of_a_model_is_compared(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source shares nothing with the target: the model alone tells where it belongs."""
+    words = ["uno dos tres cuatro", "cinco seis siete ocho", "nueve diez once doce"]
+    for name, lines in {
+        "en": ["aaaa bbbb cccc dddd", "eeee ffff gggg hhhh"],
+        "es": [words[1], words[2], words[0]],
+    }.items():
+        (folders / name / "empty.txt").write_text("\n".join(lines))
+        (folders / name / "guide").rename(folders / f"{name}-guide")
+    asked: list[Any] = []
+
+    class Model:
+        def translate(self, documents: Any) -> list[list[str]]:
+            asked.extend(documents)
+            return [[words[2], words[0]]]
+
+    monkeypatch.setattr("scaleformer.translation.translator.Translator.load", lambda path: Model())
+    options = ["format=raw", "source_language=en", "target_language=es", "valid=0", "test=0", "split=none"]
+    options += ["aligner=translation", "checkpoint=run", f"source={folders / 'en'}", f"target={folders / 'es'}"]
+    Benchmark("prepare").main([*options, f"output={folders / 'out'}"])
+    assert command.Options.__name__ == "PrepareConfig"
+    (document,) = read_jsonl(folders / "out" / "train.jsonl.gz")
+    assert [list(part) for part in asked] == [["aaaa bbbb cccc dddd", "eeee ffff gggg hhhh"]]
+    assert document.beads == ((0, 1), (1, 1), (1, 1))
+
+
+def test_filters() -> None:
+    english = "This sentence was written in English, and it is long enough that its language can be told."
+    spanish = "Esta frase fue escrita en español, y es bastante larga para que se pueda reconocer su idioma."
+    check = make_check(FILTERS, [[english], [spanish]], ("en", "es"))
+    assert check(english, spanish) == ""
+    assert check(english, english) == "language"
+    assert check("Short.", "Short.") == ""
+    assert check(english, "Это предложение написано по-русски.") == "script"
+    assert check(english, "sí y no " * 10) == "repetition"
+    assert check("yes and no " * 10, "sí y no " * 10) == ""
+    assert make_check((), [[english], [spanish]], ("en", "es"))(english, english) == ""
+    assert make_check(FILTERS, [[english], [english]], ("en", "tlh"))(english, english) == ""
+
+
+def test_filtered_beads_are_counted(folders: Path) -> None:
+    same = "This sentence was never translated by anybody, although it is long enough that its language can be told."
+    for path in ("en/guide/machine.en.md", "es/guide/machine.es.md"):
+        (folders / path).write_text((folders / path).read_text() + f"\n{same}\n")
+    documents, report = run(folders)
+    assert report.dropped_segments["language"] == 1
+    assert same not in documents[0].target
+
+
+def test_the_page_shows_the_least_sure_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.data.raw.page.SHOWN", 2)
+    matches = [Match("d", str(sure), "<b>", sure) for sure in (0.9, 0.2, 0.5)] + [
+        Match("d", "alone", "", None, "unmatched")
+    ]
+    page = alignment_page(matches, ("en", "es"))
+    assert page.index("0.20") < page.index("0.50")
+    assert "0.90" not in page
+    assert "the first 2 of 3" in page
+    assert "&lt;b&gt;" in page
+    assert "left out: unmatched" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["source=none"], "none: no such folder"),
+        (["target=null"], "format=raw needs source=DIR and target=DIR, or input=FILE.tsv"),
+        (["source_language=null"], "format=raw needs source_language=, such as en"),
+        (["split=word"], "split='word': choose one of sentence, paragraph, none"),
+        (["unmatched=hide"], "unmatched='hide': choose one of keep, drop"),
+        (["filters=[length]"], "filters='length': choose of script, language, repetition"),
+        (["min_confidence=2"], "min_confidence=2.0: wanted between 0 and 1"),
+        (["checkpoint=run"], "aligner=translation and checkpoint=RUN belong together"),
+        (["subset=a"], "subset='a': format=raw does not read it, hub does"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_wrong_settings_are_one_line(folders: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises((ValueError, DataError)) as raised:
+        run(folders, *arguments)
+    assert str(raised.value).startswith(message)
+    assert not (folders / "out").exists()
+
+
+def test_lists_and_folders_that_do_not_serve(folders: Path) -> None:
+    (folders / "en/empty.md").write_text("twice")
+    with pytest.raises(DataError, match="empty.md has the same name: one document is one file"):
+        run(folders)
+    for content, message in {
+        "a.md\n": ":1: 'a.md': wanted two paths with a tab between",
+        "": "no pairs of files",
+        "a.md\tb.md\na.md\tc.md\n": "the document 'a' has several lines",
+    }.items():
+        (folders / "p.tsv").write_text(content)
+        with pytest.raises(DataError, match=message):
+            run(folders, f"input={folders / 'p.tsv'}")
