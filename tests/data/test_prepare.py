@@ -219,8 +219,8 @@ def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str
         ({"boundaries": "dot"}, "boundaries='dot'"),
         ({"format": "tmx", "boundaries": "ids"}, "boundaries=ids: format=tmx does not read it, text does"),
         ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text, po, tmx, .* do"),
-        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx does"),
-        ({"target": "t"}, "target='t': format=jsonl does not read it, text does"),
+        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx, raw do"),
+        ({"target": "t"}, "target='t': format=jsonl does not read it, text, raw do"),
         ({"format": "text", "target": "t", "subset": "a"}, "subset='a': format=text does not read it, hub does"),
         ({"format": "text"}, "needs target=FILE"),
         ({"format": "text", "target": "t", "boundaries": "ids"}, "belong together"),
@@ -246,7 +246,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["format=po", "output=x"], "error: Missing mandatory value: input"),
+        (["format=po", "output=x"], "error: format=po needs input="),
         (["format"], "error: format: Error parsing override 'format' missing EQUAL"),
         (["formt=po"], "error: formt: no such setting (did you mean format?); there are format, input"),
         (["format=po", "input=none", "output=x", "valid=much"], "error: valid='much': wanted float"),

@@ -18,6 +18,7 @@ NULL = 0  # the word that stands in every source and target, for what has no tra
 SMOOTHING = 1.0  # added to the count of a word: seen once, it translates into nothing for certain
 LEAST = 1e-3  # probability below which a pair is forgotten
 ROUNDS = 5
+CHANCE = 10.0  # times that a word has to be there before its share of the text is that of the language
 WORD_PAIRS = 6_000_000  # of which a lexicon is learned, about 15,000 beads of sentences
 
 
@@ -63,9 +64,9 @@ class Vocabulary:
         return np.array(self._stem_of)
 
     def frequencies(self) -> np.ndarray:
-        """The probability of each word in a text of this side, none of them 0."""
+        """The probability of each word in any text of this language, none of them 0."""
         counts = np.array(self._counts, dtype=np.float64) + 0.5
-        return (counts / counts.sum()).astype(np.float32)
+        return (counts / counts.sum() * counts / (counts + CHANCE)).astype(np.float32)
 
 
 class Lexicon:

@@ -10,7 +10,8 @@ from scaleformer.data.raw.align import Bead, Knowledge, Side, align
 from scaleformer.data.raw.lexicon import Vocabulary, learn, no_lexicon
 from scaleformer.data.raw.sentences import LABELS
 
-OPEN = (0.9, 0.3)  # of a text, what its translation leaves open: without a lexicon and with one
+OPEN = (0.7, 0.3)  # of a text, what its translation leaves open: without a lexicon and with one
+TRUSTED = 100  # beads of which a lexicon is half as telling as can be
 SAME, OTHER = 0.7, -1.0  # log-odds of labels that are the same in one bead or not, before any are counted
 PAIRS = [(1, 1), (1, 2), (2, 1)]  # shapes of beads of which a lexicon is learned
 
@@ -44,7 +45,7 @@ def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) 
     ]
     knowledge.lexicons = learn(found, sizes, seed)
     knowledge.structure = _structure(sides, first)
-    knowledge.open = OPEN[1]
+    knowledge.open = OPEN[1] + (OPEN[0] - OPEN[1]) * TRUSTED / (TRUSTED + len(found))
     return [align(source, target, knowledge) for source, target in sides]
 
 

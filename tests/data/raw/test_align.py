@@ -89,7 +89,7 @@ def test_the_chain_is_the_best_of_all(seed: int, monkeypatch: pytest.MonkeyPatch
 def test_a_chain_at_the_edge_of_the_band_widens_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the source has no translation: far from the diagonal."""
     names = [f"machine{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10]} is {n}" for n in range(80)]
-    source = [*(f"nothing like it {n * 7919}" for n in range(80)), *names]
+    source = [*(f"nothing like it {(n + 100) * 7919}" for n in range(80)), *names]
     monkeypatch.setattr(align, "BAND", 20)
     monkeypatch.setattr(align, "ROWS", 16)
     labels = [1] * 160

@@ -112,13 +112,13 @@ def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_segments() -> None:
-    blocks = [Block("title", "A title"), Block("paragraph", "Use `a. B` here.\nIt isn't Dr. No. That's all.")]
+    blocks = [Block("title", "A title"), Block("paragraph", "Use `a. B` here.\nIt isn't Mr. Smith. That's all.")]
     title, paragraph, inside = (LABELS.index(label) for label in ("title", "paragraph", "inside"))
-    texts = ["A title", "Use `a. B` here.", "It isn't Dr. No.", "That's all."]
+    texts = ["A title", "Use `a. B` here.", "It isn't Mr. Smith.", "That's all."]
     assert split_blocks(blocks, "en", "sentence") == (texts, [title, paragraph, inside, inside])
-    whole = "Use `a. B` here. It isn't Dr. No. That's all."
+    whole = "Use `a. B` here. It isn't Mr. Smith. That's all."
     assert split_blocks(blocks, "en", "paragraph") == (["A title", whole], [title, paragraph])
-    lines = ["A title", "Use `a. B` here.", "It isn't Dr. No. That's all."]
+    lines = ["A title", "Use `a. B` here.", "It isn't Mr. Smith. That's all."]
     assert split_blocks(blocks, "en", "none") == (lines, [title, paragraph, inside])
 
 

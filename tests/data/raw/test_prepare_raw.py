@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from scaleformer.commands import prepare as command
 from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareReport, prepare
 from scaleformer.data.raw.filters import FILTERS, make_check
@@ -19,7 +18,7 @@ from tests.commands.calls import Benchmark
 
 ENGLISH = """# Machine 12
 
-Open valve 3 and wait. Close valve 4. The meter shows 55 bar.
+Open valve V3 and wait 10 minutes. Close valve V4 at 80 °C. The meter M2 shows 55 bar.
 
 ```
 run 12
@@ -29,7 +28,7 @@ Call 0800 123 for help.
 """
 SPANISH = """# Máquina 12
 
-Abra la válvula 3, espere y cierre la válvula 4. El medidor muestra 55 bar. ¡Gracias por comprar esta magnífica máquina!
+Abra la válvula V3, espere 10 minutos y cierre la válvula V4 a 80 °C. El medidor M2 muestra 55 bar. ¡Gracias por comprar esta magnífica máquina!
 
 Llame al 0800 123 para pedir ayuda.
 """
@@ -60,7 +59,7 @@ def run(folder: Path, *more: str, **other: Any) -> tuple[list[Document], Prepare
 def test_two_folders(folders: Path) -> None:
     (document,), report = run(folders)
     assert document.id == "guide/machine"
-    assert document.source[:2] == ("Machine 12", "Open valve 3 and wait.")
+    assert document.source[:2] == ("Machine 12", "Open valve V3 and wait 10 minutes.")
     assert document.beads == ((1, 1), (2, 1), (1, 1), (0, 1), (1, 1))
     assert report.beads == {"1-1": 3, "2-1": 1, "0-1": 1}
     assert report.dropped_segments == {"blocks of code": 1}
@@ -83,7 +82,7 @@ def test_beads_of_little_confidence(folders: Path, unmatched: str) -> None:
     (document,), report = run(folders, "min_confidence=0.05", f"unmatched={unmatched}")
     assert ("Call 0800 123 for help." in document.source) == (unmatched == "keep")
     assert ("Call 0800 123 for help.",) not in [source for source, target in document.parts() if target]
-    assert bool(report.dropped_segments - {"blocks of code": 1}) == (unmatched == "drop")
+    assert ("confidence" in report.dropped_segments) == (unmatched == "drop")
 
 
 def test_a_list_of_pairs(folders: Path) -> None:
@@ -112,7 +111,6 @@ def test_the_translation_of_a_model_is_compared(folders: Path, monkeypatch: pyte
     options = ["format=raw", "source_language=en", "target_language=es", "valid=0", "test=0", "split=none"]
     options += ["aligner=translation", "checkpoint=run", f"source={folders / 'en'}", f"target={folders / 'es'}"]
     Benchmark("prepare").main([*options, f"output={folders / 'out'}"])
-    assert command.Options.__name__ == "PrepareConfig"
     (document,) = read_jsonl(folders / "out" / "train.jsonl.gz")
     assert [list(part) for part in asked] == [["aaaa bbbb cccc dddd", "eeee ffff gggg hhhh"]]
     assert document.beads == ((0, 1), (1, 1), (1, 1))
@@ -163,7 +161,7 @@ def test_the_page_shows_the_least_sure_first(monkeypatch: pytest.MonkeyPatch) ->
         (["split=word"], "split='word': choose one of sentence, paragraph, none"),
         (["unmatched=hide"], "unmatched='hide': choose one of keep, drop"),
         (["filters=[length]"], "filters='length': choose of script, language, repetition"),
-        (["min_confidence=2"], "min_confidence=2.0: wanted between 0 and 1"),
+        (["min_confidence=2"], "min_confidence=2: wanted between 0 and 1"),
         (["checkpoint=run"], "aligner=translation and checkpoint=RUN belong together"),
         (["subset=a"], "subset='a': format=raw does not read it, hub does"),
     ],
@@ -178,7 +176,7 @@ def test_wrong_settings_are_one_line(folders: Path, arguments: list[str], messag
 
 def test_lists_and_folders_that_do_not_serve(folders: Path) -> None:
     (folders / "en/empty.md").write_text("twice")
-    with pytest.raises(DataError, match="empty.md has the same name: one document is one file"):
+    with pytest.raises(DataError, match="has the same name: one document is one file"):
         run(folders)
     for content, message in {
         "a.md\n": ":1: 'a.md': wanted two paths with a tab between",
