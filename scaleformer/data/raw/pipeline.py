@@ -20,7 +20,7 @@ from scaleformer.data.readers.documents import Document, from_parts
 
 # The confidence of a bead is a logistic function of its log-odds for a character, measured by their median over the
 # one-to-one beads of the corpus: half of those with `HALF` of the median were right in English and Spanish manuals.
-HALF, STEEPNESS = 0.52, 10.0
+HALF, STEEPNESS = 0.25, 5.0
 LEAST_MEDIAN = 0.1  # nats a character: below, most beads of the corpus are wrong themselves
 
 Translate = Callable[[Sequence[Sequence[str]]], Sequence[Sequence[str]]]

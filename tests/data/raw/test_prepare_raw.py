@@ -28,7 +28,8 @@ Call 0800 123 for help.
 """
 SPANISH = """# Máquina 12
 
-Abra la válvula V3, espere 10 minutos y cierre la válvula V4 a 80 °C. El medidor M2 muestra 55 bar. ¡Gracias por comprar esta magnífica máquina!
+Abra la válvula V3, espere 10 minutos y cierre la válvula V4 a 80 °C. El medidor M2 muestra
+55 bar. ¡Gracias por comprar esta magnífica máquina!
 
 Llame al 0800 123 para pedir ayuda.
 """
@@ -79,7 +80,7 @@ def test_text_without_a_partner_is_dropped(folders: Path) -> None:
 @pytest.mark.parametrize("unmatched", ["keep", "drop"])
 def test_beads_of_little_confidence(folders: Path, unmatched: str) -> None:
     (folders / "es/guide/machine.es.md").write_text(SPANISH.replace("Llame al 0800 123 para pedir ayuda", "Hoy llueve"))
-    (document,), report = run(folders, "min_confidence=0.05", f"unmatched={unmatched}")
+    (document,), report = run(folders, "min_confidence=0.5", f"unmatched={unmatched}")
     assert ("Call 0800 123 for help." in document.source) == (unmatched == "keep")
     assert ("Call 0800 123 for help.",) not in [source for source, target in document.parts() if target]
     assert ("confidence" in report.dropped_segments) == (unmatched == "drop")
