@@ -207,9 +207,7 @@ class Translator:
         }
         lengths = {place: len(tokens) for place, tokens in sources.items()}
         total = done + sum(lengths.values())
-        written = 0
-
-        at_hand = 0  # source tokens of the batch
+        written = at_hand = 0  # target tokens so far, source tokens of the batch
 
         def report(tokens: int, share: float) -> None:
             nonlocal written
