@@ -9,8 +9,8 @@ three. So segments need not match one to one. Vocabularies made before this was 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
-import torch
 from torch import Tensor
 
 PAD, UNK, BOS, EOS, SEP = range(5)
@@ -21,18 +21,14 @@ PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>",
 COUNTED_PIECES = ("<sep0>", "<sep2>", "<sep3>")  # ids 5, 6 and 7
 #: Stand for what is not to be translated (code, links, numbers of versions); a text that holds one means it.
 PLACEHOLDERS = tuple(f"\u27e8{n}\u27e9" for n in range(1, 10))
-_STEPS = (0, 0, 0, 0, 1, 0, 2, 3)
-_IS_SEPARATOR = tuple(token in SEPARATORS for token in range(len(_STEPS)))
 
 Beads = tuple[tuple[int, int], ...]  # segments of source and target that belong together, () where all are one to one
 
 
 def consumed(tokens: Tensor, counted: bool) -> Tensor:
     """Source segments that each target token consumes: long, of the shape of tokens; 0 where it is no separator."""
-    if not counted:
-        return (tokens == SEP).long()
-    table = torch.tensor((*_STEPS, 0), device=tokens.device)
-    return table[tokens.clamp(max=len(_STEPS))]
+    one = (tokens == SEP).long()
+    return one + 2 * (tokens == SEP2) + 3 * (tokens == SEP3) if counted else one
 
 
 def is_separator(tokens: Tensor, counted: bool) -> Tensor:
@@ -43,11 +39,12 @@ def is_separator(tokens: Tensor, counted: bool) -> Tensor:
 def steps_of(token: int, counted: bool) -> int | None:
     """How many source segments a target token consumes; None where it is no separator."""
     if counted:
-        return _STEPS[token] if token < len(_STEPS) and _IS_SEPARATOR[token] else None
+        return SEPARATORS.index(token) if token in SEPARATORS else None
     return 1 if token == SEP else None
 
 
-def separators(source: int, target: int, counted: bool) -> list[tuple[int, ...]]:
+@lru_cache(maxsize=1024)
+def separators(source: int, target: int, counted: bool) -> tuple[tuple[int, ...], ...]:
     """What ends each target segment of a bead of so many source and target segments.
 
     The source segments are spread evenly, the later ones first: (1, 2) gives `<sep0>`, `<sep>`; (3, 2) `<sep>`,
@@ -55,7 +52,7 @@ def separators(source: int, target: int, counted: bool) -> list[tuple[int, ...]]
     bead without target segments, as one.
     """
     if not counted:
-        return [(SEP,)] * target
+        return ((SEP,),) * target
     count = max(target, 1)
     found = []
     for n in range(count):
@@ -65,7 +62,7 @@ def separators(source: int, target: int, counted: bool) -> list[tuple[int, ...]]
             ends.append(SEPARATORS[MOST])
             left -= MOST
         found.append((*ends, SEPARATORS[left]))
-    return found
+    return tuple(found)
 
 
 def check_beads(beads: Sequence[Sequence[int]], source: int, target: int) -> str | None:

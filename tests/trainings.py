@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytorch_lightning as pl
@@ -132,3 +133,17 @@ def make_trainer(folder: Path, callbacks: list[Any] | None = None, **options: An
             **options,
         },
     )
+
+
+class Words:
+    """Stands for the data: every token a word, and the examples those of `Batches` unless names are given."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names or ("0", "1")
+
+    def validation_ids(self) -> list[str]:
+        return list(self.names)
+
+    @property
+    def target_tokenizer(self) -> Any:
+        return SimpleNamespace(counted=False, decode_segments=lambda tokens: [" ".join(f"w{t}" for t in tokens)])

@@ -22,7 +22,8 @@ def model_card(loaded: LoadedModel, name: str, licence: str | None, results: Pat
     results  the folder with the results of its run; those of other weights are left out. None for no results
     """
     data, model = loaded.config.get("data") or {}, loaded.model.config
-    languages = [code for code in map(_language, _sides(data)) if code]
+    source, target = map(_language, _sides(data))
+    languages = [code for code in (source, data.get("target_language") or target) if code]
     metadata = {
         "license": licence or "unknown",
         "library_name": "scaleformer",
@@ -35,7 +36,7 @@ def model_card(loaded: LoadedModel, name: str, licence: str | None, results: Pat
         f"---\n{yaml.safe_dump(metadata, sort_keys=False).strip()}\n---\n",
         f"# {name}\n",
         "A model of scaleformer that translates whole documents.\n",
-        f'    from scaleformer.translation.translator import Translator\n\n    Translator.load("{name}")'
+        f'    from scaleformer import Translator\n\n    Translator.load("{name}")'
         '.translate([["A document", "of two segments."]])\n',
         "## Model\n",
         f"* {parameters:,} parameters: {model.encoder_layers} encoder and {model.decoder_layers} decoder layers of "

@@ -227,7 +227,7 @@ def conditions(options: Options) -> Conditions:
 
 
 def read_results(options: Options, output: Path) -> dict[str, dict[str, Any]]:
-    """Stage -> result of each machine in the folder."""
+    """Stage -> result, for each mechanism in the folder."""
     found = {}
     for mechanism in options.mechanisms or ():
         stages = {stage: folder_of(mechanism, output) / f"{stage}.json" for stage in STAGES}

@@ -261,8 +261,10 @@ class DocumentDataModule(pl.LightningDataModule):
     @cached_property
     def _signature(self) -> str:
         """What must not change for a place inside an epoch to keep its meaning."""
-        config, recipe = self.config, self._recipe
-        parts = [asdict(self.cutting), config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
+        config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
+        if not cutting["merge_segments"]:  # which checkpoints of before do not name
+            del cutting["merge_segments"]
+        parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
         parts += [config.window, self.tokenizer_config.sample_alpha, *(t.hash for t in self.tokenizers)]
         parts.append(self._fingerprint("train"))
         if recipe.world * recipe.accumulated > 1:

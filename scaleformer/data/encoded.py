@@ -96,7 +96,7 @@ class _Side:
         self.parts: list[NDArray[Any]] = []
         self.offsets = array("q", [0])
 
-    def add(self, segments: list[list[int]], beads: list[tuple[int, list[tuple[int, ...]]]]) -> None:
+    def add(self, segments: list[list[int]], beads: Iterable[tuple[int, Sequence[tuple[int, ...]]]]) -> None:
         """Segments, and of each bead how many of them it has and what ends each; an end without one ends no words."""
         flat: list[int] = []
         rest = iter(segments)
@@ -139,7 +139,7 @@ def encode_documents(
 
     def add(documents: list[Document], encoded: list[list[list[int]]]) -> None:
         shapes = [shape for document in documents for shape in document.shapes]
-        sides[0].add(encoded[0], [(source, [(SEP,)] * source) for source, _ in shapes])
+        sides[0].add(encoded[0], [(source, ((SEP,),) * source) for source, _ in shapes])
         counted = target_tokenizer.counted
         sides[1].add(encoded[1], [(target, separators(source, target, counted)) for source, target in shapes])
         single.extend(max(shape) <= 1 for shape in shapes)

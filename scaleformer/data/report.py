@@ -26,7 +26,7 @@ class SplitReport:
     overlong_segments     segments beyond max_tokens alone, kept whole; longest_segment in tokens, with its `</s>`
     longest_source, longest_target  of an example, with its `</s>`
     over_budget_examples  examples beyond batch_tokens alone, kept as batches of one
-    separators_left_out   `<sep>` that one side is left without
+    separators_left_out   those that one side, or with merge_segments both are left without
     dropped               segments left out, by reason
     dropped_documents     documents of which no segment is left
     padding               share of the padded positions in the batches that hold no token

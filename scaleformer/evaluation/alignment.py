@@ -94,6 +94,8 @@ def by_bead(document: Document, hypothesis: Sequence[str]) -> tuple[Document, li
             rows[-1][1].extend(target)
         else:
             waiting += target
+    if not rows:  # nothing has a source
+        rows.append(([], waiting, list(hypothesis)))
     sides = [[" ".join(filter(None, texts)) for texts in side] for side in zip(*rows, strict=True)]
     matched = replace(document, source=tuple(sides[0]), target=tuple(sides[1]), beads=())
     return matched, sides[2] if counted else list(hypothesis)

@@ -46,9 +46,8 @@ def attention_maps(
             f"{longest} tokens are too many for attention maps: wanted at most {max_tokens} (fewer segments, or a "
             "larger max_tokens)"
         )
-    batch = collate([Example("", np.array(tokens), np.array(output), translator.target_tokenizer.counted)]).to(
-        translator.device
-    )
+    example = Example("", np.array(tokens), np.array(output), translator.target_tokenizer.counted)
+    batch = collate([example]).to(translator.device)
     model = translator.model
     with _recorded(model) as found:
         model(batch)

@@ -46,18 +46,6 @@ def example(document: EncodedDocument, view: View) -> Example:
     return Example("", sides[0], sides[1], document.counted)
 
 
-def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places in batches, the longest first, so that number * longest is in the budget, or one alone."""
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
-
-
 def token_losses(
     model: Transformer,
     documents: Sequence[EncodedDocument],

@@ -39,6 +39,7 @@ HARMLESS = (
 
 # Settings that older runs do not name, with the value that they were trained with.
 ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
+ADDED_TO_GROUPS: dict[str, Any] = {"merge_segments": 0.0, "scaled": True}  # at whatever place
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
@@ -148,7 +149,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
         saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
-            if not harmless and group in before and saved.get(name) != value:
+            last = name.rpartition(".")[2]
+            added = name not in saved and last in ADDED_TO_GROUPS and value == ADDED_TO_GROUPS[last]
+            if not harmless and not added and group in before and saved.get(name) != value:
                 changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.vocabulary import PAD, SEP
 
+T = TypeVar("T")
 WINDOW = 16  # batches, in which documents are sorted by length
 
 
@@ -20,31 +22,36 @@ def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[lis
     The longest batch is not the first one: what it needs of memory shows when it comes.
     """
     batches: list[list[int]] = []
-    for window in _windows(lengths, WINDOW * config.batch_tokens // config.rows):
-        first = len(batches)
-        batch: list[int] = []
-        for place in sorted(window, key=lambda place: -lengths[place]):
-            if batch and (len(batch) + 1) * lengths[batch[0]] * config.rows > config.batch_tokens:
-                batches.append(batch)
-                batch = []
-            batch.append(place)
-        batches.append(batch)
-        batches[first:] = sorted(batches[first:], key=min)
+    for window in runs(lengths.items(), WINDOW * config.batch_tokens // config.rows):
+        found = token_budget([lengths[place] * config.rows for place in window], config.batch_tokens)
+        batches += sorted(([window[n] for n in batch] for batch in found), key=min)
     return batches
 
 
-def _windows(lengths: Mapping[int, int], most: int) -> Iterator[list[int]]:
-    """Runs of places with at most so many tokens together, or of one."""
-    window: list[int] = []
+def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Places in batches, the longest first, so that number * longest is in the budget, or one alone."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
+        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def runs(lengths: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
+    """What has these lengths, in runs of at most so much together, or of one."""
+    run: list[T] = []
     size = 0
-    for place, length in lengths.items():
-        if window and size + length > most:
-            yield window
-            window, size = [], 0
-        window.append(place)
+    for item, length in lengths:
+        if run and size + length > most:
+            yield run
+            run, size = [], 0
+        run.append(item)
         size += length
-    if window:
-        yield window
+    if run:
+        yield run
 
 
 def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

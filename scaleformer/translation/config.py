@@ -25,8 +25,8 @@ class DecodingConfig:
     max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. The same holds of each
                        segment's text, `<sep>` apart, so that no segment eats up the room of others: a segment has at
                        most what its own source segment allows with match_segments, else what the longest one does
-    match_segments     as many `<sep>` in the output as in the source, and no `</s>` before: nothing is left out at the
-                       end; a source without `<sep>` asks for nothing
+    match_segments     every segment of the source is translated, none twice, and no `</s>` is written before: nothing
+                       is left out at the end; a source without `<sep>` asks for nothing
     no_repeat_ngram_size
                        no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
                        0 for no such rule

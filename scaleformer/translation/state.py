@@ -105,7 +105,7 @@ class Rows:
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self.ending = full & (self._consumed[logits.argmax(1)] == 0)
-        return logits.masked_fill(full[:, None] & (self._ids != SEP), -math.inf)
+        return logits.masked_fill(full[:, None] & (self._consumed == 0), -math.inf)
 
     def _limit(self) -> Tensor:
         """(A*K,) the most tokens of the segment at hand."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.translation.batches import by_source, make_batches, pad
+from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.vocabulary import EOS
@@ -158,7 +158,7 @@ class Translator:
         if mode == "segment":
             pieces = [[[segment] for segment in segments] for segments in rest]
         elif max_tokens is not None:
-            pieces = [list(self._cut(segments, max_tokens)) for segments in rest]
+            pieces = [self._cut(segments, max_tokens) for segments in rest]
         else:
             pieces = [[list(segments)] for segments in rest]
         names = list(map(str, range(len(documents)))) if ids is None else list(ids)
@@ -184,19 +184,11 @@ class Translator:
         warn_of_empty(documents, translations, place)
         return translations
 
-    def _cut(self, segments: Sequence[str], max_tokens: int) -> Iterator[list[str]]:
+    def _cut(self, segments: Sequence[str], max_tokens: int) -> list[list[str]]:
         """Pieces of a document of at most max_tokens source tokens, none empty."""
-        piece: list[str] = []
-        size = 1  # </s>
-        for segment in segments:
-            length = len(self.source_tokenizer.encode_segments([segment]))
-            if piece and size + length > max_tokens:
-                yield piece
-                piece, size = [], 1
-            piece.append(segment)
-            size += length
-        if piece:
-            yield piece
+        tokens = self.source_tokenizer.encode_batch(segments)
+        sizes = [len(encoded) + 1 for encoded in tokens]  # with `<sep>`
+        return list(runs(zip(segments, sizes, strict=True), max_tokens - 1))  # `</s>` is one
 
     def _translate(
         self,
@@ -215,9 +207,7 @@ class Translator:
         }
         lengths = {place: len(tokens) for place, tokens in sources.items()}
         total = done + sum(lengths.values())
-        written = 0
-
-        at_hand = 0  # source tokens of the batch
+        written = at_hand = 0  # target tokens so far, source tokens of the batch
 
         def report(tokens: int, share: float) -> None:
             nonlocal written

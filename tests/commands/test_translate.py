@@ -248,20 +248,24 @@ def test_a_segment_longer_than_any_in_training_is_told(run, translate, tmp_path,
     assert f"{tmp_path / 'in.txt'}:3 (" in caplog.text
 
 
+def interrupt_the_third_batch(patch: pytest.MonkeyPatch) -> None:
+    decode, calls = translator_module.decode, []
+
+    def third_time(*given, **named):
+        calls.append(0)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decode(*given, **named)
+
+    patch.setattr(translator_module, "decode", third_time)
+
+
 def test_an_interrupted_call_goes_on(run, translate, tmp_path, monkeypatch):
     source, output = write_corpus(tmp_path) / "test.jsonl", tmp_path / "out.jsonl"
     (tmp_path / ".out.jsonl.99999999.tmp").write_text("left by a process that was killed")
     arguments = (f"checkpoint={run}", f"input={source}", f"output={output}", "decoding.batch_tokens=1")
     with monkeypatch.context() as patch:
-        decode, calls = translator_module.decode, []
-
-        def third_time(*given, **named):
-            calls.append(0)
-            if len(calls) == 3:
-                raise KeyboardInterrupt
-            return decode(*given, **named)
-
-        patch.setattr(translator_module, "decode", third_time)
+        interrupt_the_third_batch(patch)
         code, _, err = translate(*arguments)
     assert code == 130
     assert not output.exists()
@@ -275,15 +279,7 @@ def test_an_interrupted_call_goes_on(run, translate, tmp_path, monkeypatch):
 
 def test_stdout_gets_each_document_when_it_is_finished(run, translate, tmp_path, monkeypatch):
     source = write_corpus(tmp_path) / "test.jsonl"
-    decode, calls = translator_module.decode, []
-
-    def third_time(*given, **named):
-        calls.append(0)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return decode(*given, **named)
-
-    monkeypatch.setattr(translator_module, "decode", third_time)
+    interrupt_the_third_batch(monkeypatch)
     code, out, _ = translate(f"checkpoint={run}", f"input={source}", "output=-", "decoding.batch_tokens=1")
     assert code == 130
     assert [json.loads(line)["id"] for line in out.splitlines()] == [d["id"] for d in DOCUMENTS[:2]]

@@ -46,7 +46,7 @@ def tokenizer() -> Tokenizer:
     ],
 )
 def test_separators_spread_the_source_over_the_target(source, target, expected) -> None:
-    assert separators(source, target, True) == expected
+    assert separators(source, target, True) == tuple(expected)
 
 
 def test_beads_come_back_from_json_and_from_the_encoding(tokenizer: Tokenizer, tmp_path: Path) -> None:

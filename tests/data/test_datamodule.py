@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
-import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
 
 from scaleformer.batch import Batch
 from scaleformer.data.config import DataConfig
@@ -22,19 +17,9 @@ from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.vocabulary import SEP
+from tests.data.toy import SYNTHETIC, module
 
-SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("cache"))
-
-
-def module(cache: str, tokenizer: dict[str, Any] | None = None, **options: Any) -> DocumentDataModule:
-    settings = {"cache_dir": cache, "max_tokens": 60, "batch_tokens": 600, "synthetic": SYNTHETIC, **options}
-    return DocumentDataModule(DataConfig(**settings), TokenizerConfig(**{"vocab_size": 450, **(tokenizer or {})}))
 
 
 def pairs(data: DocumentDataModule, batches: Any) -> list[tuple[str, str]]:
@@ -62,7 +47,7 @@ def pairs_of(documents: Any) -> list[tuple[str, str]]:
     ],
     ids=["longest", "multi-resolution", "joined", "streamed"],
 )
-def test_every_segment_reaches_the_model(cache: str, options: dict[str, Any], separate: bool) -> None:
+def test_every_segment_reaches_the_model(cache: Path, options: dict[str, Any], separate: bool) -> None:
     data = module(cache, {"joint": not separate, "vocab_size": 390}, **options)
     data.prepare_data()
     assert (data.source_tokenizer.hash == data.target_tokenizer.hash) != separate
@@ -72,13 +57,13 @@ def test_every_segment_reaches_the_model(cache: str, options: dict[str, Any], se
     assert pairs(data, data.val_dataloader()) == pairs_of(data.documents("valid"))
 
 
-def test_whole_documents_with_labels(cache: str) -> None:
+def test_whole_documents_with_labels(cache: Path) -> None:
     data = module(cache, max_tokens=10)
     assert list(data.documents("test")) == list(generate(SYNTHETIC, "test"))
     assert any(document.labels for document in data.documents("test"))
 
 
-def test_validation_is_always_alike(cache: str) -> None:
+def test_validation_is_always_alike(cache: Path) -> None:
     data = module(cache, multi_resolution=True, max_ratio=1.5)
     first, second = ([batch.ids for batch in data.val_dataloader()] for _ in range(2))
     assert first == second
@@ -86,7 +71,7 @@ def test_validation_is_always_alike(cache: str) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_separators_are_left_out_in_training_alone_and_anew_in_every_epoch(cache: str, streaming: bool) -> None:
+def test_separators_are_left_out_in_training_alone_and_anew_in_every_epoch(cache: Path, streaming: bool) -> None:
     data = module(cache, drop_separators=0.3, streaming=streaming)
 
     def separators(batches: Iterable[Batch]) -> list[int]:
@@ -101,7 +86,7 @@ def test_separators_are_left_out_in_training_alone_and_anew_in_every_epoch(cache
     assert separators(data.val_dataloader()) == [segments["valid"]] * 2
 
 
-def test_report(cache: str) -> None:
+def test_report(cache: Path) -> None:
     report = module(cache, max_ratio=1.2).report
     assert list(report.splits) == ["train", "valid"]
     assert report.splits["train"].documents == 40
@@ -109,13 +94,13 @@ def test_report(cache: str) -> None:
     assert report.splits["valid"].dropped == {}
 
 
-def test_report_of_streamed_training_is_of_its_first_window(cache: str) -> None:
+def test_report_of_streamed_training_is_of_its_first_window(cache: Path) -> None:
     report = module(cache, streaming=True, window=50).report
     assert list(report.splits) == ["train (first window)", "valid"]
     assert 50 <= report.splits["train (first window)"].segments < 70
 
 
-def test_streamed_training_reports_all_of_it_in_the_end(cache: str, tmp_path: Path) -> None:
+def test_streamed_training_reports_all_of_it_in_the_end(cache: Path, tmp_path: Path) -> None:
     data = module(cache, streaming=True, window=50, max_ratio=1.2)
     assert data.trained_report is None
     loader = data.train_dataloader()
@@ -133,7 +118,7 @@ def test_streamed_training_reports_all_of_it_in_the_end(cache: str, tmp_path: Pa
         assert getattr(ours, name) == getattr(kept, name), name
 
 
-def test_streamed_training_on_changed_data_reports_these_alone(cache: str) -> None:
+def test_streamed_training_on_changed_data_reports_these_alone(cache: Path) -> None:
     data = module(cache, streaming=True, window=50)
     next(iter(data.train_dataloader()))
     changed = SyntheticConfig(train=30, valid=6, test=5, seed=2)
@@ -150,7 +135,7 @@ def test_streamed_training_on_changed_data_reports_these_alone(cache: str) -> No
     assert later.trained_report == again.trained_report
 
 
-def test_known_tokenizers_need_no_training_split(cache: str, tmp_path: Path) -> None:
+def test_known_tokenizers_need_no_training_split(cache: Path, tmp_path: Path) -> None:
     known = module(cache).tokenizers
     path = tmp_path / "test.jsonl"
     path.write_text(Document("a", ("x",), ("y",)).to_json() + "\n")
@@ -165,7 +150,7 @@ def test_known_tokenizers_need_no_training_split(cache: str, tmp_path: Path) -> 
         data.train_dataloader()
 
 
-def test_one_file_gives_all(cache: str) -> None:
+def test_one_file_gives_all(cache: Path) -> None:
     data = DocumentDataModule(
         DataConfig(format="jsonl", path=str(SAMPLES / "one_file.jsonl.gz"), cache_dir=cache),
         TokenizerConfig(vocab_size=342),
@@ -175,7 +160,7 @@ def test_one_file_gives_all(cache: str) -> None:
     assert pairs(data, data.train_dataloader()) == pairs_of(data.documents("train"))
 
 
-def test_fingerprint(cache: str) -> None:
+def test_fingerprint(cache: Path) -> None:
     choices: list[dict[str, Any]] = [{}, {}, {"synthetic": SyntheticConfig(seed=9)}]
     one, same, other = (module(cache, **options) for options in choices)
     assert set(one.fingerprint()) == {"train", "valid", "test"}
@@ -184,112 +169,14 @@ def test_fingerprint(cache: str) -> None:
     assert one.fingerprint(["valid"]) == {"valid": one.fingerprint()["valid"]}
 
 
-def test_tokenizer_from_part_of_the_text(cache: str) -> None:
+def test_tokenizer_from_part_of_the_text(cache: Path) -> None:
     few = module(cache, {"max_segments": 60, "vocab_size": 330})
     assert few.source_tokenizer.hash != module(cache, {"vocab_size": 330}).source_tokenizer.hash
 
 
-def test_overlong_error_reaches_the_user(cache: str) -> None:
+def test_overlong_error_reaches_the_user(cache: Path) -> None:
     with pytest.raises(DataError, match=r"more than data\.max_tokens=8"):
         next(iter(module(cache, max_tokens=8, overlong="error").train_dataloader()))
-
-
-class Recorder(pl.LightningModule):
-    """Learns nothing and notes what it was trained on."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.seen: list[list[list[int]]] = []
-
-    def training_step(self, batch: Batch, index: int) -> torch.Tensor:
-        self.seen.append(batch.source.tolist())
-        return self.weight * 1.0
-
-    def validation_step(self, batch: Batch, index: int) -> None:
-        assert len(batch) > 0
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), 0.1)
-
-
-def fit(
-    data: DocumentDataModule, steps: int, folder: Path | None = None, checkpoint: Path | None = None, **options: Any
-) -> list[list[list[int]]]:
-    """Train for `steps` steps in all; with `folder`, a checkpoint after every one. Returns the batches trained on."""
-    recorder = Recorder()
-    saver = ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trainer = pl.Trainer(
-            accelerator="cpu",
-            max_steps=steps,
-            max_epochs=-1,
-            logger=False,
-            callbacks=[saver] if folder else [],
-            enable_checkpointing=folder is not None,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            **options,
-        )
-        trainer.fit(recorder, datamodule=data, ckpt_path=checkpoint)
-    return recorder.seen
-
-
-VALIDATING = {"val_check_interval": 3, "check_val_every_n_epoch": None}
-
-
-@pytest.mark.parametrize(
-    ("options", "tokenizer", "trainer"),
-    [
-        pytest.param({"multi_resolution": True}, {}, {}, id="multi-resolution"),
-        pytest.param({}, {}, VALIDATING, id="validating inside epochs"),
-        pytest.param({"streaming": True, "window": 50}, {}, VALIDATING, id="streamed"),
-        pytest.param({"streaming": True, "window": 50, "num_workers": 2}, {}, {}, id="streamed by two workers"),
-        pytest.param({"join_segments": (1, 4)}, {"sample_alpha": 0.2}, {}, id="joined with sampled pieces"),
-    ],
-)
-def test_runs_go_on_with_the_very_next_batch(
-    cache: str, tmp_path: Path, options: dict[str, Any], tokenizer: dict[str, Any], trainer: dict[str, Any]
-) -> None:
-    loader = module(cache, tokenizer, **options).train_dataloader()
-    epochs = [[batch.source.tolist() for batch in loader] for _ in range(2)]
-    length = len(epochs[0])
-    steps = length + 3
-    whole = fit(module(cache, tokenizer, **options), steps, tmp_path, **trainer)
-    assert whole == (epochs[0] + epochs[1])[:steps]
-    for done in (1, length - 1, length, length + 1):  # inside, before, at and after the epoch's end
-        checkpoint = tmp_path / f"step={done}.ckpt"
-        state = torch.load(checkpoint, weights_only=True)["DocumentDataModule"]
-        if "window" not in options and not tokenizer:
-            assert (state["epoch"] * length + state["done"], state["window"]) == (done, 0)
-        assert fit(module(cache, tokenizer, **options), steps, None, checkpoint, **trainer) == whole[done:]
-
-
-def test_accumulated_gradients_go_on_too(cache: str, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"accumulate_grad_batches": 2}
-    whole = fit(module(cache), 6, tmp_path, **options)
-    assert fit(module(cache), 6, None, tmp_path / "step=2.ckpt", **options) == whole[4:]
-
-
-def test_changed_settings_go_on_with_the_next_epoch(cache: str, tmp_path: Path) -> None:
-    fit(module(cache), 3, tmp_path)
-    state = torch.load(tmp_path / "step=3.ckpt", weights_only=True)["DocumentDataModule"]
-    changed = module(cache, batch_tokens=500)
-    changed.load_state_dict(state)
-    with pytest.warns(UserWarning, match="settings changed since the checkpoint was written inside epoch 0"):
-        loader = changed.train_dataloader()
-    assert loader.position == (1, 0, 0)
-
-
-def test_states_of_earlier_versions_go_on(cache: str) -> None:
-    """They name no window, and a single process's epochs are what they were."""
-    whole = [batch.ids for batch in module(cache).train_dataloader()]
-    data = module(cache)
-    old = {key: value for key, value in data.state_dict().items() if key != "window"}
-    data.load_state_dict({**old, "done": 4})
-    assert [batch.ids for batch in data.train_dataloader()] == whole[4:]
 
 
 class Process:
@@ -304,7 +191,7 @@ class Process:
 
 
 @pytest.mark.parametrize("count", [1, 2, 6], ids=lambda count: f"{count} documents")
-def test_validation_of_two_processes_counts_every_document_once(cache: str, count: int) -> None:
+def test_validation_of_two_processes_counts_every_document_once(cache: Path, count: int) -> None:
     found, lengths = [], []
     for rank in range(2):
         data = module(cache, synthetic=SyntheticConfig(train=40, valid=count), max_tokens=400, batch_tokens=400)

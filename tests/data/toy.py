@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from scaleformer.data.config import DataConfig
+from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.data.synthetic.corpus import SyntheticConfig
+from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.vocabulary import SEP
+
+SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
 
 
 def encoded(lengths: list[list[tuple[int, int]]], counted: bool = False) -> EncodedCorpus:
@@ -41,3 +49,9 @@ def random_corpus(
         ],
         counted,
     )
+
+
+def module(cache: Path, tokenizer: dict[str, Any] | None = None, **options: Any) -> DocumentDataModule:
+    """Of the embedded corpus, small, with these settings changed."""
+    settings = {"cache_dir": str(cache), "max_tokens": 60, "batch_tokens": 600, "synthetic": SYNTHETIC, **options}
+    return DocumentDataModule(DataConfig(**settings), TokenizerConfig(**{"vocab_size": 450, **(tokenizer or {})}))

@@ -76,5 +76,8 @@ def test_hypotheses_follow_the_beads_of_their_reference() -> None:
     assert matched.target == ("V W", "X Y", "Z")
     assert hypothesis == ["1 2", "3", "4"]
     assert by_bead(document, ["1", "2"])[1] == ["1", "2"]
+    alone = Document("d", (), ("X", "Y"), beads=((0, 1), (0, 1)))
+    matched, hypothesis = by_bead(alone, [])
+    assert (matched.source, matched.target, hypothesis) == (("",), ("X Y",), [""])
     plain = Document("d", ("a", "b"), ("X", "Y"))
     assert by_bead(plain, ["1", "2"]) == (plain, ["1", "2"])

@@ -13,7 +13,6 @@ from scaleformer.evaluation.teacher_forcing import (
     EncodedDocument,
     loss_by_position,
     position_bins,
-    token_budget,
     token_losses,
 )
 from tests.helpers import BOS, EOS, SEP, make_model
@@ -80,12 +79,6 @@ def test_damaged_weights_are_told():
         model.output_weight.fill_(float("nan"))
     with pytest.raises(ValueError, match="not finite"):
         token_losses(model, make_documents(2), [[View(0, 0, 2)]])
-
-
-def test_batches_of_a_budget():
-    assert list(token_budget([3, 9, 4, 2], 9)) == [[1], [2, 0], [3]]
-    assert list(token_budget([20, 1], 9)) == [[0], [1]]
-    assert list(token_budget([], 9)) == []
 
 
 def test_the_curve_by_hand():

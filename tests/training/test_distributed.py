@@ -19,11 +19,6 @@ OPTIONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.mark.parametrize("valid", [5, 1], ids=["validation", "fewer documents than processes"])
 def test_two_processes_train_as_one_with_twice_the_batches(tmp_path: Path, cache: Path, valid: int) -> None:
     one, two, options = tmp_path / "one", tmp_path / "two", (*OPTIONS, f"data.synthetic.valid={valid}")

@@ -133,10 +133,25 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
     assert_same(run, parts)
 
 
-@pytest.mark.parametrize("pattern", ["decoder", "embeddings", "decoder.*.cross_attention", "*.feed_forward"])
+@pytest.mark.parametrize(
+    ("pattern", "frozen"),
+    [
+        ("decoder", r"decoder\.|decoder_norm\."),
+        ("embeddings", r"\w+_embedding\."),
+        ("decoder.*.cross_attention", r"decoder\.\d+\.cross_attention\."),
+        ("*.feed_forward", r"\w+\.\d+\.feed_forward\."),
+    ],
+)
 @pytest.mark.parametrize("more", ["model.gradient_checkpointing=true", "r_drop=1"])
-def test_any_part_may_be_frozen(parent: Path, cache: Path, tmp_path: Path, pattern: str, more: str) -> None:
-    training.run(configure(tmp_path / "run", cache, *OPTIONS, more, "trainer.max_steps=1", f"freeze=['{pattern}']"))
+def test_any_part_may_be_frozen(cache: Path, tmp_path: Path, pattern: str, frozen: str, more: str) -> None:
+    options = (more, "trainer.max_steps=1", f"freeze=['{pattern}']")
+    before, _ = model_of(tmp_path / "other", cache, *options)
+    training.run(configure(tmp_path / "run", cache, *OPTIONS, *options))
+    after = weights(tmp_path / "run")
+    kept = [name for name in before if re.match(frozen, name)]
+    assert kept
+    assert all(torch.equal(before[name], after[f"model.{name}"]) for name in kept)
+    assert not all(torch.equal(before[name], after[f"model.{name}"]) for name in before)
 
 
 @pytest.mark.parametrize(

@@ -243,8 +243,12 @@ def test_settings_that_leave_the_numbers_alone_change_without_a_word(run: Path) 
 def test_a_setting_that_an_older_run_does_not_name_had_its_neutral_value(run: Path) -> None:
     package = open_checkpoint(run)[1]
     assert "r_drop" not in package["config"]
+    older = {**package, "config": {**package["config"], "data": {"seed": 1}}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_settings(package, {**CONFIG, "r_drop": 0})
+        check_settings(older, {**CONFIG, "data": {"seed": 1, "merge_segments": 0.0}})
     with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): from here on it is another run"):
         check_settings(package, {**CONFIG, "r_drop": 5.0})
+    with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): from here on"):
+        check_settings(older, {**CONFIG, "data": {"seed": 1, "merge_segments": 0.5}})

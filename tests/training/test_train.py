@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,6 @@ import yaml
 
 from scaleformer.commands.line import quoted
 from scaleformer.system.display import displayed
-from scaleformer.system.errors import Interrupted
 from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES, merge_overrides
 from scaleformer.training.run_folder import is_finished
@@ -66,126 +64,6 @@ def test_every_checkpoint_knows_the_longest_segment(tmp_path: Path, cache: Path,
         short = Translator.load(tmp_path / "short").longest_segment
         assert short is not None
         assert 0 < short <= found["last"]
-
-
-def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, cache: Path, monkeypatch) -> None:
-    """In steps of two batches; `test_kills` has steps of one."""
-    options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
-    options += ("trainer.accumulate_grad_batches=2",)
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    training.run(configure(whole, cache, *options, "trainer.max_steps=9"))
-    step = training.TranslationModule.training_step
-
-    def killed(self, batch, index):
-        if self.global_step == 5:
-            raise KeyError("killed")
-        return step(self, batch, index)
-
-    monkeypatch.setattr(training.TranslationModule, "training_step", killed)
-    with pytest.raises(KeyError, match="killed"):
-        training.run(configure(parts, cache, *options, "trainer.max_steps=9"))
-    assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * 2
-    assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
-    monkeypatch.setattr(training.TranslationModule, "training_step", step)
-    for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
-        training.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
-    assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
-    for key in ("state_dict", "current_model_state"):
-        expected = weights(whole, key)
-        assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts, key).items())
-
-
-@pytest.mark.parametrize("epochs", [None, 3], ids=["steps", "epochs"])
-def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache: Path, monkeypatch, epochs) -> None:
-    """An epoch of 6 batches is a step of four and one of two; what is saved there must not go on inside it."""
-    options = (*FAST[:2], "model.dropout=0.1", "callbacks.checkpoint.every_n_train_steps=2", "data.synthetic.train=24")
-    options += ("trainer.accumulate_grad_batches=4", "trainer.val_check_interval=100")
-    options += ("trainer.max_steps=6",) if epochs is None else ("trainer.max_steps=-1", "+trainer.max_epochs=3")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    training.run(configure(whole, cache, *options))
-    step = training.TranslationModule.training_step
-    for last in (3, 5):
-
-        def killed(self, batch, index, last=last):
-            if self.global_step == last:
-                raise KeyError("killed")
-            return step(self, batch, index)
-
-        monkeypatch.setattr(training.TranslationModule, "training_step", killed)
-        resumed = () if last == 3 else (f"resume={parts}",)
-        with pytest.raises(KeyError, match="killed"):
-            training.run(configure(parts, cache, *options, *resumed))
-        assert weights(parts, "global_step") == last - 1
-    monkeypatch.setattr(training.TranslationModule, "training_step", step)
-    training.run(configure(parts, cache, *options, f"resume={parts}"))
-    assert weights(parts, "global_step") == 6
-    assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
-    expected = weights(whole)
-    assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts).items())
-
-
-def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cache: Path) -> None:
-    options = (*FAST, "trainer.val_check_interval=4", "trainer.log_every_n_steps=2")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    training.run(configure(whole, cache, *options, "trainer.max_steps=8"))
-    training.run(configure(parts, cache, *options, "trainer.max_steps=4"))
-    training.run(configure(parts, cache, *options, "trainer.max_steps=8", f"resume={parts}"))
-    rows = read_metrics(parts, *TIMES)
-    assert [row["step"] for row in rows if row["train/loss"]] == ["2", "4", "6", "8"]
-    assert rows == read_metrics(whole, *TIMES)
-
-
-def test_with_another_total_the_very_next_step_has_its_rate(tmp_path: Path, cache: Path) -> None:
-    options = (*FAST, "schedule=cosine", "schedule.warmup_steps=1", "optimizer.learning_rate=0.01")
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    training.run(configure(whole, cache, *options, "trainer.max_steps=6"))
-    training.run(configure(parts, cache, *options, "trainer.max_steps=3"))
-    training.run(configure(parts, cache, *options, "trainer.max_steps=6", f"resume={parts}"))
-    rates = [[row["train/learning_rate"] for row in read_metrics(run)] for run in (whole, parts)]
-    assert len(rates[1]) == 6
-    assert rates[1][3:] == rates[0][3:]
-
-
-def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monkeypatch) -> None:
-    said = []
-
-    def killed(module, batch, index):
-        said.append(json.loads((tmp_path / "status.json").read_text(encoding="utf-8")))
-        raise KeyError("killed")
-
-    options = (*FAST, f"resume={tmp_path}", "trainer.max_steps=4")
-    training.run(configure(tmp_path, cache, *FAST, "trainer.max_steps=2"))
-    monkeypatch.setattr(training.TranslationModule, "training_step", killed)
-    with pytest.raises(KeyError, match="killed"):
-        training.run(configure(tmp_path, cache, *options))
-    monkeypatch.setattr(training.pl.Trainer, "fit", lambda *_, **__: killed(None, None, 0))
-    with pytest.raises(KeyError, match="killed"):
-        training.run(configure(tmp_path, cache, *options))
-    assert [(status["state"], status["step"]) for status in said] == [("training", 2)] * 2
-    status = json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))
-    assert (status["state"], status["step"]) == ("failed", 2)
-
-
-@pytest.mark.parametrize("where", ["training_step", "validation_step"])
-def test_a_signal_that_no_step_follows_is_not_lost(tmp_path: Path, cache: Path, monkeypatch, where: str) -> None:
-    disturbed = getattr(training.TranslationModule, where)
-
-    def told(module, batch, index):
-        if module.global_step == 4 - (where == "training_step") and not module.stop:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return disturbed(module, batch, index)
-
-    options = (*FAST, "trainer.max_steps=4", "trainer.val_check_interval=4", "test.enabled=true")
-    monkeypatch.setattr(training.TranslationModule, where, told)
-    with pytest.raises(Interrupted, match=f"interrupted by SIGTERM, saved at step 4: go on by resume={tmp_path}"):
-        training.run(configure(tmp_path, cache, *options))
-    assert weights(tmp_path, "global_step") == 4
-    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "interrupted"
-    assert not (tmp_path / "results" / "bleu-test.json").exists()
-    monkeypatch.setattr(training.TranslationModule, where, disturbed)
-    training.run(configure(tmp_path, cache, *options, f"resume={tmp_path}"))
-    assert (tmp_path / "results" / "bleu-test.json").is_file()
-    assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
 
 
 def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, command: Command) -> None:

@@ -164,3 +164,13 @@ def test_counted_separators_consume_every_source_segment_once(strategy: str, ngr
         )
         seen |= {tokens[place] for place in ends}
     assert len(seen) > 2  # more than one kind of separator was written
+
+
+def test_a_segment_at_its_limit_may_still_consume_two() -> None:
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        return table({8: 0.6, SEP2: 0.3, SEP: 0.09, EOS: 0.01}, size=12)  # would write words for ever
+
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
+    [[found]] = decode(FakeModel(logits, STEPS), *batch([9, SEP, 9, SEP, EOS]), config, counted=True)
+    assert found.tokens == (8, SEP2)
+    assert not found.finished  # the limit has cut it

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scaleformer.data.batching import Example, collate
 from scaleformer.evaluation.length.views import View
-from scaleformer.evaluation.teacher_forcing import token_budget
+from scaleformer.translation.batches import token_budget
 from scaleformer.translation.search import DecodableModel, DecodingConfig, Hypothesis, decode
 from scaleformer.vocabulary import EOS, SEP, steps_of
 

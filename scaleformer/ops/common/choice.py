@@ -76,7 +76,8 @@ def choose_algorithm(
     `scaleformer benchmark attention part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of 25
     tokens); it also shows how far from the best the choice is. They serve bfloat16 as well: on an EPYC with AVX2 alone,
     which has no products of bfloat16, its crossings lie at 0.8 to 1.2 times the lengths of those of float32, on either
-    side, and the choice loses what it loses there. CPUs with such products were not measured.
+    side, and the choice loses 35% at most (27% in float32; near a crossing, on a machine that other work shared). CPUs
+    with such products were not measured.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
     queries, keys  L_Q and L_K

@@ -11,7 +11,7 @@ from scaleformer.ops.common.feature_maps import get_feature_map
 from scaleformer.ops.gated.linear import linear_segment_attention
 from scaleformer.ops.kernel.attention import smaller_algorithm
 from scaleformer.ops.kernel.quadratic import quadratic_attention
-from scaleformer.ops.segments.gate import pair_weights
+from scaleformer.ops.segments.gate import pair_gates
 from scaleformer.ops.segments.layout import SegmentLayout, layout_of
 from scaleformer.system.cpu import widen_heap
 
@@ -82,6 +82,6 @@ def segment_gated_attention(
         frel = None if rel is None else phi(rel.to(dtype)).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
         gate = log_gate.to(dtype).exp()  # (H, 2G+1)
         if algorithm == "quadratic":
-            weights = pair_weights(gate, *given[:2], causal, layout.key_mask, far_tokens)
-            return quadratic_attention(q, k, v, frel, weights, causal, layout.key_mask, phi, dtype)
+            gates, scale = pair_gates(gate, *given[:2], causal, layout.key_mask, far_tokens)
+            return quadratic_attention(q, k, v, frel, gates * scale, causal, layout.key_mask, phi, dtype)
         return linear_segment_attention(q, k, v, frel, log_gate.to(dtype), layout, causal, far_tokens, phi, dtype)

@@ -17,19 +17,6 @@ def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
     return (far_tokens / count.clamp(min=1).to(dtype)).clamp(max=1.0)
 
 
-def pair_weights(
-    gate: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
-    causal: bool,
-    key_mask: Tensor | None,
-    far_tokens: float,
-) -> Tensor:
-    """The weights of all pairs (B, H, L_Q, L_K), from gate (H, 2G+1)."""
-    gates, scale = pair_gates(gate, query_segments, key_segments, causal, key_mask, far_tokens)
-    return gates * scale
-
-
 def pair_gates(
     gate: Tensor,
     query_segments: Tensor,
