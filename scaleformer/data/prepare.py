@@ -18,12 +18,12 @@ from typing import IO
 
 from rich.table import Table
 
+from scaleformer.data.align.filters import FILTERS
+from scaleformer.data.align.page import alignment_page
+from scaleformer.data.align.pipeline import RawConfig, RawCorpus, Translate, align_files
 from scaleformer.data.config import HubConfig
 from scaleformer.data.errors import DataError
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.data.raw.filters import FILTERS
-from scaleformer.data.raw.page import alignment_page
-from scaleformer.data.raw.pipeline import RawConfig, RawCorpus, Translate, align_files
 from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext, separate
 from scaleformer.data.readers.documents import Document, assign_splits, from_parts, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents

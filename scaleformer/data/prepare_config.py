@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from scaleformer.data.align.filters import FILTERS
+from scaleformer.data.align.sentences import GRAINS
 from scaleformer.data.config import BOUNDARIES
-from scaleformer.data.raw.filters import FILTERS
-from scaleformer.data.raw.sentences import GRAINS
 from scaleformer.data.readers.bitexts import BITEXTS
 from scaleformer.system.schema import shown
 
@@ -48,7 +48,7 @@ class PrepareConfig:
     aligner         raw: lexicon (learned from the corpus) | translation (by the model `checkpoint`)
     unmatched       raw: keep text without a partner, as beads with an empty side, or drop it
     min_confidence  raw: beads of less, between 0 and 1, count as text without a partner
-    filters         raw: of `scaleformer.data.raw.filters.FILTERS`; null = all
+    filters         raw: of `scaleformer.data.align.filters.FILTERS`; null = all
     output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
     valid, test     shares of the documents that become valid and test, drawn by `seed`
     drop_empty      leave out segments that are empty (or blank) on a side

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from scaleformer.data.align.beads import Bead
+from scaleformer.data.align.blocks import read_blocks
+from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list
+from scaleformer.data.align.filters import FILTERS, make_check
+from scaleformer.data.align.passes import Segments, align_corpus
+from scaleformer.data.align.sentences import split_blocks
 from scaleformer.data.errors import DataError
-from scaleformer.data.raw.align import Bead
-from scaleformer.data.raw.blocks import read_blocks
-from scaleformer.data.raw.files import Pair, pairs_of_folders, pairs_of_list
-from scaleformer.data.raw.filters import FILTERS, make_check
-from scaleformer.data.raw.passes import Segments, align_corpus
-from scaleformer.data.raw.sentences import split_blocks
 from scaleformer.data.readers.documents import Document, from_parts
 
 # The confidence of a bead is a logistic function of its log-odds for a character, measured by their median over the

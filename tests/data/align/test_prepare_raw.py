@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from scaleformer.data.align.filters import FILTERS, make_check
+from scaleformer.data.align.page import alignment_page
+from scaleformer.data.align.pipeline import Match
 from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareReport, prepare
-from scaleformer.data.raw.filters import FILTERS, make_check
-from scaleformer.data.raw.page import alignment_page
-from scaleformer.data.raw.pipeline import Match
 from scaleformer.data.readers.documents import Document, read_jsonl
 from tests.commands.calls import Benchmark
 
@@ -141,7 +141,7 @@ def test_filtered_beads_are_counted(folders: Path) -> None:
 
 
 def test_the_page_shows_the_least_sure_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaleformer.data.raw.page.SHOWN", 2)
+    monkeypatch.setattr("scaleformer.data.align.page.SHOWN", 2)
     matches = [Match("d", str(sure), "<b>", sure) for sure in (0.9, 0.2, 0.5)] + [
         Match("d", "alone", "", None, "unmatched")
     ]

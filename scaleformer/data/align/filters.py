@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
+from scaleformer.data.align.lexicon import words
 from scaleformer.data.errors import DataError
-from scaleformer.data.raw.lexicon import words
 
 FILTERS = ("script", "language", "repetition")
 FEWEST_LETTERS = 10  # of which a script is said

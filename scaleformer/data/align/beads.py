@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scaleformer.data.raw.lexicon import Lexicon
+from scaleformer.data.align.lexicon import Lexicon
 
 PRIORS = {
     (1, 1): 0.89,

@@ -1,6 +1,6 @@
 """How well documents are aligned whose alignment is known: joined to prose, spoilt on purpose, split and aligned again.
 
-    python -m tests.data.raw.bars FILE.jsonl[.gz] [en es]
+    python -m tests.data.align.bars FILE.jsonl[.gz] [en es]
 
 prints the F1 of the links of aligned documents, as they are and spoilt, and the pages of 300 words a minute.
 """
@@ -13,10 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from scaleformer.data.raw.align import Bead
-from scaleformer.data.raw.blocks import Block
-from scaleformer.data.raw.passes import Segments, align_corpus
-from scaleformer.data.raw.sentences import split_blocks
+from scaleformer.data.align.beads import Bead
+from scaleformer.data.align.blocks import Block
+from scaleformer.data.align.passes import Segments, align_corpus
+from scaleformer.data.align.sentences import split_blocks
 from scaleformer.data.readers.documents import Document, read_jsonl
 
 SHARE = 0.1  # of the segments that are removed, and merged

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from scaleformer.data.align.blocks import READERS
 from scaleformer.data.errors import DataError
-from scaleformer.data.raw.blocks import READERS
 from scaleformer.data.readers.lines import read_lines
 from scaleformer.system.schema import shown
 

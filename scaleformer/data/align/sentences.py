@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
 
+from scaleformer.data.align.blocks import KINDS, Block
 from scaleformer.data.errors import DataError
-from scaleformer.data.raw.blocks import KINDS, Block
 
 GRAINS = ("sentence", "paragraph", "none")
 # No sentence ends in code or at an apostrophe, but the rules take what stands between two of these for a quotation.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from scaleformer.data.raw.align import Bead, Knowledge, Side, align
-from scaleformer.data.raw.lexicon import Vocabulary, learn, no_lexicon
-from scaleformer.data.raw.sentences import LABELS
+from scaleformer.data.align.beads import Bead, Knowledge, Side, align
+from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
+from scaleformer.data.align.sentences import LABELS
 
 OPEN = (0.7, 0.3)  # of a text, what its translation leaves open: without a lexicon and with one
 TRUSTED = 100  # beads of which a lexicon is half as telling as can be

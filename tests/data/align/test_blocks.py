@@ -8,9 +8,9 @@ from pathlib import Path
 import docx
 import pytest
 
+from scaleformer.data.align.blocks import Block, read_blocks
+from scaleformer.data.align.sentences import LABELS, split_blocks
 from scaleformer.data.errors import DataError
-from scaleformer.data.raw.blocks import Block, read_blocks
-from scaleformer.data.raw.sentences import LABELS, split_blocks
 
 MARKDOWN = """# A *title*
 

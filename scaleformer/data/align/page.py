@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from scaleformer.data.raw.pipeline import Match
+from scaleformer.data.align.pipeline import Match
 
 SHOWN = 2000  # beads of each list
 STYLE = """

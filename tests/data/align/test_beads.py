@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from scaleformer.data.raw import align
-from scaleformer.data.raw.align import MOVES, PRIORS, SHAPES, Bead, Knowledge, Side, bead_scores
-from scaleformer.data.raw.lexicon import Lexicon, Vocabulary, learn, no_lexicon, stem, words
-from scaleformer.data.raw.passes import align_corpus
+from scaleformer.data.align.beads import MOVES, PRIORS, SHAPES, Bead, Knowledge, Side, align, bead_scores
+from scaleformer.data.align.lexicon import Lexicon, Vocabulary, learn, no_lexicon, stem, words
+from scaleformer.data.align.passes import align_corpus
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from tests.data.raw.bars import measure
+from tests.data.align.bars import measure
 
 
 def sentences(count: int) -> list[Document]:
@@ -81,8 +80,8 @@ def test_the_chain_is_the_best_of_all(seed: int, monkeypatch: pytest.MonkeyPatch
             if i >= s and j >= t:
                 score = scores[SHAPES.index((s, t)), i - s, j - t] if s and t else np.log(PRIORS[s, t])
                 best[i, j] = max(best[i, j], best[i - s, j - t] + score)
-    monkeypatch.setattr(align, "ROWS", 3)
-    beads = align.align(source, target, known)
+    monkeypatch.setattr("scaleformer.data.align.beads.ROWS", 3)
+    beads = align(source, target, known)
     assert sum(b.score + np.log(PRIORS[b.s, b.t]) for b in beads) == pytest.approx(best[7, 6], abs=1e-3)
 
 
@@ -90,8 +89,8 @@ def test_a_chain_at_the_edge_of_the_band_widens_it(monkeypatch: pytest.MonkeyPat
     """Half of the source has no translation: far from the diagonal."""
     names = [f"machine{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10]} is {n}" for n in range(80)]
     source = [*(f"nothing like it {(n + 100) * 7919}" for n in range(80)), *names]
-    monkeypatch.setattr(align, "BAND", 20)
-    monkeypatch.setattr(align, "ROWS", 16)
+    monkeypatch.setattr("scaleformer.data.align.beads.BAND", 20)
+    monkeypatch.setattr("scaleformer.data.align.beads.ROWS", 16)
     labels = [1] * 160
     (beads,) = align_corpus([((source, labels), (names, labels[:80]))])
     assert [(b.i, b.j) for b in beads if b.s == b.t == 1] == [(80 + n, n) for n in range(80)]
