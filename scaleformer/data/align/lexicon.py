@@ -104,8 +104,8 @@ def learn(beads: Iterable[tuple[np.ndarray, np.ndarray]], sizes: Sequence[int], 
 
     IBM model 1 over the distinct words of each bead [Brown et al., "The Mathematics of Statistical Machine
     Translation", Computational Linguistics 19 (1993)], as Moore ("Fast and Accurate Sentence Alignment of Bilingual
-    Corpora", AMTA
-    2002) does between two passes. Of a large corpus a draw of beads serves, of `WORD_PAIRS` pairs of words in all.
+    Corpora", AMTA 2002) does between two passes. Of a large corpus a draw of beads serves, of `WORD_PAIRS` pairs of
+    words in all.
     sizes: words of either vocabulary. Cost O(WORD_PAIRS * ROUNDS).
     """
     distinct = [(_distinct(s), _distinct(t)) for s, t in beads]

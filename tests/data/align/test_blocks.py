@@ -7,6 +7,8 @@ from pathlib import Path
 
 import docx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scaleformer.data.align.blocks import Block, read_blocks
 from scaleformer.data.align.sentences import LABELS, split_blocks
@@ -126,3 +128,14 @@ def test_no_quotation_swallows_sentences() -> None:
     text = "You'll see ``'^'`` in it. This is one. It isn't ``'x'`` at all. The end."
     found, _ = split_blocks([Block("paragraph", text)], "en", "sentence")
     assert found == ["You'll see ``'^'`` in it.", "This is one.", "It isn't ``'x'`` at all.", "The end."]
+
+
+@given(
+    text=st.text(st.sampled_from("aB1 .!?'`\"“”«»()。！\n\t\u00a0\u2029é日ক।؟")) | st.text(),
+    language=st.sampled_from(["en", "es", "ja", "bn", "ar", "tlh"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_character_is_lost(text: str, language: str) -> None:
+    """Whatever the rules make of it: only white space changes."""
+    segments, _ = split_blocks([Block("paragraph", text)], language, "sentence")
+    assert "".join("".join(segments).split()) == "".join(text.split())

@@ -71,6 +71,15 @@ def test_two_folders(folders: Path) -> None:
     assert "<script" not in page
 
 
+def test_the_samples(tmp_path: Path) -> None:
+    """The command of data/README.md."""
+    samples = Path(__file__).parents[3] / "data" / "samples" / "raw"
+    (document,), report = run(tmp_path, f"source={samples / 'en'}", f"target={samples / 'es'}")
+    assert document.id == "tea"
+    assert document.beads == ((1, 1), (2, 1), (1, 1), (0, 1), (1, 1), (1, 1), (1, 1))
+    assert not report.dropped_segments + report.dropped_documents
+
+
 def test_text_without_a_partner_is_dropped(folders: Path) -> None:
     (document,), report = run(folders, "unmatched=drop")
     assert document.beads == ((1, 1), (2, 1), (1, 1), (1, 1))
