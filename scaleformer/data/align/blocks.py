@@ -15,10 +15,11 @@ from scaleformer.data.readers.lines import read_lines
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
 UNWRAPPED = 120  # characters: a text file with a longer line has a paragraph on each
+DEEPEST = 255  # levels of Markdown, of which a list takes two
 LARGEST = 1 << 28  # bytes of a docx, unpacked
 _HTML_KINDS = {
     **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6", "title", "caption"), "title"),
-    **dict.fromkeys(("li", "dt", "dd"), "item"),
+    **dict.fromkeys(("li", "dt", "dd", "option"), "item"),
     **dict.fromkeys(("td", "th"), "cell"),
     "pre": "code",
     **dict.fromkeys(
@@ -28,6 +29,8 @@ _HTML_KINDS = {
         "paragraph",
     ),
 }  # fmt: skip
+# The text of a drawing once more, for programs that do not know the first form.
+_DOCX_TWICE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HTML_UNSEEN = ("script", "style", "template", "noscript")
 
 
@@ -64,10 +67,12 @@ def _text(path: Path) -> Iterator[Block]:
 
 
 def _markdown(path: Path) -> Iterator[Block]:
-    parser = _library("markdown_it", "Markdown", path).MarkdownIt("commonmark").enable("table")
-    text = "\n".join(line for _, line in read_lines(path, "markdown"))
+    markdown = _library("markdown_it", "Markdown", path).MarkdownIt("commonmark", {"maxNesting": DEEPEST})
+    tokens = markdown.enable("table").parse("\n".join(line for _, line in read_lines(path, "markdown")))
+    if any(token.level >= DEEPEST - 1 for token in tokens):  # what is deeper the parser leaves out
+        raise DataError(f"{path}: quotations or lists {DEEPEST // 2} deep or more: make them flatter")
     inside: list[str] = []
-    for token in parser.parse(text):
+    for token in tokens:
         if token.nesting == 1:
             inside.append(token.type.removesuffix("_open"))
         elif token.nesting == -1:
@@ -95,9 +100,12 @@ def _html_text(text: str, path: Path) -> Iterator[Block]:
         return
     try:
         # As bytes: a declaration of an encoding inside a decoded text is an error to lxml.
-        root = html.fromstring(text.encode(), parser=html.HTMLParser(encoding="utf-8"))
+        parser = html.HTMLParser(encoding="utf-8")
+        root = html.fromstring(text.encode(), parser=parser)
     except (html.etree.ParserError, ValueError, AssertionError) as error:
         raise DataError(f"{path}: no HTML that can be read ({error})") from None
+    if fatal := parser.error_log.filter_from_fatals():  # what follows the parser leaves out
+        raise DataError(f"{path}: no HTML that can be read ({fatal[0].message})")
     kind, pieces = "paragraph", [""]
     for event, element in html.etree.iterwalk(root, events=("start", "end")):
         name = element.tag if isinstance(element.tag, str) else "!"
@@ -144,23 +152,28 @@ def _docx(path: Path) -> Iterator[Block]:
         raise
     except Exception as error:  # what lxml, zlib and python-docx raise for damaged files has no common class
         raise DataError(f"{path}: not a sound docx file ({error or type(error).__name__})") from None
-    yield from _docx_blocks(document)
+    yield from _docx_blocks(document, docx)
 
 
-def _docx_blocks(part: Any, cell: bool = False) -> Iterator[Block]:
-    for piece in part.iter_inner_content():
-        if hasattr(piece, "rows"):
-            seen = set()  # a cell over several columns is met in each of them
-            for row in piece.rows:
-                for inner in row.cells:
-                    if inner._tc not in seen:
-                        seen.add(inner._tc)
-                        yield from _docx_blocks(inner, cell=True)
+def _docx_blocks(document: Any, docx: ModuleType) -> Iterator[Block]:
+    """Paragraphs wherever they stand, in content controls and text boxes too, which python-docx passes over."""
+    word = docx.oxml.ns.nsmap["w"]
+    paragraph, cell, moved, text = (f"{{{word}}}{name}" for name in ("p", "tc", "moveFrom", "t"))
+    breaks = [f"{{{word}}}{name}" for name in ("tab", "br", "cr")]
+    for element in document.element.body.iter(paragraph):
+        around = [a.tag for a in element.iterancestors()]
+        if _DOCX_TWICE in around:
             continue
-        style = (piece.style.name if piece.style is not None else "").lower()
-        kind = "title" if style.startswith(("heading", "title", "subtitle")) else "paragraph"
-        kind = "item" if style.startswith("list") else kind
-        yield Block("cell" if cell else kind, " ".join(piece.text.split()))
+        pieces = []
+        for piece in element.iter(text, *breaks):
+            inside = [a.tag for a in piece.iterancestors()]
+            if next(a for a in piece.iterancestors(paragraph)) is element and moved not in inside:
+                pieces.append(piece.text or "" if piece.tag == text else " ")
+        style = docx.text.paragraph.Paragraph(element, document).style
+        name = (style.name if style is not None else "").lower()
+        kind = "title" if name.startswith(("heading", "title", "subtitle")) else "paragraph"
+        kind = "item" if name.startswith("list") else kind
+        yield Block("cell" if cell in around else kind, " ".join("".join(pieces).split()))
 
 
 def _library(name: str, title: str, path: Path) -> ModuleType:

@@ -95,6 +95,38 @@ def test_docx(tmp_path: Path) -> None:
     assert [(block.kind, block.text) for block in read_blocks(tmp_path / "a.docx")] == wanted
 
 
+def test_docx_keeps_what_stands_apart(tmp_path: Path) -> None:
+    """Content controls, inserted text and text boxes hold text that python-docx passes over; deleted text is gone."""
+    word = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    compatible = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    box = "<w:txbxContent><w:p><w:r><w:t>box</w:t></w:r></w:p></w:txbxContent>"
+    document = docx.Document()
+    for xml in (
+        f"<w:sdt {word}><w:sdtContent><w:p><w:r><w:t>control</w:t></w:r></w:p></w:sdtContent></w:sdt>",
+        f"<w:p {word}><w:r><w:t>a</w:t><w:tab/></w:r><w:ins><w:r><w:t>new</w:t></w:r></w:ins><w:del><w:r><w:delText>old"
+        "</w:delText></w:r></w:del><w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom></w:p>",
+        f"<w:p {word} {compatible}><w:r><w:t>around</w:t><mc:AlternateContent><mc:Choice>{box}</mc:Choice>"
+        f"<mc:Fallback>{box}</mc:Fallback></mc:AlternateContent></w:r></w:p>",
+    ):
+        document.element.body.insert(len(document.element.body) - 1, docx.oxml.parse_xml(xml))
+    document.save(str(tmp_path / "a.docx"))
+    assert [block.text for block in read_blocks(tmp_path / "a.docx")] == ["control", "a new", "around", "box"]
+
+
+def test_nothing_deep_is_lost(tmp_path: Path) -> None:
+    """The parsers leave out what is nested deeper than they go: it is read or refused."""
+    for name, start, end, reach in (("a.md", "{pad}- w\n", "", 126), ("a.html", "<div>w\n", "</div>", 253)):
+        path = tmp_path / name
+        for depth in (20, reach, 2 * reach, 20 * reach):
+            levels = [start.format(pad="  " * level) for level in range(depth)]
+            path.write_text("".join(levels) + end * depth)
+            if depth <= reach:
+                assert [block.text for block in read_blocks(path)] == ["w"] * depth
+            else:
+                with pytest.raises(DataError, match=f"{name}: (quotations or lists|no HTML that can be read)"):
+                    read_blocks(path)
+
+
 def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.docx").write_bytes(b"PK\x03\x04 and no more")
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\xff")
