@@ -105,7 +105,9 @@ class Rows:
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self.ending = full & (self._consumed[logits.argmax(1)] == 0)
-        return logits.masked_fill(full[:, None] & (self._consumed == 0), -math.inf)
+        # what the limit ends consumes one; what the model ends by itself as many as it says
+        ends = torch.where(self.ending[:, None], self._ids == SEP, self._consumed > 0)  # (A*K, V)
+        return logits.masked_fill(full[:, None] & ~ends, -math.inf)
 
     def _limit(self) -> Tensor:
         """(A*K,) the most tokens of the segment at hand."""

@@ -166,11 +166,15 @@ def test_counted_separators_consume_every_source_segment_once(strategy: str, ngr
     assert len(seen) > 2  # more than one kind of separator was written
 
 
-def test_a_segment_at_its_limit_may_still_consume_two() -> None:
+@pytest.mark.parametrize("ends", [True, False], ids=["ends by itself", "would go on"])
+def test_a_segment_at_its_limit_consumes_what_the_model_says(ends: bool) -> None:
+    """What the limit ends consumes one segment; what the model ends there as many as it says."""
+
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        return table({8: 0.6, SEP2: 0.3, SEP: 0.09, EOS: 0.01}, size=12)  # would write words for ever
+        two = 0.7 if ends and 8 in written else 0.1
+        return table({8: 0.6, SEP2: two, SEP: 0.09, EOS: 0.01}, size=12)
 
     config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
     [[found]] = decode(FakeModel(logits, STEPS), *batch([9, SEP, 9, SEP, EOS]), config, counted=True)
-    assert found.tokens == (8, SEP2)
-    assert not found.finished  # the limit has cut it
+    assert found.tokens == ((8, SEP2) if ends else (8, SEP, 8, SEP))
+    assert found.finished == ends
