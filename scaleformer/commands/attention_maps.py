@@ -18,7 +18,7 @@ from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.report.attention import plot_attention
 from scaleformer.system.provenance import provenance
 from scaleformer.system.schema import AtLeast
-from scaleformer.translation.files import choose_format, read_documents
+from scaleformer.translation.files.lines import choose_format, read_documents
 from scaleformer.translation.translator import Translator
 
 

@@ -20,7 +20,7 @@ from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, 
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, fits
-from scaleformer.translation.files import translation_writer
+from scaleformer.translation.files.lines import translation_writer
 from scaleformer.translation.translator import DocumentHypothesis, Translator
 
 FIELDS = ("n_best", "hypothesis", "target")

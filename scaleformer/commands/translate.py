@@ -23,7 +23,7 @@ from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.translation.config import choose_decoding
-from scaleformer.translation.files import (
+from scaleformer.translation.files.lines import (
     choose_format,
     choose_output_format,
     read_documents,

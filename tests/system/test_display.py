@@ -14,7 +14,7 @@ import rich.console  # noqa: F401 (of what is shown)
 from scaleformer.system import display
 from scaleformer.system.display import Display, displayed, result_stream
 from scaleformer.system.errors import one_line_errors
-from scaleformer.translation.files import translation_writer
+from scaleformer.translation.files.lines import translation_writer
 
 SHOW = """
 print("año 文档", flush=True)

@@ -15,7 +15,7 @@ import pytest
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import Input
-from scaleformer.translation.files import (
+from scaleformer.translation.files.lines import (
     DocumentFile,
     choose_format,
     choose_output_format,
