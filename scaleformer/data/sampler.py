@@ -136,9 +136,9 @@ def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoa
     return DataLoader(items, batch_size=None, collate_fn=unchanged, **options)
 
 
-def unchanged(batch: Any) -> Any:
-    """The `collate_fn` of loaders whose data set gives batches."""
-    return batch
+def unchanged(value: Any) -> Any:
+    """The same: the `collate_fn` of loaders whose data set gives batches, for one."""
+    return value
 
 
 def deaf(worker: int) -> None:
