@@ -23,6 +23,7 @@ from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.loader import TrainLoader
 from scaleformer.data.masking import Masking, masking_for
+from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
@@ -130,6 +131,11 @@ class DocumentDataModule(pl.LightningDataModule):
     @cached_property
     def _masking(self) -> Masking | None:
         return masking_for(self.config.mask_spans, self.config.seed, self.tokenizers)
+
+    @cached_property
+    def _noise(self) -> Noise | None:
+        shares = self.config.word_dropout, self.config.mask_source
+        return make_noise(*shares, self.source_tokenizer) if any(shares) else None
 
     def _readable(self, split: str) -> Iterable[Document]:
         """The documents of a split, to be read from the start once or more; nothing of them is kept."""
@@ -247,9 +253,9 @@ class DocumentDataModule(pl.LightningDataModule):
         """How this process makes batches; known to be one of several once a trainer is attached."""
         trainer, config = self.trainer, self.config
         if trainer is None:
-            return Recipe(self.cutting, config.batch_tokens, config.seed)
+            return Recipe(self.cutting, config.batch_tokens, config.seed, noise=self._noise)
         ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
-        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks)
+        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise)
 
     def _everywhere(self, value: Any) -> list[Any]:
         """What each of the processes gives."""
