@@ -39,23 +39,22 @@ _NO_NAME = (
     "Only|Or|Over|Roughly|Some|Than|That|The|These|This|To|Under|Up|With|CHF|EUR|GBP|USD"
 )
 _VERSION = "(?i:versi[oó]n(?:s|e|i|en|es)?|vers[ãõ](?:o|es)|versie|releases?)"
-_TOKEN = re.compile(
-    "|".join(
-        (
-            r"(?P<escaped>\\[`*_\[\]<{])",
-            # A role or link of reST with a title, which is prose.
-            rf"(?P<before>{_ROLE}|`(?=[^`<>]*<[^`<>]*>`_))[^`<>]*[^`<>\s](?P<after>\s*<[^`<>]*>`_{{0,2}})",
-            rf"(?P<span>{'|'.join(_SPANS)})",
-            # Two numbers are a version behind a name alone.
-            rf"(?<!\w)(?:(?!(?:{_NO_NAME})\b)[A-Z][\w+#.]{{0,30}}[\w+#]|{_VERSION})[\s:=<>~]{{1,4}}(?P<number>\d+\.\d+{_PRE_RELEASE})",
-            r"(?P<open>!?\[)",
-            rf"(?P<link>\]\((?:<[^<>]*>|(?:[^\s()<>]|\([^\s()<>]*\))*)(?:\s+(?:{_QUOTED}))?\s*\))",
-            r"(?P<close>\])",
-            r"(?P<mark>(?<!\*)\*{2,3}(?!\*)|(?<!_)__(?!_))",
-        )
-    ),
-    re.DOTALL,
+#: All of it; a change of it is another masking.
+PATTERN = "|".join(
+    (
+        r"(?P<escaped>\\[`*_\[\]<{])",
+        # A role or link of reST with a title, which is prose.
+        rf"(?P<before>{_ROLE}|`(?=[^`<>]*<[^`<>]*>`_))[^`<>]*[^`<>\s](?P<after>\s*<[^`<>]*>`_{{0,2}})",
+        rf"(?P<span>{'|'.join(_SPANS)})",
+        # Two numbers are a version behind a name alone.
+        rf"(?<!\w)(?:(?!(?:{_NO_NAME})\b)[A-Z][\w+#.]{{0,30}}[\w+#]|{_VERSION})[\s:=<>~]{{1,4}}(?P<number>\d+\.\d+{_PRE_RELEASE})",
+        r"(?P<open>!?\[)",
+        rf"(?P<link>\]\((?:<[^<>]*>|(?:[^\s()<>]|\([^\s()<>]*\))*)(?:\s+(?:{_QUOTED}))?\s*\))",
+        r"(?P<close>\])",
+        r"(?P<mark>(?<!\*)\*{2,3}(?!\*)|(?<!_)__(?!_))",
+    )
 )
+_TOKEN = re.compile(PATTERN, re.DOTALL)
 
 
 def find_spans(text: str) -> list[tuple[int, int]]:
