@@ -27,7 +27,7 @@ from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
-from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
+from scaleformer.data.sources import SplitSource, segmentation, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -242,6 +242,11 @@ class DocumentDataModule(pl.LightningDataModule):
         if not self.config.streaming:
             return self.report.splits["train"].longest_segment
         return None if self._counted is None else self._counted.counts.longest_segment
+
+    @property
+    def segmentation(self) -> dict[str, str | None]:
+        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`)."""
+        return segmentation(self.config)
 
     @property
     def _validation_cutting(self) -> Cutting:
