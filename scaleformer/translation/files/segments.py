@@ -236,9 +236,8 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     _space_pairs(pieces, segment)
     for i in range(len(pieces) - 1, 0, -1):
         before, after = pieces[i - 1], pieces[i]
-        neighbours = isinstance(before, int) and isinstance(after, int)
-        if neighbours and segment.spaced[before][1] and segment.spaced[after][0]:
-            pieces.insert(i, " ")
+        if isinstance(before, int) and isinstance(after, int):
+            pieces[i:i] = [" "] if segment.spaced[before][1] and segment.spaced[after][0] else []
     parts = [part for piece in pieces for part in ([piece] if isinstance(piece, str) else segment.groups[piece])]
     return Change(segment.start, segment.stop, tuple(part for part in parts if part != ""))
 
