@@ -40,7 +40,8 @@ def break_again(block: Block, change: Change, written: Callable[[int, int], str]
         if not choices:
             break
         share = (place - change.start) / (change.stop - change.start) * len(parts)
-        chosen = min(choices, key=lambda space, share=share: abs(space - share))
+        distances = [abs(space - share) for space in choices]
+        chosen = choices[distances.index(min(distances))]
         parts[chosen] = text
         spaces = [space for space in spaces if space > chosen]
     return parts
