@@ -1,6 +1,6 @@
 """gettext catalogues (PO): untranslated messages get a translation, every other byte stays.
 
-The grammar is that of `scaleformer.data.readers.po`. Each paragraph of a message is a block. Of one with plural forms the
+The grammar is that of `scaleformer.data.readers.po`. Each paragraph of a message is a block. Of plural forms the
 first is the translation of the singular, the others are that of the plural.
 """
 
