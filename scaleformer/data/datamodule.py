@@ -22,10 +22,12 @@ from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.loader import TrainLoader
+from scaleformer.data.masking import Masking, masking_for
+from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
-from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
-from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
+from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
+from scaleformer.data.sources import SplitSource, segmentation, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -119,11 +121,21 @@ class DocumentDataModule(pl.LightningDataModule):
     def encoded(self, split: str) -> EncodedCorpus:
         """The token ids of a split, kept by content hash."""
         if split not in self._encoded:
-            where = self.config.cache_dir, self.config.num_proc
-            self._encoded[split] = cached_encoding(
-                self._readable(split), self._fingerprint(split), *self.tokenizers, *where
-            )
+            where: tuple[Any, ...] = (self.config.cache_dir, self.config.num_proc)
+            fingerprint = self._fingerprint(split)
+            if split == "train" and self._masking is not None:
+                fingerprint, where = f"{fingerprint} {self._masking.key}", (*where, self._masking)
+            self._encoded[split] = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
         return self._encoded[split]
+
+    @cached_property
+    def _masking(self) -> Masking | None:
+        return masking_for(self.config.mask_spans, self.config.seed, self.tokenizers)
+
+    @cached_property
+    def _noise(self) -> Noise | None:
+        shares = self.config.word_dropout, self.config.mask_source
+        return make_noise(*shares, self.source_tokenizer) if any(shares) else None
 
     def _readable(self, split: str) -> Iterable[Document]:
         """The documents of a split, to be read from the start once or more; nothing of them is kept."""
@@ -142,7 +154,7 @@ class DocumentDataModule(pl.LightningDataModule):
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
         if self.on_the_fly:
-            assert self.tokenizers
+            _ = self.tokenizers, self._masking  # which may be refused
         else:
             self.encoded("train")
         if "valid" in self.sources:
@@ -162,7 +174,7 @@ class DocumentDataModule(pl.LightningDataModule):
             else:
                 documents = self.documents("train")
             alpha = self.tokenizer_config.sample_alpha
-            windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha)
+            windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha, self._masking)
             # In a worker `datasets` would give each of several a share of its own, and windows another order.
             most = 1 if config.streaming and config.format == "hub" else config.num_workers
             if self._state is not None and self._state["signature"] != self._signature:
@@ -202,7 +214,8 @@ class DocumentDataModule(pl.LightningDataModule):
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
-                name, corpus = "train (first window)", encode_documents(first, *self.tokenizers)
+                name = "train (first window)"
+                corpus = encode_documents(map(self._masking or unchanged, first), *self.tokenizers)
             else:
                 name, corpus = "train", self.encoded("train")
             report.splits[name] = report_split(corpus, self._recipe)
@@ -231,6 +244,11 @@ class DocumentDataModule(pl.LightningDataModule):
         return None if self._counted is None else self._counted.counts.longest_segment
 
     @property
+    def segmentation(self) -> dict[str, str | None]:
+        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`)."""
+        return segmentation(self.config)
+
+    @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
         return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
@@ -240,9 +258,9 @@ class DocumentDataModule(pl.LightningDataModule):
         """How this process makes batches; known to be one of several once a trainer is attached."""
         trainer, config = self.trainer, self.config
         if trainer is None:
-            return Recipe(self.cutting, config.batch_tokens, config.seed)
+            return Recipe(self.cutting, config.batch_tokens, config.seed, noise=self._noise)
         ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
-        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks)
+        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise)
 
     def _everywhere(self, value: Any) -> list[Any]:
         """What each of the processes gives."""
@@ -271,6 +289,8 @@ class DocumentDataModule(pl.LightningDataModule):
             parts.append(["order", 2, recipe.accumulated])
         if self.on_the_fly:
             parts.append(["windows", 2])
+        if self._masking is not None:
+            parts.append(self._masking.key)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Translator:
         self.path = loaded.path
         self.longest_segment = loaded.longest_segment
         self.parent = loaded.parent
+        self.segmentation = loaded.segmentation
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
 

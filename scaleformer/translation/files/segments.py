@@ -227,7 +227,7 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
             pieces += [" " if segment.spaced[number][0] else "", number]
     paired = [i for i, piece in enumerate(pieces) if isinstance(piece, int) and _pairs(segment.groups[piece])]
     order = [piece for i in paired if isinstance(piece := pieces[i], int)]
-    if not _is_nested([segment.groups[number] for number in order]):
+    if order != sorted(order) and not _is_nested([segment.groups[number] for number in order]):
         counts["pairs of marks put into the order of the source"] += 1
         for i, number in zip(paired, sorted(order), strict=True):
             pieces[i] = number
