@@ -19,6 +19,7 @@ from scaleformer.system.schema import shown
 
 XML = "http://www.w3.org/XML/1998/namespace"
 DEEPEST = 256  # elements inside each other, as with libxml2
+_NONE: dict[str, str] = {}
 _ENCODING = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _ATTRIBUTE = re.compile(r"""(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
 
@@ -121,7 +122,7 @@ class _Scanner:
         return tokens
 
     def _add(self, kind: str, name: str = "", attributes: dict[str, str] | None = None, text: str = "") -> None:
-        self.found.append((kind, name, attributes or {}, text, self.parser.CurrentByteIndex))
+        self.found.append((kind, name, attributes or _NONE, text, self.parser.CurrentByteIndex))
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1

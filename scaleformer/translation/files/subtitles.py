@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\s*\d+\s*")
 _TAG = re.compile(r"<(/?)([A-Za-z]+)(?:\s[^<>\r\n]*)?>|\{\\[^{}\r\n]*\}")
 
 
-class SubtitleFile:
+class SrtFile:
     """The cues of an SRT file. Raises DataError with file and line for one without number or times, and where it is no
     text in UTF-8."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from translate.storage.pypo import pofile
@@ -236,3 +238,11 @@ def test_what_is_odd_is_read_quickly(text: str) -> None:
     file = read(text)
     assert unchanged(file) == text.encode()
     translate(file)
+
+
+def test_no_damage_is_another_error() -> None:
+    random = Random(1)
+    for _ in range(300):
+        begin, length = random.randrange(len(FILE)), random.randrange(1, 30)
+        with suppress(DataError):
+            translate(read(FILE[:begin] + FILE[begin + length :]))

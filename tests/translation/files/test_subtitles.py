@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.errors import DataError
-from scaleformer.translation.files.subtitles import SubtitleFile
+from scaleformer.translation.files.subtitles import SrtFile
 from tests.translation.files.fake import translate, unchanged
 
 FILE = """1
@@ -36,8 +36,8 @@ my old friend.
 """
 
 
-def read(text: str) -> SubtitleFile:
-    return SubtitleFile(text.encode(), "a.srt")
+def read(text: str) -> SrtFile:
+    return SrtFile(text.encode(), "a.srt")
 
 
 def test_cues() -> None:
@@ -78,7 +78,7 @@ def test_lines(source: str, translation: str, wanted: str) -> None:
 def test_bytes_stay(end: str, mark: str) -> None:
     for text in (FILE, FILE.rstrip("\n"), FILE + "\n\n", "\n\n" + FILE, ""):
         data = (mark + text.replace("\n", end)).encode()
-        file = SubtitleFile(data, "a.srt")
+        file = SrtFile(data, "a.srt")
         assert unchanged(file) == data
         translated, _ = translate(file)
         assert translated.count(end.encode()) == data.count(end.encode())
@@ -90,7 +90,7 @@ def test_bytes_stay(end: str, mark: str) -> None:
 def test_any_text(text: str) -> None:
     data = f"1\n00:00:01,000 --> 00:00:02,000\n{text}".encode()
     with suppress(DataError):
-        file = SubtitleFile(data, "a.srt")
+        file = SrtFile(data, "a.srt")
         assert unchanged(file) == data
         translate(file)
 
@@ -120,7 +120,7 @@ def test_any_text(text: str) -> None:
 )
 def test_faults(data: bytes, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        SubtitleFile(data, "a.srt")
+        SrtFile(data, "a.srt")
     assert len(str(caught.value).splitlines()) == 1
     assert len(str(caught.value)) < 300
 

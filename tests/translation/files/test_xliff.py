@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from lxml import etree
@@ -261,3 +263,14 @@ def test_what_is_odd_is_read_quickly(text: str) -> None:
     file = XliffFile(text.encode(), "a.xlf")
     assert unchanged(file) == text.encode()
     etree.fromstring(translate(file)[0], etree.XMLParser(huge_tree=True))
+
+
+@pytest.mark.parametrize(
+    "text", [one(unit(INLINE_1), unit("b")), two(f"<segment><source>{INLINE_2}</source></segment>")]
+)
+def test_no_damage_is_another_error(text: str) -> None:
+    random = Random(1)
+    for _ in range(300):
+        begin, length = random.randrange(len(text)), random.randrange(1, 30)
+        with suppress(DataError):
+            translate(XliffFile((text[:begin] + text[begin + length :]).encode(), "a.xlf"))
