@@ -68,8 +68,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
             options.max_tokens,
         )  # fmt: skip
-        with translation_bar("translating") as progress:
-            translate_files(translator, asked, decoding, progress)
+        translate_files(translator, asked, decoding)
         return
     names = options.input, options.output
     given_input = Input(names[0])

@@ -6,13 +6,15 @@ from __future__ import annotations
 import logging
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scaleformer.data.readers.formats import recognise
 from scaleformer.data.readers.lines import Input
+from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import replaced
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
@@ -56,9 +58,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise ValueError(f"{name}={options[name]}: is of lines of text or JSON Lines, not of files: leave it out")
 
 
-def translate_files(
-    translator: Translator, asked: FileRequest, config: DecodingConfig, progress: Callable[[float, int], None]
-) -> None:
+def translate_files(translator: Translator, asked: FileRequest, config: DecodingConfig) -> None:
     """Translate files and write the translations, each whole or not at all; say what was left out or misplaced.
 
     Raises ValueError (DataError for a file) in one line before anything is written, OSError.
@@ -77,16 +77,20 @@ def translate_files(
         log.warning("%d of other formats left out: %s", plan.left.total(), kinds)
     kept = Path(f"{asked.output.rstrip('/')}.part")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with resumable_translations(
-        translator,
-        [document.source for document in every],
-        config,
-        kept,
-        ids=[document.id for document in every],
-        max_tokens=asked.max_tokens,
-        mode=asked.mode,
-        progress=progress,
-    ) as translations:
+    with ExitStack() as stack:
+        with translation_bar("translating") as progress:
+            translations = stack.enter_context(
+                resumable_translations(
+                    translator,
+                    [document.source for document in every],
+                    config,
+                    kept,
+                    ids=[document.id for document in every],
+                    max_tokens=asked.max_tokens,
+                    mode=asked.mode,
+                    progress=progress,
+                )
+            )
         rest = iter(translations)
         told: dict[str, Counter[Path]] = defaultdict(Counter)
         for file, some, (source, target) in zip(files, documents, plan.pairs, strict=True):
