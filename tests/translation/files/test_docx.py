@@ -86,6 +86,7 @@ def field(code: str, result: str) -> str:
 
 
 FORMULA = "<m:oMath><m:r><m:t>x</m:t></m:r></m:oMath>"
+NOTE = "<w:r><w:footnoteReference w:id='2'/></w:r>"
 INSERTED = "<w:ins>" + r("{}") + "</w:ins><w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
 
 
@@ -145,7 +146,7 @@ def test_a_real_document() -> None:
     file = DocxFile(data, "a.docx")
     assert [block.text for block in file.blocks] == [
         "The title",
-        "Some ￼bold￼ and ￼italic￼ words & < more.￼￼a link￼ here.￼End.￼",
+        "Some ￼bold￼ and ￼italic￼ words & < more.￼￼a link￼ here.￼End.",
         "one",
         "A cell.",
         "The header",
@@ -222,9 +223,23 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
         ),
         (
             "<w:bookmarkStart w:id='1'/>" + r("Title") + "<w:bookmarkEnd w:id='1'/>",
-            "￼Title￼",
+            "Title",
             "<w:bookmarkStart w:id='1'/>" + r("TITLE") + "<w:bookmarkEnd w:id='1'/>",
         ),
+        # so is what stands in front of all words and behind them; but a field, a formula or another formatting is not
+        (
+            NOTE + " <w:commentRangeStart w:id='1'/>" + r(" A word") + NOTE + "<w:commentRangeEnd w:id='1'/>",
+            "A word",
+            NOTE + "<w:commentRangeStart w:id='1'/>" + r(" A WORD") + NOTE + "<w:commentRangeEnd w:id='1'/>",
+        ),
+        (NOTE + FORMULA + r(" and ") + r("b", "<w:b/>") + NOTE, "￼ and ￼b￼", None),
+        (
+            "<w:bookmarkStart w:id='1'/>" + r("A b") + "<w:bookmarkEnd w:id='1'/>" + r(" c"),
+            "￼A b￼ c",
+            "<w:bookmarkStart w:id='1'/>" + r("A B") + "<w:bookmarkEnd w:id='1'/>" + r(" C"),
+        ),
+        # which scripts fonts are for is no formatting
+        (r("a ", '<w:rFonts w:hint="eastAsia"/>') + r("b") + r(" c", '<w:rFonts w:ascii="x"/>'), "a b ￼c￼", None),
         (
             r("A note") + "<w:r><w:rPr><w:i/></w:rPr><w:footnoteReference w:id='2'/></w:r>" + r(" of"),
             "A note￼ of",
@@ -238,7 +253,7 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
         ("<w:r><w:t> A </w:t><w:tab/><w:t>b</w:t></w:r>", "A￼b", None),
         ("<w:r><w:t>non</w:t><w:noBreakHyphen/><w:softHyphen/><w:t>stop</w:t></w:r>", "non\u2011stop", None),
         ("<w:smartTag><w:smartTagPr/>" + r("Rome") + "</w:smartTag>" + r(" is"), "￼Rome￼ is", None),
-        ("<w:r/><w:hyperlink/>" + r("a &amp;&lt; b"), "￼a &< b", "<w:hyperlink/>" + r("A &amp;&lt; B")),
+        ("<w:r/><w:hyperlink/>" + r("a &amp;&lt; b"), "a &< b", "<w:hyperlink/>" + r("A &amp;&lt; B")),
     ],
 )  # fmt: skip
 def test_paragraphs(runs: str, text: str, wanted: str | None) -> None:
@@ -262,7 +277,7 @@ def test_fields_over_several_paragraphs() -> None:
         + "</w:hyperlink>"
     )
     file = DocxFile(document(p(first, entry) + p(entry) + p(rest)), "a.docx")
-    assert [block.text for block in file.blocks] == ["￼￼￼￼Title￼￼￼", "￼Title￼￼￼"]
+    assert [block.text for block in file.blocks] == ["Title￼￼", "Title￼￼"]
     found = translate(file, lambda segment: segment.text.upper())[0]
     assert inside(found) == inside(document(p(first, entry) + p(entry) + p(rest))).replace("Title", "TITLE")
 
