@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -53,7 +53,7 @@ class BlockBuilder:
     """Collects the characters and spans of a block, each with its place in the content of the file."""
 
     def __init__(self) -> None:
-        self._characters: list[tuple[str, int, int]] = []
+        self._characters: list[tuple[str, int, int, str]] = []  # with how it is written
         self._spans: list[Span] = []
 
     def text(self, text: str, start: int) -> None:
@@ -61,29 +61,29 @@ class BlockBuilder:
         for place, character in enumerate(text, start):
             self.character(character, place, place + 1)
 
-    def character(self, character: str, start: int, stop: int) -> None:
-        """One that the file writes otherwise, `&amp;` for "&"."""
+    def character(self, character: str, start: int, stop: int, written: str | None = None) -> None:
+        """One that the file may write otherwise, `&amp;` for "&"."""
         if character == MARK:
             self.span(character, start, stop)
         else:
-            self._characters.append((character, start, stop))
+            self._characters.append((character, start, stop, written or character))
 
     def span(self, content: Any, start: int, stop: int, pair: int | None = None, opens: bool = False) -> None:
         """What stands at this place instead of prose."""
-        self._characters.append((MARK, start, stop))
+        self._characters.append((MARK, start, stop, ""))
         self._spans.append(Span(content, pair, opens))
 
     def build(self) -> Block | None:
         """The block, its URLs, placeholders, ... made spans as well; None where there is no letter in it."""
-        parts: list[tuple[str, int, int]] = []
+        parts: list[tuple[str, int, int, str]] = []
         for space, run in groupby(self._characters, lambda character: character[0] in _SPACES):
             characters = list(run)
-            parts += [(" ", characters[0][1], characters[-1][2])] if space else characters
+            parts += [(" ", characters[0][1], characters[-1][2], " ")] if space else characters
         while parts and parts[0][0] == " ":
             del parts[0]
         while parts and parts[-1][0] == " ":
             del parts[-1]
-        text = "".join(character for character, _, _ in parts)
+        text = "".join(part[0] for part in parts)
         spans = iter(self._spans)
         found: list[tuple[str, int, int]] = []
         kept: list[Span] = []
@@ -91,10 +91,10 @@ class BlockBuilder:
         for start, stop in [*find_spans(text), (len(text), len(text))]:
             if MARK in text[start:stop]:
                 continue
-            kept += [next(spans) for character, _, _ in parts[place:start] if character == MARK]
-            found += parts[place:start]
+            kept += [next(spans) for part in parts[place:start] if part[0] == MARK]
+            found += [part[:3] for part in parts[place:start]]
             if start < stop:
-                kept.append(Span(text[start:stop]))
+                kept.append(Span("".join(part[3] for part in parts[start:stop])))
                 found.append((MARK, parts[start][1], parts[stop - 1][2]))
             place = stop
         text = "".join(character for character, _, _ in found)
@@ -210,58 +210,104 @@ def _segment(text: str, spans: dict[int, Span], start: int, stop: int) -> Segmen
 def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     """The translation of a segment with its spans in their places.
 
-    One that it lacks is put at its end, one too many is left out, and pairs that it has torn apart stand in the order
-    of the source: all three are counted.
+    One that it lacks is put at its end, one too many is left out. Where pairs are torn apart, or nothing is left inside
+    one, all spans stand where they do in the source, as shares of its words. What is not as the model wrote it is
+    counted.
     """
     pieces: list[str | int] = []
     for piece in _PLACEHOLDER.split(translation):
         if piece not in PLACEHOLDERS:
-            pieces.append(piece)
+            pieces += [piece] if piece else []
         elif (number := PLACEHOLDERS.index(piece)) < len(segment.groups) and number not in pieces:
             pieces.append(number)
         else:
             counts["placeholders left out that the source does not have"] += 1
-    for number in range(len(segment.groups)):
-        if number not in pieces:
-            counts["spans put at the end of their segment"] += 1
-            pieces += [" " if segment.spaced[number][0] else "", number]
-    paired = [i for i, piece in enumerate(pieces) if isinstance(piece, int) and _pairs(segment.groups[piece])]
-    order = [piece for i in paired if isinstance(piece := pieces[i], int)]
-    if order != sorted(order) and not _is_nested([segment.groups[number] for number in order]):
-        counts["pairs of marks put into the order of the source"] += 1
-        for i, number in zip(paired, sorted(order), strict=True):
-            pieces[i] = number
-    _space_pairs(pieces, segment, paired)
+    missing = [number for number in range(len(segment.groups)) if number not in pieces]
+    for number in missing:
+        pieces += [" " if segment.spaced[number][0] else "", number]
+    source: list[str | int] = [
+        PLACEHOLDERS.index(piece) if piece in PLACEHOLDERS else piece for piece in _PLACEHOLDER.split(segment.text)
+    ]
+    if _inside_pairs(segment, pieces) != _inside_pairs(segment, source):
+        pieces = _spread(segment, source, "".join(piece for piece in pieces if isinstance(piece, str)).split())
+        counts["segments whose marks the model tore apart, put where they stand in the source"] += 1
+    elif missing:
+        counts["spans put at the end of their segment"] += len(missing)
+    _space_pairs(pieces, segment)
+    for i in range(len(pieces) - 1, 0, -1):
+        before, after = pieces[i - 1], pieces[i]
+        if isinstance(before, int) and isinstance(after, int):
+            pieces[i:i] = [" "] if segment.spaced[before][1] and segment.spaced[after][0] else []
     parts = [part for piece in pieces for part in ([piece] if isinstance(piece, str) else segment.groups[piece])]
     return Change(segment.start, segment.stop, tuple(part for part in parts if part != ""))
 
 
-def _pairs(group: Iterable[Span]) -> bool:
-    return any(span.pair is not None for span in group)
-
-
-def _is_nested(groups: Sequence[Sequence[Span]]) -> bool:
-    """Whether every pair is whole and inside the others, as far as both its ends are here."""
-    spans = [span for group in groups for span in group if span.pair is not None]
-    ends = Counter(span.pair for span in spans)
-    stack: list[int | None] = []
-    for span in spans:
+def _inside_pairs(segment: Segment, pieces: Sequence[str | int]) -> dict[int, tuple[bool, int]] | None:
+    """Of each pair whose ends are both here whether there is prose in it, and how many pairs are around it; None where
+    pairs cross or end before they begin."""
+    spans = [
+        (span, place) for place, piece in enumerate(pieces) if isinstance(piece, int) for span in segment.groups[piece]
+    ]
+    ends = Counter(span.pair for span, _ in spans if span.pair is not None)
+    stack: list[tuple[int, int]] = []
+    found: dict[int, tuple[bool, int]] = {}
+    for span, place in spans:
+        if span.pair is None:
+            continue
         if span.opens:
-            stack.append(span.pair)
-        elif stack and stack[-1] == span.pair:
-            stack.pop()
+            stack.append((span.pair, place))
+        elif stack and stack[-1][0] == span.pair:
+            _, first = stack.pop()
+            inside = "".join(piece for piece in pieces[first:place] if isinstance(piece, str))
+            found[span.pair] = any(map(str.isalnum, inside)), len(stack)
         elif stack or ends[span.pair] == 2:
-            return False
-    return all(ends[pair] == 1 for pair in stack)
+            return None
+    return found if all(ends[pair] == 1 for pair, _ in stack) else None
 
 
-def _space_pairs(pieces: list[str | int], segment: Segment, paired: Sequence[int]) -> None:
+def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str]) -> list[str | int]:
+    """Words with the spans at the same shares of them as in the source, one word at least in each pair."""
+    total = max(1, sum(len(piece.split()) for piece in source if isinstance(piece, str)))
+    pieces: list[str | int] = []
+    before = written = 0  # words of the source, and of these
+
+    def write(until: int) -> None:
+        nonlocal written
+        for word in words[written:until]:
+            if pieces and isinstance(pieces[-1], str) and pieces[-1] != " ":
+                pieces.append(" ")
+            pieces.append(word)
+        written = max(written, min(until, len(words)))
+
+    opened = 0  # words that are written where the innermost pair begins
+    for piece in source:
+        if isinstance(piece, str):
+            before += len(piece.split())
+            continue
+        pairs = {span.opens for span in segment.groups[piece] if span.pair is not None}
+        place = round(before / total * len(words))
+        if True in pairs:  # leaves a word for what it opens
+            place = min(place, len(words) - 1)
+        elif pairs:
+            place = max(place, opened + 1)
+        write(place)
+        if pieces and pieces[-1] != " " and pairs != {False} and (segment.spaced[piece][0] or True in pairs):
+            pieces.append(" ")
+        pieces.append(piece)
+        if pairs != {True} and written < len(words) and (segment.spaced[piece][1] or pairs == {False}):
+            pieces.append(" ")
+        opened = written if True in pairs else opened
+    write(len(words))
+    return pieces
+
+
+def _space_pairs(pieces: list[str | int], segment: Segment) -> None:
     """Move white space out of pairs where the source has none: "** bold**" is no emphasis."""
-    for i in paired:
-        number = pieces[i]
-        assert isinstance(number, int)
-        opens = {span.opens for span in segment.groups[number] if span.pair is not None}
-        if len(opens) == 2:
+    for i, number in enumerate(pieces):
+        opens = (
+            {span.opens for span in segment.groups[number] if span.pair is not None} if isinstance(number, int) else {}
+        )
+        if len(opens) != 1 or not isinstance(number, int):
             continue
         inner, outer = (i + 1, i - 1) if True in opens else (i - 1, i + 1)
         text = pieces[inner] if 0 <= inner < len(pieces) else ""
