@@ -19,7 +19,7 @@ from lxml import etree
 
 from scaleformer.data.errors import DataError
 from scaleformer.translation.files.docx import DocxFile
-from tests.translation.files.fake import translate, unchanged
+from tests.translation.files.fake import jumbler, translate, unchanged
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SPACES = (
@@ -421,9 +421,44 @@ def test_faults(name: str) -> None:
     assert len(str(caught.value)) < 300
 
 
+def test_whatever_a_model_makes_of_the_placeholders() -> None:
+    """Everything is there once, inside what it may stand in, and every letter."""
+    random = Random(3)
+
+    def made(depth: int = 0) -> str:
+        def inner() -> str:
+            return "".join(made(depth + 1) for _ in range(random.randrange(3)))
+
+        words = "".join(random.choices(("word ", "x", " ", "End. ", "%s ", "&amp; "), k=3))
+        kinds = (
+            lambda: r(words, random.choice(("", "<w:b/>", "<w:u/>", "<w:lang/>"))),
+            lambda: f'<w:hyperlink r:id="x">{inner()}</w:hyperlink>',
+            lambda: f"<w:ins>{inner()}</w:ins>",
+            lambda: f"<w:sdt><w:sdtPr/><w:sdtContent>{inner()}</w:sdtContent></w:sdt>",
+            lambda: field("HYPERLINK x", inner()),
+            lambda: field("PAGE", r("3")),
+            lambda: "<w:r><w:tab/><w:t>z</w:t></w:r>",
+            lambda: f"<w:bookmark{random.choice(('Start', 'End'))} w:id='{random.randrange(3)}'/>",
+            lambda: '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'.format(random.choice(("begin", "separate", "end"))),
+            lambda: box(p(inner()), p(inner())),
+        )
+        return random.choices(kinds, (12 if depth < 4 else 1000, *[1] * (len(kinds) - 1)))[0]()
+
+    def held(data: bytes) -> tuple[Counter[object], list[str]]:
+        root = etree.fromstring(parts_of(data)["word/document.xml"])
+        names = [etree.QName(element).localname for element in root.iter(etree.Element)]
+        letters = "".join(element.text or "" for element in root.iter(f"{{{W}}}t")).upper()
+        parts_of_runs = ("r", "t", "rPr", "b", "u", "lang")
+        return Counter(name for name in names if name not in parts_of_runs), sorted(letters.replace(" ", ""))
+
+    for _ in range(300):
+        data = document("".join(p(*(made() for _ in range(random.randrange(1, 8)))) for _ in range(2)))
+        assert held(translate(DocxFile(data, "a.docx"), jumbler(random))[0]) == held(data)
+
+
 def test_no_damage_is_another_error() -> None:
     data = real()
-    random = Random(1)
+    random = Random(3)
     for _ in range(60):
         damaged = spoilt(data, random.randrange(len(data)))
         with suppress(DataError):
