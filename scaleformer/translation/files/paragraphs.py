@@ -2,7 +2,8 @@
 
 Source: ECMA-376, part 1, section 17. Runs formatted as most of the paragraph are its prose. Other formatting, links,
 content controls, insertions, bookmarks and ranges of comments are pairs of spans; images, tabs, breaks, notes, fields,
-deletions and what is not known here stand alone. Of a field HYPERLINK what is seen is prose.
+deletions and what is not known here stand alone. Of a field HYPERLINK what is seen is prose. What stands at the ends of
+a paragraph and is not read with it, such as a note or an image, is no part of the block and keeps its place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from itertools import count
 
 from scaleformer.translation.files.breaks import plain
 from scaleformer.translation.files.markup import XML, Markup, Token
-from scaleformer.translation.files.runs import Item, Run, RunWriter, join_fields, mark_formats, pair_ranges
+from scaleformer.translation.files.runs import (
+    Item,
+    Run,
+    RunWriter,
+    inner_places,
+    join_fields,
+    mark_formats,
+    pair_ranges,
+)
 from scaleformer.translation.files.segments import BlockBuilder, Change, Span
 
 WORD = (
@@ -25,7 +34,6 @@ _LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fiel
 _UNSEEN = ("proofErr", "lastRenderedPageBreak", "softHyphen")  # are gone where the words are others
 _CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls whose text is one of a list
 _FIELD = ("begin", "separate", "end")
-_NOT_FORMATTING = ("lang", "noProof")
 
 
 def local(token: Token) -> str:
@@ -34,6 +42,12 @@ def local(token: Token) -> str:
         if token.name.startswith(namespace):
             return token.name.removeprefix(namespace)
     return ""
+
+
+def _is_unseen(token: Token) -> bool:
+    """Whether a property of a run is none of its formatting: its language, or from which script fonts are taken."""
+    name = local(token)
+    return name in ("lang", "noProof") or (name == "rFonts" and all(key.endswith("}hint") for key in token.attributes))
 
 
 class Paragraph:
@@ -50,12 +64,13 @@ class Paragraph:
                 self.start = markup.element(child)[1]
         items = pair_ranges(list(self._between(number)), self._pairs)
         items = join_fields(items, self._pairs, left, markup.content)
-        most = Counter(item.run.formatting for item in items if item.run and not item.text.isspace() and item.text)
-        formatting = most.most_common(1)[0][0] if most else ""
-        self._prose = next((item.run for item in items if item.run and item.run.formatting == formatting), None)
-        self._items = mark_formats(items, formatting, self._pairs)
+        runs = [item.run for item in items if item.run and item.text and not item.text.isspace()]
+        most = Counter(run.formatting for run in runs).most_common(1)
+        self._prose = next((run for run in runs if run.formatting == most[0][0]), None)
+        self._items = mark_formats(items, self._prose.formatting if self._prose else "", self._pairs)
         builder = BlockBuilder()
-        for place, item in enumerate(self._items):
+        for place in range(*inner_places(self._items)):
+            item = self._items[place]
             if item.text:
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
@@ -111,7 +126,7 @@ class Paragraph:
             formatting = "".join(
                 markup.raw(child)
                 for child in markup.children(properties)
-                if markup.tokens[child].kind == "start" and local(markup.tokens[child]) not in _NOT_FORMATTING
+                if markup.tokens[child].kind == "start" and not _is_unseen(markup.tokens[child])
             )
             run = Run(run.tag, markup.raw(properties), formatting)
         for child in elements:

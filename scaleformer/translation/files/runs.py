@@ -216,3 +216,26 @@ def mark_formats(items: list[Item], prose: str, pairs: count[int]) -> list[Item]
         if place in stops:
             found.append(Item("format", pair=stops[place]))
     return found
+
+
+def inner_places(items: Sequence[Item]) -> tuple[int, int]:
+    """Where the words of a paragraph, and fields and formulas, begin and end: without white space, images, marks and
+    the like at the ends, and pairs around all of it."""
+    start, stop = 0, len(items)
+    while start < stop and not _is_read(items[start]):
+        start += 1
+    while start < stop and not _is_read(items[stop - 1]):
+        stop -= 1
+    while True:
+        outside = [place for place in (*range(start), *range(stop, len(items))) if items[place].pair is not None]
+        ends = Counter(items[place].pair for place in outside)
+        torn = [place for place in outside if ends[items[place].pair] == 1]
+        if not torn:
+            return start, stop
+        start, stop = min(start, torn[0]), max(stop, torn[-1] + 1)
+
+
+def _is_read(item: Item) -> bool:
+    if item.text:
+        return not item.text.isspace()
+    return item.pair is None and (item.kind == "field" or (item.kind == "between" and item.name in ("", "fldSimple")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from scaleformer.translation.files.segments import Change, Segment, find_changes, split_block
@@ -19,6 +20,18 @@ def shout(segment: Segment) -> str:
     reverse = iter(alone[::-1])
     text = _PLACEHOLDER.sub(lambda found: next(reverse) if found[0] in alone else found[0], segment.text)
     return "".join(piece if piece in PLACEHOLDERS else piece.upper() for piece in re.split("(⟨.⟩)", text))
+
+
+def jumbler(random: Random) -> Callable[[Segment], str]:
+    """A translator that loses placeholders and puts them anywhere."""
+
+    def jumble(segment: Segment) -> str:
+        placeholders = list(PLACEHOLDERS[: len(segment.groups)])
+        random.shuffle(placeholders)
+        left = iter(placeholders[random.randrange(2) * len(placeholders) // 2 :])
+        return _PLACEHOLDER.sub(lambda _: next(left, ""), segment.text.upper())
+
+    return jumble
 
 
 def translate(file: Any, translation: Callable[[Segment], str] = shout) -> tuple[bytes, Counter[str]]:

@@ -19,7 +19,7 @@ from lxml import etree
 
 from scaleformer.data.errors import DataError
 from scaleformer.translation.files.docx import DocxFile
-from tests.translation.files.fake import translate, unchanged
+from tests.translation.files.fake import jumbler, translate, unchanged
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SPACES = (
@@ -86,6 +86,7 @@ def field(code: str, result: str) -> str:
 
 
 FORMULA = "<m:oMath><m:r><m:t>x</m:t></m:r></m:oMath>"
+NOTE = "<w:r><w:footnoteReference w:id='2'/></w:r>"
 INSERTED = "<w:ins>" + r("{}") + "</w:ins><w:del><w:r><w:delText>gone</w:delText></w:r></w:del>"
 
 
@@ -145,7 +146,7 @@ def test_a_real_document() -> None:
     file = DocxFile(data, "a.docx")
     assert [block.text for block in file.blocks] == [
         "The title",
-        "Some ￼bold￼ and ￼italic￼ words & < more.￼￼a link￼ here.￼End.￼",
+        "Some ￼bold￼ and ￼italic￼ words & < more.￼￼a link￼ here.￼End.",
         "one",
         "A cell.",
         "The header",
@@ -222,9 +223,23 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
         ),
         (
             "<w:bookmarkStart w:id='1'/>" + r("Title") + "<w:bookmarkEnd w:id='1'/>",
-            "￼Title￼",
+            "Title",
             "<w:bookmarkStart w:id='1'/>" + r("TITLE") + "<w:bookmarkEnd w:id='1'/>",
         ),
+        # so is what stands in front of all words and behind them; but a field, a formula or another formatting is not
+        (
+            NOTE + " <w:commentRangeStart w:id='1'/>" + r(" A word") + NOTE + "<w:commentRangeEnd w:id='1'/>",
+            "A word",
+            NOTE + "<w:commentRangeStart w:id='1'/>" + r(" A WORD") + NOTE + "<w:commentRangeEnd w:id='1'/>",
+        ),
+        (NOTE + FORMULA + r(" and ") + r("b", "<w:b/>") + NOTE, "￼ and ￼b￼", None),
+        (
+            "<w:bookmarkStart w:id='1'/>" + r("A b") + "<w:bookmarkEnd w:id='1'/>" + r(" c"),
+            "￼A b￼ c",
+            "<w:bookmarkStart w:id='1'/>" + r("A B") + "<w:bookmarkEnd w:id='1'/>" + r(" C"),
+        ),
+        # which scripts fonts are for is no formatting
+        (r("a ", '<w:rFonts w:hint="eastAsia"/>') + r("b") + r(" c", '<w:rFonts w:ascii="x"/>'), "a b ￼c￼", None),
         (
             r("A note") + "<w:r><w:rPr><w:i/></w:rPr><w:footnoteReference w:id='2'/></w:r>" + r(" of"),
             "A note￼ of",
@@ -238,7 +253,7 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
         ("<w:r><w:t> A </w:t><w:tab/><w:t>b</w:t></w:r>", "A￼b", None),
         ("<w:r><w:t>non</w:t><w:noBreakHyphen/><w:softHyphen/><w:t>stop</w:t></w:r>", "non\u2011stop", None),
         ("<w:smartTag><w:smartTagPr/>" + r("Rome") + "</w:smartTag>" + r(" is"), "￼Rome￼ is", None),
-        ("<w:r/><w:hyperlink/>" + r("a &amp;&lt; b"), "￼a &< b", "<w:hyperlink/>" + r("A &amp;&lt; B")),
+        ("<w:r/><w:hyperlink/>" + r("a &amp;&lt; b"), "a &< b", "<w:hyperlink/>" + r("A &amp;&lt; B")),
     ],
 )  # fmt: skip
 def test_paragraphs(runs: str, text: str, wanted: str | None) -> None:
@@ -262,7 +277,7 @@ def test_fields_over_several_paragraphs() -> None:
         + "</w:hyperlink>"
     )
     file = DocxFile(document(p(first, entry) + p(entry) + p(rest)), "a.docx")
-    assert [block.text for block in file.blocks] == ["￼￼￼￼Title￼￼￼", "￼Title￼￼￼"]
+    assert [block.text for block in file.blocks] == ["Title￼￼", "Title￼￼"]
     found = translate(file, lambda segment: segment.text.upper())[0]
     assert inside(found) == inside(document(p(first, entry) + p(entry) + p(rest))).replace("Title", "TITLE")
 
@@ -406,9 +421,44 @@ def test_faults(name: str) -> None:
     assert len(str(caught.value)) < 300
 
 
+def test_whatever_a_model_makes_of_the_placeholders() -> None:
+    """Everything is there once, inside what it may stand in, and every letter."""
+    random = Random(3)
+
+    def made(depth: int = 0) -> str:
+        def inner() -> str:
+            return "".join(made(depth + 1) for _ in range(random.randrange(3)))
+
+        words = "".join(random.choices(("word ", "x", " ", "End. ", "%s ", "&amp; "), k=3))
+        kinds = (
+            lambda: r(words, random.choice(("", "<w:b/>", "<w:u/>", "<w:lang/>"))),
+            lambda: f'<w:hyperlink r:id="x">{inner()}</w:hyperlink>',
+            lambda: f"<w:ins>{inner()}</w:ins>",
+            lambda: f"<w:sdt><w:sdtPr/><w:sdtContent>{inner()}</w:sdtContent></w:sdt>",
+            lambda: field("HYPERLINK x", inner()),
+            lambda: field("PAGE", r("3")),
+            lambda: "<w:r><w:tab/><w:t>z</w:t></w:r>",
+            lambda: f"<w:bookmark{random.choice(('Start', 'End'))} w:id='{random.randrange(3)}'/>",
+            lambda: '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'.format(random.choice(("begin", "separate", "end"))),
+            lambda: box(p(inner()), p(inner())),
+        )
+        return random.choices(kinds, (12 if depth < 4 else 1000, *[1] * (len(kinds) - 1)))[0]()
+
+    def held(data: bytes) -> tuple[Counter[object], list[str]]:
+        root = etree.fromstring(parts_of(data)["word/document.xml"])
+        names = [etree.QName(element).localname for element in root.iter(etree.Element)]
+        letters = "".join(element.text or "" for element in root.iter(f"{{{W}}}t")).upper()
+        parts_of_runs = ("r", "t", "rPr", "b", "u", "lang")
+        return Counter(name for name in names if name not in parts_of_runs), sorted(letters.replace(" ", ""))
+
+    for _ in range(300):
+        data = document("".join(p(*(made() for _ in range(random.randrange(1, 8)))) for _ in range(2)))
+        assert held(translate(DocxFile(data, "a.docx"), jumbler(random))[0]) == held(data)
+
+
 def test_no_damage_is_another_error() -> None:
     data = real()
-    random = Random(1)
+    random = Random(3)
     for _ in range(60):
         damaged = spoilt(data, random.randrange(len(data)))
         with suppress(DataError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from translate.storage.xliff2 import Xliff2File
 
 from scaleformer.data.errors import DataError
 from scaleformer.translation.files.xliff import XliffFile
-from tests.translation.files.fake import translate, unchanged
+from tests.translation.files.fake import jumbler, translate, unchanged
 
 ONE = """<?xml version='1.0' encoding="UTF-8" standalone='no'?>
 <!-- a comment --><xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:f="urn:f">
@@ -265,11 +266,34 @@ def test_what_is_odd_is_read_quickly(text: str) -> None:
     etree.fromstring(translate(file)[0], etree.XMLParser(huge_tree=True))
 
 
+def test_whatever_a_model_makes_of_the_placeholders() -> None:
+    """Every element is there once, and every letter."""
+    random = Random(3)
+
+    def made(depth: int = 0) -> str:
+        number = random.randrange(4)
+        inner = "".join(made(depth + 1) for _ in range(random.randrange(3))) if depth < 4 else ""
+        words = "".join(random.choices(("word ", "x", " ", "End. ", "%s ", "&amp; ", "&lt;b&gt;", "\n"), k=3))
+        kinds = (words, f"<g id='{number}'>{inner}</g>", f"<mrk>{inner}</mrk>", "<x/>", f"<bx id='{number}'/>",
+                 f"<ex id='{number}'/>", f"<bpt rid='{number}'>y</bpt>", f"<ept rid='{number}'>y</ept>")  # fmt: skip
+        return random.choices(kinds, (8, *[1] * (len(kinds) - 1)))[0]
+
+    def held(element: etree._Element) -> tuple[Counter[object], list[str]]:
+        tags = Counter((e.tag, *e.attrib.items()) for e in element.iterdescendants())
+        return tags, sorted("".join("".join(element.itertext()).upper().split()))
+
+    for _ in range(500):
+        text = one(unit("a" + "".join(made() for _ in range(6)), "<target/>"))
+        root = etree.fromstring(translate(XliffFile(text.encode(), "a.xlf"), jumbler(random))[0])
+        source, target = next(root.iter("{*}source")), next(root.iter("{*}target"))
+        assert held(source) == held(target)
+
+
 @pytest.mark.parametrize(
     "text", [one(unit(INLINE_1), unit("b")), two(f"<segment><source>{INLINE_2}</source></segment>")]
 )
 def test_no_damage_is_another_error(text: str) -> None:
-    random = Random(1)
+    random = Random(3)
     for _ in range(300):
         begin, length = random.randrange(len(text)), random.randrange(1, 30)
         with suppress(DataError):
