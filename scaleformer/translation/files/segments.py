@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 from scaleformer.data.align.sentences import sentence_ends
@@ -15,6 +15,9 @@ from scaleformer.vocabulary import PLACEHOLDERS
 
 MARK = "\ufffc"  # stands for a span in the text of a block
 _PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
+_MARKS = re.compile(f"{MARK}+")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
+_TWICE = ("**", "__", "***")  # marks that begin and end the same way
 _SPACES = " \t\n\r\f\v"
 
 
@@ -87,6 +90,7 @@ class BlockBuilder:
         spans = iter(self._spans)
         found: list[tuple[str, int, int]] = []
         kept: list[Span] = []
+        own: list[int] = []  # those found here
         place = 0
         for start, stop in [*find_spans(text), (len(text), len(text))]:
             if MARK in text[start:stop]:
@@ -94,13 +98,35 @@ class BlockBuilder:
             kept += [next(spans) for part in parts[place:start] if part[0] == MARK]
             found += [part[:3] for part in parts[place:start]]
             if start < stop:
+                own.append(len(kept))
                 kept.append(Span("".join(part[3] for part in parts[start:stop])))
                 found.append((MARK, parts[start][1], parts[stop - 1][2]))
             place = stop
+        _pair_up(kept, own)
         text = "".join(character for character, _, _ in found)
         if not any(character.isalpha() for character in text):
             return None
         return Block(text, tuple(kept), tuple((start, stop) for _, start, stop in found))
+
+
+def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
+    """Make pairs of the tags and marks at these places that begin and end something."""
+    opened: list[tuple[str, int]] = []
+    for place in places:
+        content = spans[place].content
+        tag = _TAG.fullmatch(content)
+        name = tag[2] if tag else "[" if content.endswith("[") or content.startswith("](") else content
+        ends = bool(tag[1]) if tag else content.startswith("](") or (content in _TWICE and (name in dict(opened)))
+        begins = not tag[3] if tag else content in ("[", "![", *_TWICE)
+        if ends:
+            while opened and name in dict(opened):
+                last, first = opened.pop()
+                if last == name:
+                    spans[first] = Span(spans[first].content, -1 - first, True)
+                    spans[place] = Span(content, -1 - first)
+                    break
+        elif begins:
+            opened.append((name, place))
 
 
 @dataclass(frozen=True)
@@ -149,13 +175,16 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
 
 def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int]:
     """Where sentences end, by the rules of the language; pairs of marks say nothing to them and go with the prose that
-    they enclose."""
-    seen = [i for i in range(len(text)) if i not in spans or spans[i].pair is None]
+    they enclose, and so does a note straight behind a full stop."""
+    seen = [
+        i for i in range(len(text)) if i not in spans or (spans[i].pair is None and text[max(0, i - 1)] not in ".!?")
+    ]
+    seen_places = set(seen)
     plain = "".join("X" if text[i] == MARK else text[i] for i in seen)
     ends = []
     for end in sentence_ends(plain, language):
         place = seen[end - 1] + 1
-        while place in spans and spans[place].pair is not None and not spans[place].opens:
+        while place in spans and place not in seen_places and not spans[place].opens:
             place += 1
         ends.append(place)
     return [*ends[:-1], len(text)]
@@ -163,10 +192,10 @@ def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int
 
 def _within_placeholders(text: str, start: int, end: int) -> int:
     """The end of the longest part of text[start:end] that needs no more placeholders than there are."""
-    groups = list(re.finditer(f"{MARK}+", text[start:end]))
-    if len(groups) <= len(PLACEHOLDERS):
+    beyond = next(islice(_MARKS.finditer(text, start, end), len(PLACEHOLDERS), None), None)
+    if beyond is None:
         return end
-    most = start + groups[len(PLACEHOLDERS)].start()
+    most = beyond.start()
     space = text.rfind(" ", start, most)
     return space + 1 if space > start else most
 
@@ -228,7 +257,11 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     source: list[str | int] = [
         PLACEHOLDERS.index(piece) if piece in PLACEHOLDERS else piece for piece in _PLACEHOLDER.split(segment.text)
     ]
-    if _inside_pairs(segment, pieces) != _inside_pairs(segment, source):
+    inside, paired = (
+        _inside_pairs(segment, pieces),
+        [n for n in pieces if isinstance(n, int) and _is_paired(segment, n)],
+    )
+    if inside != _inside_pairs(segment, source) or (inside is None and paired != sorted(paired)):
         pieces = _spread(segment, source, "".join(piece for piece in pieces if isinstance(piece, str)).split())
         counts["segments whose marks the model tore apart, put where they stand in the source"] += 1
     elif missing:
@@ -242,9 +275,15 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     return Change(segment.start, segment.stop, tuple(part for part in parts if part != ""))
 
 
-def _inside_pairs(segment: Segment, pieces: Sequence[str | int]) -> dict[int, tuple[bool, int]] | None:
-    """Of each pair whose ends are both here whether there is prose in it, and how many pairs are around it; None where
-    pairs cross or end before they begin."""
+def _is_paired(segment: Segment, number: int) -> bool:
+    return any(span.pair is not None for span in segment.groups[number])
+
+
+def _inside_pairs(
+    segment: Segment, pieces: Sequence[str | int]
+) -> tuple[dict[int, tuple[bool, int]], list[Span]] | None:
+    """Of each pair whose ends are both here whether there is prose in it, and how many pairs are around it; and the
+    ends of other pairs, in order. None where pairs cross or end before they begin."""
     spans = [
         (span, place) for place, piece in enumerate(pieces) if isinstance(piece, int) for span in segment.groups[piece]
     ]
@@ -262,7 +301,8 @@ def _inside_pairs(segment: Segment, pieces: Sequence[str | int]) -> dict[int, tu
             found[span.pair] = any(map(str.isalnum, inside)), len(stack)
         elif stack or ends[span.pair] == 2:
             return None
-    return found if all(ends[pair] == 1 for pair, _ in stack) else None
+    single = [span for span, _ in spans if span.pair is not None and ends[span.pair] == 1]
+    return (found, single) if all(ends[pair] == 1 for pair, _ in stack) else None
 
 
 def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str]) -> list[str | int]:

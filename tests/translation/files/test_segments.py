@@ -45,6 +45,7 @@ def only(text: str) -> Segment:
         ("^ 12 ^", "sentence", None),
         ("  spaced \n out  ", "sentence", ["spaced out"]),
         ("^ is a name", "sentence", ["⟨1⟩ is a name"]),
+        ("One two.^ Three four.", "sentence", ["One two.⟨1⟩", "Three four."]),
     ],
 )
 def test_what_a_model_reads(text: str, grain: str, wanted: list[str] | None) -> None:
@@ -55,6 +56,24 @@ def test_what_a_model_reads(text: str, grain: str, wanted: list[str] | None) -> 
         assert builder.build() is None
     else:
         assert [segment.text for segment in split_block(block(text), "en", grain)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("a <b>c</b> d <br/> e", [True, True, False]),
+        ("a **b** c __d__", [True] * 4),
+        ("see [it `x`](u.md) there", [True, False, True]),
+        ("a </i> b <i>", None),
+        ("a <b>c <i>d</b> e", [True, False, True]),
+    ],
+)
+def test_tags_and_marks_in_prose_are_pairs(text: str, pairs: list[bool] | None) -> None:
+    builder = BlockBuilder()
+    builder.text(text, 0)
+    built = builder.build()
+    assert built is not None
+    assert [span.pair is not None for span in built.spans] == (pairs or [False] * len(built.spans))
 
 
 def test_origins_are_places_in_the_file() -> None:
