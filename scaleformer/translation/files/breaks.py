@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from scaleformer.translation.files.segments import Block, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import Block, Span
 
 # What neither XML nor a line may hold: controls, line separators, halves of characters.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")

@@ -15,7 +15,8 @@ from scaleformer.data.readers.formats import FORMATS, recognise
 from scaleformer.data.readers.lines import Input
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.files.paths import TRANSLATED
-from scaleformer.translation.files.segments import Block, Change, find_changes, split_block
+from scaleformer.translation.files.restoring import Change, find_changes
+from scaleformer.translation.files.segments import Block, split_block
 from scaleformer.translation.translator import Translation
 
 LARGEST = 1 << 28  # bytes of a file, packed or not: a library has fewer in one

@@ -19,7 +19,8 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.rows import brief
 from scaleformer.translation.files.markup import Markup, decode_xml, encode_xml
 from scaleformer.translation.files.paragraphs import Paragraph, local
-from scaleformer.translation.files.segments import Block, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import Block, Span
 from scaleformer.translation.files.splicing import Edit, splice
 
 _TYPES = "[Content_Types].xml"

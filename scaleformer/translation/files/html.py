@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
 from scaleformer.data.errors import DataError
-from scaleformer.translation.files.segments import Block, BlockBuilder, Change
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import Block, BlockBuilder
 from scaleformer.translation.files.splicing import Edit, decode, encode, line_breaks, render, splice
 
 # Others may not stand inside a sentence.

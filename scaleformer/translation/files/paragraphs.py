@@ -14,6 +14,7 @@ from itertools import count
 
 from scaleformer.translation.files.breaks import plain
 from scaleformer.translation.files.markup import XML, Markup, Token
+from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.runs import (
     Item,
     Run,
@@ -23,7 +24,7 @@ from scaleformer.translation.files.runs import (
     mark_formats,
     pair_ranges,
 )
-from scaleformer.translation.files.segments import BlockBuilder, Change, Span
+from scaleformer.translation.files.segments import BlockBuilder, Span
 
 WORD = (
     "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}",

@@ -17,7 +17,8 @@ from scaleformer.data.readers.po import Part, decode_catalogue, find_messages, u
 from scaleformer.system.schema import shown
 from scaleformer.translation.files.breaks import break_again
 from scaleformer.translation.files.printf import moved, numbered, same_placeholders
-from scaleformer.translation.files.segments import MARK, Block, BlockBuilder, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import MARK, Block, BlockBuilder, Span
 from scaleformer.translation.files.splicing import Edit, splice
 
 WIDTH = 79  # of a line, as gettext wraps it

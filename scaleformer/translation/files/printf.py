@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scaleformer.translation.files.segments import MARK, Block, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import MARK, Block, Span
 
 _DIRECTIVE = re.compile(
     r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"

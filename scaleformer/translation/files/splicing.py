@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from scaleformer.data.errors import DataError
-from scaleformer.translation.files.segments import Block, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import Block, Span
 
 Edit = tuple[int, int, str]  # what to write instead of the content from a place to another
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from scaleformer.data.errors import DataError
 from scaleformer.system.schema import shown
 from scaleformer.translation.files.breaks import break_again
-from scaleformer.translation.files.segments import Block, BlockBuilder, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import Block, BlockBuilder, Span
 from scaleformer.translation.files.splicing import decode, encode, splice
 
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r|\Z)")

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scaleformer.data.align.blocks import UNWRAPPED
-from scaleformer.translation.files.segments import BlockBuilder, Change
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import BlockBuilder
 from scaleformer.translation.files.splicing import decode, encode, line_breaks, render, splice
 
 _LINE = re.compile(r"[^\r\n]+")

@@ -16,7 +16,8 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.rows import brief
 from scaleformer.translation.files.breaks import break_again
 from scaleformer.translation.files.markup import Markup, Token, decode_xml, encode_xml, with_attributes
-from scaleformer.translation.files.segments import Block, BlockBuilder, Change, Span
+from scaleformer.translation.files.restoring import Change
+from scaleformer.translation.files.segments import Block, BlockBuilder, Span
 from scaleformer.translation.files.splicing import Edit, splice
 
 _ENCLOSING = ("g", "pc", "mrk")

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from scaleformer.translation.files.segments import Change, Segment, find_changes, split_block
+from scaleformer.translation.files.restoring import Change, find_changes
+from scaleformer.translation.files.segments import Segment, split_block
 from scaleformer.vocabulary import PLACEHOLDERS
 
 _PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))

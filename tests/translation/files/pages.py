@@ -10,7 +10,8 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
-from scaleformer.translation.files.segments import Change, Segment, find_changes, split_block
+from scaleformer.translation.files.restoring import Change, find_changes
+from scaleformer.translation.files.segments import Segment, split_block
 from scaleformer.vocabulary import PLACEHOLDERS
 
 NOUNS = (
