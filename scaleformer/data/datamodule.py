@@ -22,25 +22,27 @@ from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.loader import TrainLoader
+from scaleformer.data.mixture import JoinedLoader, MixedBatches, Passes, shares_of
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.report import DataReport, report_split
+from scaleformer.data.report import CorpusReport, DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
 from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_text import train_tokenizers
+from scaleformer.vocabulary import tag_name
 
 
 class DocumentDataModule(pl.LightningDataModule):
-    """Documents as batches for training and validation, and whole for decoding.
+    """Documents as batches for training and validation, and whole for decoding; of one corpus or of several.
 
     tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
     and kept. Everything is lazy: evaluating on a test split alone needs no training split.
 
     Its state in a checkpoint is the epoch, the window of it (0 in a kept corpus) and the number of batches trained on,
-    the same for all processes; training goes on with the very next batch. Where settings or data have changed since, it
-    goes on with the next epoch and says so.
+    the same for all processes, and of several corpora the place of every process in each; training goes on with the
+    very next batch. Where settings or data have changed since, it goes on with the next epoch and says so.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class DocumentDataModule(pl.LightningDataModule):
         self._state: dict[str, Any] | None = None
         self._train_loader: TrainLoader | None = None
         self._counted: Counted | None = None
+        self._mixed: MixedBatches | None = None
 
     @cached_property
     def sources(self) -> dict[str, SplitSource]:
@@ -68,8 +71,7 @@ class DocumentDataModule(pl.LightningDataModule):
     def source(self, split: str) -> SplitSource:
         """Where a split comes from; raises DataError naming the splits present if there is no such one."""
         if split not in self.sources:
-            place = self.config.path or self.config.hub.name or self.config.format
-            raise MissingSplit(f"{place}: no {split!r} split; present: {', '.join(self.sources)}")
+            raise MissingSplit(f"{self.config.place}: no {split!r} split; present: {', '.join(self.sources)}")
         return self.sources[split]
 
     def documents(self, split: str) -> Sequence[Document]:
@@ -87,8 +89,48 @@ class DocumentDataModule(pl.LightningDataModule):
         """(source, target); one and the same when joint."""
         if self._tokenizers is None:
             config, fingerprint = self.tokenizer_config, self._fingerprint("train")
-            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, self.config.cache_dir)
+            where, tags = self.config.cache_dir, self.config.tags
+            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, tags)
         return self._tokenizers
+
+    @cached_property
+    def _parts(self) -> dict[str, DocumentDataModule]:
+        return {name: DocumentDataModule(part, self.tokenizer_config) for name, part in self.config.parts.items()}
+
+    @property
+    def parts(self) -> dict[str, DocumentDataModule]:
+        """Each of several corpora alone, in batches of its own, with the tokenizers of all; {} where there is one."""
+        for part in self._parts.values():
+            part._tokenizers, part.trainer = self.tokenizers, self.trainer
+        return self._parts
+
+    @property
+    def validated(self) -> dict[str, DocumentDataModule]:
+        """Those of `parts` that have a validation split."""
+        return {name: part for name, part in self.parts.items() if "valid" in part.sources}
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Of each of several corpora the share of the examples that are drawn from it."""
+        if (weights := self.config.weights) is None:
+            sizes = {
+                name: len(make_plan(p.encoded("train"), p.cutting, p._recipe.rng(0))) for name, p in self.parts.items()
+            }
+            weights = {name: max(size, 1) ** (1 / self.config.temperature) for name, size in sizes.items()}
+        return shares_of(weights)
+
+    @property
+    def tag(self) -> int | None:
+        """The id of the tag of the corpus. Raises ValueError where the vocabulary has no such piece."""
+        if self.config.tag is None:
+            return None
+        name, known = tag_name(self.config.tag), self.source_tokenizer.tags
+        if name not in known:
+            there = f"its tags are {', '.join(known)}" if known else "it has no tags"
+            raise ValueError(
+                f"data.tag={name}: the vocabulary that the training begins with has no such piece: {there}"
+            )
+        return known[name]
 
     @property
     def source_tokenizer(self) -> Tokenizer:
@@ -120,9 +162,8 @@ class DocumentDataModule(pl.LightningDataModule):
         """The token ids of a split, kept by content hash."""
         if split not in self._encoded:
             where = self.config.cache_dir, self.config.num_proc
-            self._encoded[split] = cached_encoding(
-                self._readable(split), self._fingerprint(split), *self.tokenizers, *where
-            )
+            corpus = cached_encoding(self._readable(split), self._fingerprint(split), *self.tokenizers, *where)
+            self._encoded[split] = replace(corpus, tag=self.tag)
         return self._encoded[split]
 
     def _readable(self, split: str) -> Iterable[Document]:
@@ -141,6 +182,10 @@ class DocumentDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
+        if self.config.parts:
+            for part in self.parts.values():
+                part.prepare_data()
+            return
         if self.on_the_fly:
             assert self.tokenizers
         else:
@@ -153,32 +198,59 @@ class DocumentDataModule(pl.LightningDataModule):
 
         Every document is in one batch of one process, and all processes have equally many batches.
         """
-        config, recipe, start = self.config, self._recipe, self._start
-        batches: KeptBatches | StreamedBatches
-        if self.on_the_fly:
-            documents: Iterable[Document]
-            if config.streaming:
-                documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
-            else:
-                documents = self.documents("train")
-            alpha = self.tokenizer_config.sample_alpha
-            windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha)
-            # In a worker `datasets` would give each of several a share of its own, and windows another order.
-            most = 1 if config.streaming and config.format == "hub" else config.num_workers
+        config, start = self.config, self._start
+        batches: KeptBatches | StreamedBatches | MixedBatches
+        if config.parts:
+            batches = self._mixed = self._mixture(start)
+        elif self.on_the_fly:
             if self._state is not None and self._state["signature"] != self._signature:
                 self._counted = Counted(epoch=start[0])  # what was counted is of other data, or of other batches
-            batches = StreamedBatches(windows, min(config.num_workers, most), self._everywhere, self._counted)
+            batches = StreamedBatches(self._windows, self._workers, self._everywhere, self._counted)
             self._counted = batches.counted
         else:
-            batches = KeptBatches(self.encoded("train"), recipe, config.num_workers)
+            batches = KeptBatches(self.encoded("train"), self._recipe, config.num_workers)
         self._train_loader = TrainLoader(batches, start, self._trained())
         return self._train_loader
 
-    def val_dataloader(self) -> FixedLoader | list[Any]:
-        """Batches of the validation split, cut like those of training but always alike; [] when there is none.
+    @property
+    def _windows(self) -> EncodedWindows:
+        recipe = self._recipe
+        documents: Iterable[Document]
+        if self.config.streaming:
+            documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
+        else:
+            documents = self.documents("train")
+        alpha = self.tokenizer_config.sample_alpha
+        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, tag=self.tag)
+
+    @property
+    def _workers(self) -> int:
+        """Processes that encode windows. In a worker `datasets` would give each of several a share of its own, and
+        windows another order."""
+        return min(self.config.num_workers, 1 if self.config.streaming and self.config.format == "hub" else 2**16)
+
+    def _mixture(self, start: Position) -> MixedBatches:
+        """The batches of all corpora; the workers are those of all that are encoded on the way together."""
+        parts, places = self.parts, None
+        if self._state is not None and self._state["signature"] == self._signature:
+            places = self._state["places"]
+        encoding = max(1, sum(part.on_the_fly for part in parts.values()))
+        corpora = []
+        for name, part in parts.items():
+            windows = part._windows if part.on_the_fly else part.encoded("train")
+            workers = min(part._workers, -(-self.config.num_workers // encoding))
+            corpora.append(Passes(name, self.shares[name], windows, part._recipe, workers))
+        return MixedBatches(corpora, self._recipe, self._everywhere, start, places)
+
+    def val_dataloader(self) -> FixedLoader | JoinedLoader | list[Any]:
+        """Batches of the validation split, cut like those of training but always alike; [] when there is none. Of
+        several corpora those of one after the other (`Batch.corpus`).
 
         Every document counts once over all processes; each has as many batches as the others, at least one.
         """
+        if self.config.parts:
+            loaders = {name: part.val_dataloader() for name, part in self.validated.items()}
+            return JoinedLoader({name: loader for name, loader in loaders.items() if isinstance(loader, FixedLoader)})
         if "valid" not in self.sources:
             return []
         plan, recipe = self._validation_plan, self._recipe
@@ -199,10 +271,16 @@ class DocumentDataModule(pl.LightningDataModule):
         """What becomes of the training split in its first epoch (streamed: of its first window) and of validation."""
         config = self.config
         report = DataReport(config.max_tokens, config.batch_tokens, self._recipe.world)
+        if config.parts:
+            splits = {
+                f"{name}: {key}": split for name, p in self.parts.items() for key, split in p.report.splits.items()
+            }
+            corpora = {name: CorpusReport(share) for name, share in self.shares.items()}
+            return replace(report, splits=splits, corpora=corpora)
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
-                name, corpus = "train (first window)", encode_documents(first, *self.tokenizers)
+                name, corpus = "train (first window)", replace(encode_documents(first, *self.tokenizers), tag=self.tag)
             else:
                 name, corpus = "train", self.encoded("train")
             report.splits[name] = report_split(corpus, self._recipe)
@@ -216,7 +294,12 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def trained_report(self) -> DataReport | None:
         """The same as `report` once training has gone through streamed documents: of all windows read so far of the
-        first epoch (of the data and batches as they are), of all processes. None where `report` has said it all."""
+        first epoch (of the data and batches as they are), of all processes. Of several corpora, `report` with what was
+        drawn of each. None where `report` has said it all."""
+        if self._mixed is not None and self._train_loader is not None:
+            progress = self._mixed.progress(self._train_loader.position)
+            corpora = {name: CorpusReport(share, *progress[name]) for name, share in self.shares.items()}
+            return replace(self.report, corpora=corpora)
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
         name, split = self._counted.report(self.cutting)
@@ -225,7 +308,11 @@ class DocumentDataModule(pl.LightningDataModule):
 
     @property
     def longest_segment(self) -> int | None:
-        """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far."""
+        """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far, and
+        unknown where several corpora are streamed."""
+        if self.config.parts:
+            found = [part.longest_segment for part in self.parts.values()]
+            return None if None in found else max(length for length in found if length is not None)
         if not self.config.streaming:
             return self.report.splits["train"].longest_segment
         return None if self._counted is None else self._counted.counts.longest_segment
@@ -262,6 +349,9 @@ class DocumentDataModule(pl.LightningDataModule):
     def _signature(self) -> str:
         """What must not change for a place inside an epoch to keep its meaning."""
         config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
+        if config.parts:
+            corpora = [[name, self.shares[name], part._signature] for name, part in self.parts.items()]
+            return hashlib.sha256(json.dumps([corpora, config.seed]).encode()).hexdigest()
         if not cutting["merge_segments"]:  # which checkpoints of before do not name
             del cutting["merge_segments"]
         parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
@@ -271,13 +361,18 @@ class DocumentDataModule(pl.LightningDataModule):
             parts.append(["order", 2, recipe.accumulated])
         if self.on_the_fly:
             parts.append(["windows", 2])
+        if config.tag is not None:
+            parts.append(["tag", self.tag])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:
         """Epoch, window of it and batches of the window that were trained on: the same for all processes."""
         epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
-        counted = {} if self._counted is None else {"counted": self._counted.to_dict()}
-        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **counted}
+        more: dict[str, Any] = {} if self._counted is None else {"counted": self._counted.to_dict()}
+        if self.config.parts:
+            mixed = self._mixed or self._mixture((epoch, window, done))
+            more = {"places": mixed.places((epoch, window, done))}
+        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on after the batches that the state counts."""
