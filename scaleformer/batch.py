@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,7 +44,7 @@ class Batch:
 
     def twice(self) -> Batch:
         """Every example two times: all of them, and all of them again."""
-        doubled = {name: torch.cat((tensor, tensor)) for name, tensor in self._tensors.items()}
+        doubled: dict[str, Any] = {name: torch.cat((tensor, tensor)) for name, tensor in self._tensors.items()}
         return replace(self, **doubled, ids=self.ids * 2)
 
     def to(self, device: torch.device | str) -> Batch:
@@ -52,5 +53,5 @@ class Batch:
         return replace(self, **moved)
 
     @property
-    def _tensors(self) -> dict[str, Tensor]:
+    def _tensors(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("ids", "corpus")}

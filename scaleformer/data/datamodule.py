@@ -22,10 +22,11 @@ from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.loader import TrainLoader
-from scaleformer.data.mixture import JoinedLoader, MixedBatches, Passes, shares_of
+from scaleformer.data.mixture import JoinedLoader, MixedBatches
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.report import CorpusReport, DataReport, report_split
+from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
+from scaleformer.data.several import SeveralCorpora
 from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
@@ -61,7 +62,6 @@ class DocumentDataModule(pl.LightningDataModule):
         self._state: dict[str, Any] | None = None
         self._train_loader: TrainLoader | None = None
         self._counted: Counted | None = None
-        self._mixed: MixedBatches | None = None
 
     @cached_property
     def sources(self) -> dict[str, SplitSource]:
@@ -94,30 +94,13 @@ class DocumentDataModule(pl.LightningDataModule):
         return self._tokenizers
 
     @cached_property
-    def _parts(self) -> dict[str, DocumentDataModule]:
-        return {name: DocumentDataModule(part, self.tokenizer_config) for name, part in self.config.parts.items()}
+    def _several(self) -> SeveralCorpora | None:
+        return SeveralCorpora(self) if self.config.parts else None
 
     @property
     def parts(self) -> dict[str, DocumentDataModule]:
         """Each of several corpora alone, in batches of its own, with the tokenizers of all; {} where there is one."""
-        for part in self._parts.values():
-            part._tokenizers, part.trainer = self.tokenizers, self.trainer
-        return self._parts
-
-    @property
-    def validated(self) -> dict[str, DocumentDataModule]:
-        """Those of `parts` that have a validation split."""
-        return {name: part for name, part in self.parts.items() if "valid" in part.sources}
-
-    @cached_property
-    def shares(self) -> dict[str, float]:
-        """Of each of several corpora the share of the examples that are drawn from it."""
-        if (weights := self.config.weights) is None:
-            sizes = {
-                name: len(make_plan(p.encoded("train"), p.cutting, p._recipe.rng(0))) for name, p in self.parts.items()
-            }
-            weights = {name: max(size, 1) ** (1 / self.config.temperature) for name, size in sizes.items()}
-        return shares_of(weights)
+        return self._several.parts if self._several else {}
 
     @property
     def tag(self) -> int | None:
@@ -182,9 +165,9 @@ class DocumentDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
-        if self.config.parts:
-            for part in self.parts.values():
-                part.prepare_data()
+        for part in self.parts.values():
+            part.prepare_data()
+        if self._several:
             return
         if self.on_the_fly:
             assert self.tokenizers
@@ -200,8 +183,8 @@ class DocumentDataModule(pl.LightningDataModule):
         """
         config, start = self.config, self._start
         batches: KeptBatches | StreamedBatches | MixedBatches
-        if config.parts:
-            batches = self._mixed = self._mixture(start)
+        if self._several:
+            batches = self._several.train_batches(start, self._places)
         elif self.on_the_fly:
             if self._state is not None and self._state["signature"] != self._signature:
                 self._counted = Counted(epoch=start[0])  # what was counted is of other data, or of other batches
@@ -225,22 +208,9 @@ class DocumentDataModule(pl.LightningDataModule):
 
     @property
     def _workers(self) -> int:
-        """Processes that encode windows. In a worker `datasets` would give each of several a share of its own, and
-        windows another order."""
-        return min(self.config.num_workers, 1 if self.config.streaming and self.config.format == "hub" else 2**16)
-
-    def _mixture(self, start: Position) -> MixedBatches:
-        """The batches of all corpora; the workers are those of all that are encoded on the way together."""
-        parts, places = self.parts, None
-        if self._state is not None and self._state["signature"] == self._signature:
-            places = self._state["places"]
-        encoding = max(1, sum(part.on_the_fly for part in parts.values()))
-        corpora = []
-        for name, part in parts.items():
-            windows = part._windows if part.on_the_fly else part.encoded("train")
-            workers = min(part._workers, -(-self.config.num_workers // encoding))
-            corpora.append(Passes(name, self.shares[name], windows, part._recipe, workers))
-        return MixedBatches(corpora, self._recipe, self._everywhere, start, places)
+        # In a worker `datasets` would give each of several a share of its own, and windows another order.
+        most = 1 if self.config.streaming and self.config.format == "hub" else self.config.num_workers
+        return min(self.config.num_workers, most)
 
     def val_dataloader(self) -> FixedLoader | JoinedLoader | list[Any]:
         """Batches of the validation split, cut like those of training but always alike; [] when there is none. Of
@@ -248,9 +218,8 @@ class DocumentDataModule(pl.LightningDataModule):
 
         Every document counts once over all processes; each has as many batches as the others, at least one.
         """
-        if self.config.parts:
-            loaders = {name: part.val_dataloader() for name, part in self.validated.items()}
-            return JoinedLoader({name: loader for name, loader in loaders.items() if isinstance(loader, FixedLoader)})
+        if self._several:
+            return self._several.validation()
         if "valid" not in self.sources:
             return []
         plan, recipe = self._validation_plan, self._recipe
@@ -271,12 +240,8 @@ class DocumentDataModule(pl.LightningDataModule):
         """What becomes of the training split in its first epoch (streamed: of its first window) and of validation."""
         config = self.config
         report = DataReport(config.max_tokens, config.batch_tokens, self._recipe.world)
-        if config.parts:
-            splits = {
-                f"{name}: {key}": split for name, p in self.parts.items() for key, split in p.report.splits.items()
-            }
-            corpora = {name: CorpusReport(share) for name, share in self.shares.items()}
-            return replace(report, splits=splits, corpora=corpora)
+        if self._several:
+            return self._several.report(report)
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
@@ -296,10 +261,8 @@ class DocumentDataModule(pl.LightningDataModule):
         """The same as `report` once training has gone through streamed documents: of all windows read so far of the
         first epoch (of the data and batches as they are), of all processes. Of several corpora, `report` with what was
         drawn of each. None where `report` has said it all."""
-        if self._mixed is not None and self._train_loader is not None:
-            progress = self._mixed.progress(self._train_loader.position)
-            corpora = {name: CorpusReport(share, *progress[name]) for name, share in self.shares.items()}
-            return replace(self.report, corpora=corpora)
+        if self._several and self._train_loader is not None:
+            return self._several.trained_report(self.report, self._train_loader.position)
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
         name, split = self._counted.report(self.cutting)
@@ -308,11 +271,9 @@ class DocumentDataModule(pl.LightningDataModule):
 
     @property
     def longest_segment(self) -> int | None:
-        """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far, and
-        unknown where several corpora are streamed."""
-        if self.config.parts:
-            found = [part.longest_segment for part in self.parts.values()]
-            return None if None in found else max(length for length in found if length is not None)
+        """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far."""
+        if self._several:
+            return self._several.longest_segment
         if not self.config.streaming:
             return self.report.splits["train"].longest_segment
         return None if self._counted is None else self._counted.counts.longest_segment
@@ -349,9 +310,8 @@ class DocumentDataModule(pl.LightningDataModule):
     def _signature(self) -> str:
         """What must not change for a place inside an epoch to keep its meaning."""
         config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
-        if config.parts:
-            corpora = [[name, self.shares[name], part._signature] for name, part in self.parts.items()]
-            return hashlib.sha256(json.dumps([corpora, config.seed]).encode()).hexdigest()
+        if self._several:
+            return self._several.signature()
         if not cutting["merge_segments"]:  # which checkpoints of before do not name
             del cutting["merge_segments"]
         parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
@@ -369,9 +329,8 @@ class DocumentDataModule(pl.LightningDataModule):
         """Epoch, window of it and batches of the window that were trained on: the same for all processes."""
         epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
         more: dict[str, Any] = {} if self._counted is None else {"counted": self._counted.to_dict()}
-        if self.config.parts:
-            mixed = self._mixed or self._mixture((epoch, window, done))
-            more = {"places": mixed.places((epoch, window, done))}
+        if self._several:
+            more = {"places": self._several.places((epoch, window, done)) or self._places}
         return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -379,6 +338,12 @@ class DocumentDataModule(pl.LightningDataModule):
         self._state = dict(state_dict)
         if "counted" in state_dict:
             self._counted = Counted.from_dict(state_dict["counted"])
+
+    @property
+    def _places(self) -> Any:
+        """Where all processes stand in several corpora by the state that was loaded; None where it is of other data."""
+        state = self._state
+        return state["places"] if state is not None and state["signature"] == self._signature else None
 
     @property
     def _start(self) -> Position:

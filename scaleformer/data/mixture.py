@@ -282,9 +282,3 @@ def _lengths(parts: Sequence[Drawn]) -> Plan:
     sides.append([part.plan.target_lengths[part.examples] for part in parts])
     source, target = (np.concatenate(side) for side in sides)
     return Plan(none, np.arange(len(source) + 1), none.astype(np.int8), source, target)
-
-
-def shares_of(weights: Mapping[str, float]) -> dict[str, float]:
-    """Weights as shares of 1."""
-    total = sum(weights.values())
-    return {name: weight / total for name, weight in weights.items()}
