@@ -46,6 +46,7 @@ class Options:
     format: str
     output_format: str
     mode: str
+    tag: str | None
     max_tokens: int | None
     boundaries: str
     ids: str | None
@@ -64,7 +65,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    translator = Translator.load(options.checkpoint, options.device)
+    translator = Translator.load(options.checkpoint, options.device, options.tag)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
