@@ -16,12 +16,14 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS, SEP = range(5)
 SEP0, SEP2, SEP3 = 5, 6, 7
+PLACE = 8  # the first of the placeholders
 SEPARATORS = (SEP0, SEP, SEP2, SEP3)  # by how many source segments they consume
 MOST = len(SEPARATORS) - 1
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"
 COUNTED_PIECES = ("<sep0>", "<sep2>", "<sep3>")  # ids 5, 6 and 7
 #: Stand for what is not to be translated (code, links, numbers of versions); a text that holds one means it.
 PLACEHOLDERS = tuple(f"\u27e8{n}\u27e9" for n in range(1, 10))
+PLACEHOLDER = SEP3 + 1  # the id of the first of them, in counted vocabularies
 
 #: A tag is a piece of its own, `<NAME>`, that stands before the first segment of a source and says what is wanted.
 TAG = re.compile(r"<([A-Za-z0-9][A-Za-z0-9_.-]*)>")

@@ -138,9 +138,8 @@ def make_trainer(folder: Path, callbacks: list[Any] | None = None, **options: An
 class Words:
     """Stands for the data: every token a word, and the examples those of `Batches` unless names are given."""
 
-    parts: dict[str, Any] = {}
-
     def __init__(self, *names: str) -> None:
+        self.parts: dict[str, Any] = {}
         self.names = names or ("0", "1")
 
     def validation_ids(self) -> list[str]:

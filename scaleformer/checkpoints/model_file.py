@@ -9,7 +9,7 @@ import pickle
 import shutil
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 class LoadedModel:
     """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file (or of
     those that an exported model has); longest_segment: the most tokens that it was trained on in one, None where the
-    file does not say so; parent: path and hash of the model that its training began from, and its parent."""
+    file does not say so; segmentation: grain and languages of its segments; parent: path and hash of the model that its training began from, and its parent."""
 
     model: Transformer
     source_tokenizer: Tokenizer
@@ -41,6 +41,7 @@ class LoadedModel:
     path: Path
     longest_segment: int | None = None
     parent: dict[str, Any] | None = None
+    segmentation: dict[str, str | None] = field(default_factory=dict)
 
 
 def make_package(
@@ -57,6 +58,7 @@ def make_package(
         "model": _plain(asdict(model)),
         "config": _plain(config),
         "longest_segment": None,  # the trainer's to say, once it has seen the data
+        "segmentation": {},
         "parent": _plain(parent),
         "source_tokenizer": _bytes_to_tensor(source_tokenizer.proto),
         "target_tokenizer": _bytes_to_tensor(target_tokenizer.proto),
@@ -107,8 +109,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
     if "longest_segment" not in package and isinstance(config.get("decoding"), dict):
         # That version matched no segments unless told to: what it recorded was nobody's choice.
         config = {**config, "decoding": {**config["decoding"], "match_segments": True}}
-    sha256, parent = _sha256(files), package.get("parent")
-    return LoadedModel(model, source_tokenizer, target_tokenizer, config, sha256, path, longest, parent)
+    known = longest, package.get("parent"), package.get("segmentation") or {}
+    return LoadedModel(model, source_tokenizer, target_tokenizer, config, _sha256(files), path, *known)
 
 
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
@@ -135,6 +137,7 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         "tied": tied,
         "config": loaded.config,
         "longest_segment": loaded.longest_segment,
+        "segmentation": loaded.segmentation,
         "parent": loaded.parent,
     }
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")

@@ -15,12 +15,12 @@ from scaleformer.system.display import displayed
 
 COMMANDS = {
     "train": "Train a model and evaluate it, or resume=RUN",
-    "translate": "Translate documents: JSON Lines or plain text",
+    "translate": "Translate documents: text, Markdown, HTML, docx, PO, ...",
     "prepare": "Turn text pairs, TSV, PO or data sets into a corpus",
     "evaluate": "Translate and score: d-BLEU, s-BLEU, chrF++, TER",
     "extrapolation": "Loss, BLEU, time and memory beyond the trained length",
     "context": "Score what only earlier segments decide: pronouns, terms",
-    "boundaries": "Measure what a missing segment boundary costs",
+    "boundaries": "Measure what missing segment boundaries cost",
     "consistency": "Do translations call one thing by one name?",
     "comet": "Score saved translations by COMET",
     "score": "Log-probabilities; n-best lists ranked anew",

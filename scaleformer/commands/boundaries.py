@@ -1,26 +1,32 @@
-"""What it costs that one side of a document lacks a segment boundary, in loss by distance and in d-BLEU.
+"""What it costs that one side of a document lacks segment boundaries, in loss and in d-BLEU.
 
-scaleformer boundaries checkpoint=RUN [segments=8] [documents=100] [decode=false]
+scaleformer boundaries checkpoint=RUN [missing=tenth] [segments=8] [documents=100] [decode=false]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from scaleformer.evaluation.context.boundaries import (
     LEAST,
+    MISSING,
     BoundaryLoss,
     BoundaryTranslation,
+    JoinedLoss,
     boundaries_to_dict,
     boundary_losses,
     boundary_translations,
+    joined_losses,
+    missing_boundaries,
 )
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
@@ -40,6 +46,7 @@ class Options:
     """The settings; conf/commands/boundaries.yaml describes them."""
 
     checkpoint: str
+    missing: str
     segments: Annotated[int, AtLeast(LEAST)] | None
     documents: Annotated[int, AtLeast(1)] | None
     split: str
@@ -53,6 +60,8 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    if options.missing not in MISSING:
+        raise ValueError(f"missing={options.missing}: choose one of {', '.join(MISSING)}")
     translator = Translator.load(options.checkpoint, options.device)
     # how many segments the model writes of itself is what is asked
     greedy = replace(translator.decoding, strategy="greedy", n_best=1, match_segments=False)
@@ -65,17 +74,27 @@ def main(options: Options, given: Sequence[str]) -> None:
     documents = list(islice((d for d in made if len(d.source) >= LEAST), options.documents))
     folder = Path(str(options.output or results_folder(translator.path)))
     check_folder(folder)
+    rng = np.random.default_rng(1)
+    places = [missing_boundaries(len(document.source), options.missing, rng) for document in documents]
+    losses: list[BoundaryLoss] | JoinedLoss
     with translation_bars() as bar:
-        losses = boundary_losses(translator, documents, progress=bar("scoring"))
-        found = boundary_translations(translator, documents, decoding, metrics, bar) if options.decode else None
+        if options.missing == "one":
+            losses = boundary_losses(translator, documents, progress=bar("scoring"))
+        else:
+            both = options.missing == "paragraphs"
+            losses = joined_losses(translator, documents, places, both=both, progress=bar("scoring"))
+        translate = partial(boundary_translations, places=places)
+        found = translate(translator, documents, decoding, metrics, bar) if options.decode else None
     signatures = {"d-BLEU": found.whole.signature} if found else {}
     checkpoint = translator.path, translator.sha256
-    name = f"boundaries-{corpus.label}" + (f"-{options.segments}" if options.segments else "")
+    parts = ["boundaries", corpus.label, options.missing if options.missing != "one" else "", options.segments]
+    name = "-".join(str(part) for part in parts if part)
     payload = {
         **provenance(translator.device, translator.config.get("seed"), *checkpoint, signatures, translator.parent),
         "kind": "boundaries",
         "corpus": corpus.to_dict(),
         "metrics": metrics.to_dict(),
+        "missing": options.missing,
         "segments": options.segments,
         "decoding": asdict(decoding) if found else None,
         "documents": len(documents),
@@ -84,7 +103,14 @@ def main(options: Options, given: Sequence[str]) -> None:
     }
     path = write_result(folder / f"{name}.json", payload)
     console = Console()
-    print_table(_table(losses, len(documents)), console)
+    if isinstance(losses, JoinedLoss):
+        message = (
+            f"{len(documents)} documents: {losses.whole:.3f} nats a token, {losses.source:.3f} where the source lacks "
+            f"{losses.boundaries:,} boundaries"
+        )
+        console.print(message, highlight=False, markup=False, soft_wrap=True)
+    else:
+        print_table(_table(losses, len(documents)), console)
     if found:
         console.print(_in_words(found), highlight=False, markup=False, soft_wrap=True)
     console.print(
@@ -106,6 +132,6 @@ def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
 
 def _in_words(found: BoundaryTranslation) -> str:
     return (
-        f"d-BLEU {found.whole.score:.2f}, with two segments of the source run together {found.source.score:.2f} "
+        f"d-BLEU {found.whole.score:.2f}, with segments of the source run together {found.source.score:.2f} "
         f"({found.more} translations with more segments than that, {found.fewer} with fewer)\n{found.whole.signature}"
     )

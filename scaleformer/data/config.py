@@ -89,6 +89,11 @@ class DataConfig:
                       in every epoch, is left without, so that the model learns segments that do not match one to one
     merge_segments    the share of the training examples whose segments are joined on both sides, by twos, threes, ...
                       or all, drawn anew in every epoch, so that the model learns segments of any grain
+    mask_spans        the share of the training pairs whose code, links, placeholders, versions and so on, where both
+                      sides have them, are masked (`scaleformer.data.masking`)
+    word_dropout      the share of the source words that training examples are left without, and
+    mask_source       the share of their source tokens that become `<unk>`, both drawn anew in every epoch
+                      (`scaleformer.data.noise`)
     max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
     streaming         read and encode the training split anew in every epoch instead of keeping it encoded
     window            segments that are cut, joined and sorted into batches together when the training split is encoded
@@ -116,6 +121,9 @@ class DataConfig:
     join_segments: tuple[int, int] | None = None
     drop_separators: float = 0.0
     merge_segments: float = 0.0
+    mask_spans: float = 0.0
+    word_dropout: float = 0.0
+    mask_source: float = 0.0
     max_ratio: float | None = None
     streaming: bool = False
     window: int = 50_000
@@ -141,10 +149,12 @@ class DataConfig:
             raise ValueError(f"data.seed={self.seed}: wanted 0 or more")
         if len(self.holdout) != 2 or min(self.holdout) < 0 or sum(self.holdout) >= 1:
             raise ValueError(f"data.holdout={list(self.holdout)}: wanted the shares of [valid, test], together below 1")
-        if not 0 <= self.drop_separators < 1:
-            raise ValueError(f"data.drop_separators={self.drop_separators}: wanted a share from 0 to below 1")
-        if not 0 <= self.merge_segments <= 1:
-            raise ValueError(f"data.merge_segments={self.merge_segments}: wanted a share from 0 to 1")
+        for name in ("drop_separators", "word_dropout", "mask_source"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to below 1")
+        for name in ("merge_segments", "mask_spans"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to 1")
         if self.max_ratio is not None and self.max_ratio < 1:
             raise ValueError(f"data.max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
         if self.join_segments is not None:

@@ -22,12 +22,14 @@ from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.loader import TrainLoader
+from scaleformer.data.masking import Masking, masking_for
 from scaleformer.data.mixture import JoinedLoader, MixedBatches
+from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
-from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe
+from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
 from scaleformer.data.several import SeveralCorpora
-from scaleformer.data.sources import SplitSource, split_sources, warn_of_one_document
+from scaleformer.data.sources import SplitSource, segmentation, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
@@ -144,10 +146,22 @@ class DocumentDataModule(pl.LightningDataModule):
     def encoded(self, split: str) -> EncodedCorpus:
         """The token ids of a split, kept by content hash."""
         if split not in self._encoded:
-            where = self.config.cache_dir, self.config.num_proc
-            corpus = cached_encoding(self._readable(split), self._fingerprint(split), *self.tokenizers, *where)
+            where: tuple[Any, ...] = (self.config.cache_dir, self.config.num_proc)
+            fingerprint = self._fingerprint(split)
+            if split == "train" and self._masking is not None:
+                fingerprint, where = f"{fingerprint} {self._masking.key}", (*where, self._masking)
+            corpus = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
             self._encoded[split] = replace(corpus, tag=self.tag)
         return self._encoded[split]
+
+    @cached_property
+    def _masking(self) -> Masking | None:
+        return masking_for(self.config.mask_spans, self.config.seed, self.tokenizers)
+
+    @cached_property
+    def _noise(self) -> Noise | None:
+        shares = self.config.word_dropout, self.config.mask_source
+        return make_noise(*shares, self.source_tokenizer) if any(shares) else None
 
     def _readable(self, split: str) -> Iterable[Document]:
         """The documents of a split, to be read from the start once or more; nothing of them is kept."""
@@ -170,7 +184,7 @@ class DocumentDataModule(pl.LightningDataModule):
         if self._several:
             return
         if self.on_the_fly:
-            assert self.tokenizers
+            _ = self.tokenizers, self._masking  # which may be refused
         else:
             self.encoded("train")
         if "valid" in self.sources:
@@ -204,7 +218,7 @@ class DocumentDataModule(pl.LightningDataModule):
         else:
             documents = self.documents("train")
         alpha = self.tokenizer_config.sample_alpha
-        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, tag=self.tag)
+        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, self._masking, self.tag)
 
     @property
     def _workers(self) -> int:
@@ -245,7 +259,9 @@ class DocumentDataModule(pl.LightningDataModule):
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
-                name, corpus = "train (first window)", replace(encode_documents(first, *self.tokenizers), tag=self.tag)
+                name = "train (first window)"
+                corpus = encode_documents(map(self._masking or unchanged, first), *self.tokenizers)
+                corpus = replace(corpus, tag=self.tag)
             else:
                 name, corpus = "train", self.encoded("train")
             report.splits[name] = report_split(corpus, self._recipe)
@@ -279,6 +295,13 @@ class DocumentDataModule(pl.LightningDataModule):
         return None if self._counted is None else self._counted.counts.longest_segment
 
     @property
+    def segmentation(self) -> dict[str, str | None]:
+        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`) and
+        all corpora agree."""
+        first, *others = map(segmentation, self.config.parts.values() or [self.config])
+        return {name: value if all(own[name] == value for own in others) else None for name, value in first.items()}
+
+    @property
     def _validation_cutting(self) -> Cutting:
         """Cut as long as may be, joined as in training, nothing left out."""
         return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
@@ -288,9 +311,9 @@ class DocumentDataModule(pl.LightningDataModule):
         """How this process makes batches; known to be one of several once a trainer is attached."""
         trainer, config = self.trainer, self.config
         if trainer is None:
-            return Recipe(self.cutting, config.batch_tokens, config.seed)
+            return Recipe(self.cutting, config.batch_tokens, config.seed, noise=self._noise)
         ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
-        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks)
+        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise)
 
     def _everywhere(self, value: Any) -> list[Any]:
         """What each of the processes gives."""
@@ -323,6 +346,8 @@ class DocumentDataModule(pl.LightningDataModule):
             parts.append(["windows", 2])
         if config.tag is not None:
             parts.append(["tag", self.tag])
+        if self._masking is not None:
+            parts.append(self._masking.key)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.errors import DataError, cache_errors
 from scaleformer.data.readers.documents import Document
-from scaleformer.data.sampler import ready_made
+from scaleformer.data.sampler import ready_made, unchanged
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer
 
@@ -34,8 +34,11 @@ def cached_encoding(
     target_tokenizer: Tokenizer,
     cache_dir: str | Path,
     processes: int = 1,
+    change: Callable[[Document], Document] = unchanged,
 ) -> EncodedCorpus:
     """The encoding of the documents with that fingerprint, kept under `cache_dir`/encoded by content hash.
+
+    change: what to make of each document first, which the fingerprint has to tell of.
 
     Encoded in parts of PART_SEGMENTS segments, each of which takes its name when it is whole; where the program is
     stopped, the next one goes on with the parts that are missing. The folder itself appears whole or not at all, and
@@ -56,7 +59,7 @@ def cached_encoding(
             if (corpus := _opened(folder, tokenizers)) is not None:
                 return corpus
             shutil.rmtree(folder, ignore_errors=True)
-            _write(folder, documents, tokenizers, processes)
+            _write(folder, documents, tokenizers, processes, change)
     return open_encoded(folder, *tokenizers)
 
 
@@ -67,12 +70,16 @@ def _opened(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> EncodedCor
 
 
 def _write(
-    folder: Path, documents: Iterable[Document], tokenizers: tuple[Tokenizer, Tokenizer], processes: int
+    folder: Path,
+    documents: Iterable[Document],
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    processes: int,
+    change: Callable[[Document], Document],
 ) -> None:
     parts = folder.with_name(f".{folder.name}.{PART_SEGMENTS}.parts")  # of another size they would be other documents
     parts.mkdir(exist_ok=True)
     try:
-        writer = _PartWriter(documents, tokenizers, parts)
+        writer = _PartWriter(documents, tokenizers, parts, change)
         workers = processes if processes > 1 else 0
         _follow(ready_made(writer, workers))
         whole = parts / "whole"
@@ -120,10 +127,17 @@ class _PartWriter(IterableDataset[int | DataError]):
     """Writes the parts that are missing, and gives the segments of each. Workers read everything and encode every n-th
     part; a fault is handed on as a value, since an exception would come with the worker's traceback."""
 
-    def __init__(self, documents: Iterable[Document], tokenizers: tuple[Tokenizer, Tokenizer], folder: Path) -> None:
+    def __init__(
+        self,
+        documents: Iterable[Document],
+        tokenizers: tuple[Tokenizer, Tokenizer],
+        folder: Path,
+        change: Callable[[Document], Document],
+    ) -> None:
         self.documents = documents
         self.tokenizers = tokenizers
         self.folder = folder
+        self.change = change
 
     def __iter__(self) -> Iterator[int | DataError]:
         worker = get_worker_info()
@@ -144,5 +158,5 @@ class _PartWriter(IterableDataset[int | DataError]):
         unfinished = part.with_suffix(".part")
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir()
-        encode_documents(documents, *self.tokenizers, folder=unfinished)
+        encode_documents([self.change(d) for d in documents], *self.tokenizers, folder=unfinished)
         os.rename(unfinished, part)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import collate, make_batches, make_example
+from scaleformer.data.batching import Example, collate, make_batches
 from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
@@ -37,11 +37,16 @@ class Place(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Examples of a plan of a corpus, by their numbers."""
+    """Examples of a plan of a corpus, by their numbers; the plan is that of a pass of the recipe."""
 
     corpus: EncodedCorpus
     plan: Plan
     examples: Ints
+    recipe: Recipe
+    passes: int
+
+    def example(self, number: int) -> Example:
+        return self.recipe.example(self.corpus, self.plan.part(int(self.examples[number])), self.passes)
 
 
 class Passes:
@@ -129,7 +134,7 @@ class Passes:
         order = rng.permutation(len(plan))
         if self.kept and len(plan) >= recipe.world:  # else every process has all of it
             order = order[recipe.rank :: recipe.world]
-        return Drawn(corpus, plan, order)
+        return Drawn(corpus, plan, order, recipe, place.passes)
 
     def take(self, count: int) -> list[Drawn]:
         """The next examples, from as many windows and passes as that takes."""
@@ -196,8 +201,7 @@ class MixedBatches:
                 examples = []
                 for j in batch.tolist():
                     n = int(np.searchsorted(starts, j, "right")) - 1
-                    part = parts[n]
-                    examples.append(make_example(part.corpus, *part.plan.part(int(part.examples[j - starts[n]]))))
+                    examples.append(parts[n].example(j - starts[n]))
                 yield (epoch, number, i) if i < len(batches) else (epoch, number + 1, 0), collate(examples)
             number, done = number + 1, 0
 

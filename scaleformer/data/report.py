@@ -13,7 +13,7 @@ from scaleformer.data.batching import make_batches, padded_sizes, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe
-from scaleformer.vocabulary import UNK
+from scaleformer.vocabulary import PLACE, PLACEHOLDERS, UNK
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class SplitReport:
     longest_source, longest_target  of an example, with its `</s>`
     over_budget_examples  examples beyond batch_tokens alone, kept as batches of one
     separators_left_out   those that one side, or with merge_segments both are left without
+    masked_segments       those with a placeholder in the source, of data.mask_spans or of their own
+    masked_spans          placeholders in the source
     dropped               segments left out, by reason
     dropped_documents     documents of which no segment is left
     padding               share of the padded positions in the batches that hold no token
@@ -49,6 +51,8 @@ class SplitReport:
     longest_target: int
     over_budget_examples: int
     separators_left_out: int
+    masked_segments: int
+    masked_spans: int
     dropped: dict[str, int]
     dropped_documents: int
     padding: float
@@ -79,6 +83,8 @@ class SplitCounts:
     longest_target: int = 0
     over_budget_examples: int = 0
     separators_left_out: int = 0
+    masked_segments: int = 0
+    masked_spans: int = 0
     length_ratio: int = 0
     dropped_documents: int = 0
     tokens: int = 0
@@ -140,7 +146,9 @@ class DataReport:
             table.add_column(name, justify="right")
         rows = [row for row in SplitReport.__dataclass_fields__ if row not in ("dropped", "padding", "idle")]
         for row in rows:
-            table.add_row(row.replace("_", " "), *(f"{getattr(split, row):,}" for split in self.splits.values()))
+            numbers = [getattr(split, row) for split in self.splits.values()]
+            if any(numbers) or not row.startswith("masked"):
+                table.add_row(row.replace("_", " "), *(f"{number:,}" for number in numbers))
         for reason in sorted({reason for split in self.splits.values() for reason in split.dropped}):
             values = (f"{split.dropped.get(reason, 0):,}" for split in self.splits.values())
             table.add_row(f"dropped segments: {reason}", *values)
@@ -172,6 +180,8 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
     kept_documents = len(np.unique(corpus.document_of[plan.order]))
+    most = PLACE + len(PLACEHOLDERS) if corpus.counted else PLACE
+    masked = np.flatnonzero((corpus.source >= PLACE) & (corpus.source < most))
     return SplitCounts(
         documents=len(corpus.documents) - 1,
         segments=corpus.segments,
@@ -187,6 +197,8 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
         longest_target=int(plan.target_lengths.max(initial=0)),
         over_budget_examples=int((plan.source_lengths + plan.target_lengths > recipe.batch_tokens).sum()),
         separators_left_out=int(np.count_nonzero(plan.left_out)),
+        masked_segments=len(np.unique(np.searchsorted(corpus.source_offsets, masked, "right"))),
+        masked_spans=len(masked),
         length_ratio=corpus.segments - len(plan.order),
         dropped_documents=len(corpus.documents) - 1 - kept_documents,
         tokens=int(plan.source_lengths.sum() + plan.target_lengths.sum()),

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import collate, make_batches, make_example, share
+from scaleformer.data.batching import Example, collate, make_batches, make_example, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
+from scaleformer.data.noise import Noise
 
 GRACE = 60  # seconds
-Part = tuple[Ints, NDArray[np.int8]]  # of a plan: segment numbers, and which side lacks the `<sep>` after each
+# Of a plan: segment numbers, and which side lacks the `<sep>` after each; behind them, where there is noise, the epoch.
+Part = tuple[Any, ...]
 Position = tuple[int, int, int]  # epoch, window of it, batches of the window that are done; kept corpora: one window
 
 
@@ -29,6 +30,7 @@ class Recipe:
     seed                   of cuts, joins and order
     rank, world            which process of how many
     accumulated            batches of one process that make a step together
+    noise                  of the sources in training
     """
 
     cutting: Cutting
@@ -37,10 +39,16 @@ class Recipe:
     rank: int = 0
     world: int = 1
     accumulated: int = 1
+    noise: Noise | None = None
 
     def rng(self, *key: int) -> np.random.Generator:
         """A generator that the seed and the key decide."""
         return np.random.default_rng((self.seed, *key))
+
+    def example(self, corpus: EncodedCorpus, part: Part, *key: int) -> Example:
+        """A training example of a part of a plan; its noise is decided by the seed, the key and the example's name."""
+        example = make_example(corpus, *part)
+        return example if self.noise is None else self.noise(example, self.seed, *key)
 
 
 def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan, list[Ints]]:
@@ -71,7 +79,8 @@ class TokenBatchSampler(Sampler[list[Part]]):
         plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
         for batch in batches[self.done :]:
             self.done += 1
-            yield [plan.part(i) for i in batch]
+            epoch = () if self.recipe.noise is None else (self.epoch,)
+            yield [(*plan.part(i), *epoch) for i in batch]
         self.epoch, self.done = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -83,13 +92,19 @@ class TokenBatchSampler(Sampler[list[Part]]):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Batches of an encoded corpus by `Plan.part` of their examples; also what the processes of a DataLoader run."""
+    """Batches of an encoded corpus by the parts of their examples; also what the processes of a DataLoader run.
 
-    def __init__(self, corpus: EncodedCorpus) -> None:
+    recipe: of training, None where there is no noise.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, recipe: Recipe | None = None) -> None:
         self.corpus = corpus
+        self.recipe = recipe
 
     def __getitem__(self, batch: list[Part]) -> Batch:
-        return collate([make_example(self.corpus, *part) for part in batch])
+        if self.recipe is None:
+            return collate([make_example(self.corpus, *part) for part in batch])
+        return collate([self.recipe.example(self.corpus, part[:2], *part[2:]) for part in batch])
 
 
 class KeptBatches:
@@ -97,7 +112,7 @@ class KeptBatches:
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe, num_workers: int = 0) -> None:
         self._sampler = TokenBatchSampler(corpus, recipe)
-        self._loader = batch_loader(corpus, self._sampler, num_workers)
+        self._loader = batch_loader(corpus, self._sampler, num_workers, recipe)
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position after it."""
@@ -125,9 +140,11 @@ class FixedLoader:
         return iter(self._loader)
 
 
-def batch_loader(corpus: EncodedCorpus, batches: Any, num_workers: int) -> DataLoader[Any]:
+def batch_loader(
+    corpus: EncodedCorpus, batches: Any, num_workers: int, recipe: Recipe | None = None
+) -> DataLoader[Any]:
     """A DataLoader over lists of parts of a corpus."""
-    return ready_made(BatchDataset(corpus), num_workers, sampler=batches)
+    return ready_made(BatchDataset(corpus, recipe), num_workers, sampler=batches)
 
 
 def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoader[Any]:
@@ -136,9 +153,9 @@ def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoa
     return DataLoader(items, batch_size=None, collate_fn=unchanged, **options)
 
 
-def unchanged(batch: Any) -> Any:
-    """The `collate_fn` of loaders whose data set gives batches."""
-    return batch
+def unchanged(value: Any) -> Any:
+    """The same: the `collate_fn` of loaders whose data set gives batches, for one."""
+    return value
 
 
 def deaf(worker: int) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -148,6 +149,22 @@ def split_sources(config: DataConfig) -> dict[str, SplitSource]:
         return _jsonl_sources(path, config) if config.format == "jsonl" else _text_sources(path, config)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error} (data.path)") from error
+
+
+def segmentation(config: DataConfig) -> dict[str, str | None]:
+    """What is known of a corpus's segments: their grain (sentence | paragraph | none, of raw documents) and the
+    languages of both sides, by the settings, the endings of text, and the report beside a prepared corpus."""
+    found: dict[str, str | None] = dict.fromkeys(("grain", "source_language", "target_language"))
+    if config.format == "text":
+        found |= {"source_language": config.source_suffix, "target_language": config.target_suffix}
+    report = Path(config.path or "") / "report.json"
+    if config.format == "jsonl" and report.is_file():
+        with suppress(ValueError, OSError, KeyError, TypeError, AttributeError):
+            settings = json.loads(report.read_text(encoding="utf-8"))["settings"]
+            found |= {name: settings.get(name) for name in ("source_language", "target_language")}
+            if settings["format"] == "raw":
+                found["grain"] = settings.get("split") or "sentence"
+    return found | ({"target_language": config.target_language} if config.target_language else {})
 
 
 def warn_of_one_document(source: SplitSource, documents: int, segments: int) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
+from scaleformer.data.batching import collate, fill, make_batches, padded_sizes
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.errors import DataError
+from scaleformer.data.masking import Masking
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import SplitCounts, SplitReport, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
@@ -50,6 +51,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         recipe: Recipe,
         segments: int,
         sample_alpha: float = 0.0,
+        masking: Masking | None = None,
         tag: int | None = None,
     ) -> None:
         self.documents = documents
@@ -57,6 +59,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         self.recipe = recipe
         self.segments = segments
         self.sample_alpha = sample_alpha
+        self.masking = masking
         self.tag = tag
         self.epoch = 0
         self.first = 0
@@ -80,6 +83,8 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         return document_windows((documents[i] for i in order.tolist()), self.segments)
 
     def _encode(self, documents: list[Document], window: int) -> EncodedCorpus:
+        if self.masking is not None:
+            documents = [self.masking(document, self.epoch) for document in documents]
         if self.sample_alpha == 0:
             return encode_documents(documents, *self.tokenizers)
 
@@ -159,7 +164,8 @@ class StreamedBatches:
             if (epoch, number) == (self.counted.epoch, self.counted.windows):
                 self._count(corpus, plan, batches)
             for i, batch in enumerate(batches[done:], done + 1):
-                examples = [make_example(corpus, *plan.part(j)) for j in batch] if corpus and plan else []
+                recipe = self._windows.recipe
+                examples = [recipe.example(corpus, plan.part(j), epoch) for j in batch] if corpus and plan else []
                 yield (epoch, number, i) if i < count else (epoch, number + 1, 0), collate(examples)
             number, done = number + 1, 0
 

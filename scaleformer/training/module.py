@@ -181,7 +181,8 @@ class TranslationModule(pl.LightningModule):
         checkpoint["scaleformer"] = self.package
         data = getattr(self.trainer, "datamodule", None)
         if data is not None and self.trainer.is_global_zero:  # which alone has counted
-            checkpoint["scaleformer"] = {**self.package, "longest_segment": data.longest_segment}
+            known = {"longest_segment": data.longest_segment, "segmentation": data.segmentation}
+            checkpoint["scaleformer"] = {**self.package, **known}
         checkpoint["guard"] = self.guard.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -45,7 +45,8 @@ class ResultsLogger(Protocol):
 
 def results_of(evaluations: Mapping[str, Evaluation], curves: Path | None, step: int) -> RunResults:
     """The results of a run; evaluations: by label, the split or CORPUS-SPLIT, none where it was not evaluated."""
-    scores, tables = {}, {}
+    scores: dict[str, float] = {}
+    tables: dict[str, RunTable] = {}
     for label, evaluation in evaluations.items():
         report = evaluation.report
         rows = [[s.metric, s.score, report.documents, s.signature] for s in report.scores]

@@ -27,6 +27,8 @@ class DecodingConfig:
                        most what its own source segment allows with match_segments, else what the longest one does
     match_segments     every segment of the source is translated, none twice, and no `</s>` is written before: nothing
                        is left out at the end; a source without `<sep>` asks for nothing
+    merge_segments     whether a target segment may translate several source segments, where the model can say so; false
+                       keeps headings, items and cells apart
     no_repeat_ngram_size
                        no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
                        0 for no such rule
@@ -44,6 +46,7 @@ class DecodingConfig:
     max_length_ratio: float = 2.0
     max_length_offset: int = 10
     match_segments: bool = True
+    merge_segments: bool = True
     no_repeat_ngram_size: int = 0
     temperature: float = 1.0
     top_k: int = 0
@@ -72,7 +75,10 @@ class DecodingConfig:
             ("n_best", whole("n_best") and self.n_best >= 1, "a whole number of at least 1"),
             ("max_length_ratio", number("max_length_ratio") and self.max_length_ratio >= 0, "a number of at least 0"),
             ("max_length_offset", whole("max_length_offset") and self.max_length_offset >= 1, "1 or more"),
-            ("match_segments", isinstance(self.match_segments, bool), "true or false"),
+            *(
+                (name, isinstance(getattr(self, name), bool), "true or false")
+                for name in ("match_segments", "merge_segments")
+            ),
             (
                 "no_repeat_ngram_size",
                 whole("no_repeat_ngram_size") and 0 <= self.no_repeat_ngram_size <= 100,

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.state import Active, Draws, History, Rows
+from scaleformer.translation.draws import Draws
+from scaleformer.translation.state import Active, History, Rows
 from scaleformer.vocabulary import EOS
 
 
@@ -81,6 +82,7 @@ def decode(
         config.match_segments,
         config.no_repeat_ngram_size,
         counted,
+        config.merge_segments,
     )
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))

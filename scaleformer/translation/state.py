@@ -5,15 +5,14 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEP0, consumed, is_separator
+from scaleformer.vocabulary import BOS, EOS, MOST, PAD, PLACEHOLDER, PLACEHOLDERS, SEP, SEP0, consumed, is_separator
 
 # Finished documents are looked for every so many steps: on a GPU each look waits for the device.
 CHECK_EVERY = {"cpu": 1, "cuda": 16}
@@ -35,6 +34,8 @@ class Rows:
     wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
     counts (A,) long: segments of the source
     text (A*K, W) long: the tokens since the last separator, only with ngram, of which none is written twice there
+    placeholders (A*K, n, 9) bool: those of each source segment, only with match_segments where the source has any
+    missing (A*K, 9) bool: those of the segment at hand that are still to be written, each once
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Rows:
         match_segments: bool,
         ngram: int = 0,
         counted: bool = False,
+        merge_segments: bool = True,
     ) -> None:
         B = source.shape[0]
-        self.counted = counted
+        self.counted, self.merge_segments = counted, merge_segments
         self.token = source.new_full((B * rows,), BOS)
         self.segments = source.new_zeros(B * rows)
         self.segment_tokens = source.new_zeros(B * rows)
@@ -79,6 +81,17 @@ class Rows:
         if ngram:
             width = max(ngram, min(int(limits.max()), int(self.limits.max())))
             self.text = source.new_full((B * rows, width), PAD)
+        self.placeholders: Tensor | None = None
+        kinds = source - PLACEHOLDER
+        is_placeholder = (kinds >= 0) & (kinds < len(PLACEHOLDERS)) & mask
+        if counted and match_segments and bool(is_placeholder.any()):
+            found = torch.zeros(B, n, len(PLACEHOLDERS), dtype=torch.bool, device=source.device)
+            documents = torch.arange(B, device=source.device)[:, None].expand_as(source)
+            found[documents[is_placeholder], source_segments[is_placeholder], kinds[is_placeholder]] = True
+            # behind the last segment there is none to write
+            found = torch.cat([found, torch.zeros_like(found[:, :1])], 1)
+            self.placeholders = found.repeat_interleave(rows, 0)
+            self.missing = self.placeholders[:, 0]
 
     def allow(self, logits: Tensor) -> Tensor:
         """The logits (A*K, V) with -inf where a token may not come next."""
@@ -86,6 +99,14 @@ class Rows:
             self._ids = torch.arange(logits.shape[1], device=logits.device)
             self._never = (self._ids == PAD) | (self._ids == BOS)
             self._consumed = consumed(self._ids, self.counted)  # (V,)
+            kinds = self._ids - PLACEHOLDER
+            self._kinds = kinds.clamp(0, len(PLACEHOLDERS) - 1)
+            self._is_placeholder = kinds == self._kinds
+            if self.wanted is not None and self.counted:
+                if self.placeholders is None:
+                    self._never = self._never | self._is_placeholder
+                if not self.merge_segments:
+                    self._never = self._never | (self._consumed > 1)
         forbidden = self._never
         if self.wanted is not None:
             bound = self.wanted > 0  # (A*K,)
@@ -95,12 +116,16 @@ class Rows:
             if self.counted:  # no source segment twice, and something written before the next one for the same
                 twice = (self._consumed > (self.wanted - self.segments)[:, None]) & bound[:, None]
                 early = early | twice | ((self.words == 0)[:, None] & (self._ids == SEP0))
+            if self.placeholders is not None:
+                early = early | self._misplaced(self.placeholders)
             forbidden = torch.where(complete, self._ids != EOS, early)  # (A*K, V)
         limit = self._limit()
         logits = logits.masked_fill(forbidden, -math.inf)
         if self.text is not None:
             # where neither <sep> nor </s> is possible, a given beginning goes on
             free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
+            if self.placeholders is not None:  # which keep a segment from its end, no given beginning
+                free = free | self.missing.any(1, keepdim=True)
             logits = logits.masked_fill(self._repeats(self.text, logits.shape[1]) & free, -math.inf)
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
@@ -108,6 +133,20 @@ class Rows:
         # what the limit ends consumes one; what the model ends by itself as many as it says
         ends = torch.where(self.ending[:, None], self._ids == SEP, self._consumed > 0)  # (A*K, V)
         return logits.masked_fill(full[:, None] & ~ends, -math.inf)
+
+    def _misplaced(self, placeholders: Tensor) -> Tensor:
+        """(A*K, V) bool: placeholders that the segment at hand has not, or not any more, and separators that would
+        leave some out. Where its room is just enough for those that are missing, all other tokens."""
+        missing = self.missing.sum(1, keepdim=True)  # (A*K, 1)
+        last = (self._limit() - self.segment_tokens)[:, None] <= missing
+        wrong = (missing > 0) & (last | (self._consumed > 0))
+        following = self.segments[:, None] + torch.arange(1, MOST, device=wrong.device)
+        rows = torch.arange(len(wrong), device=wrong.device)[:, None]
+        beyond = placeholders[rows, following.clamp(max=placeholders.shape[1] - 1)].any(2)
+        # nor may a separator that consumes n segments skip what the n - 1 following ones have
+        skips = torch.cat([beyond.new_zeros(len(beyond), 2), beyond.cumsum(1) > 0], 1)  # (A*K, MOST + 1)
+        wrong = wrong | skips[:, self._consumed]
+        return torch.where(self._is_placeholder, ~self.missing[:, self._kinds], wrong)
 
     def _limit(self) -> Tensor:
         """(A*K,) the most tokens of the segment at hand."""
@@ -142,6 +181,11 @@ class Rows:
             place = self.words.clamp(max=self.text.shape[1] - 1)
             self.text = self.text.scatter(1, place[:, None], tokens[:, None])
         self.segments = self.segments + steps
+        if self.placeholders is not None:
+            kinds = torch.arange(PLACEHOLDER, PLACEHOLDER + len(PLACEHOLDERS), device=tokens.device)
+            rows, last = torch.arange(len(tokens), device=tokens.device), self.placeholders.shape[1] - 1
+            fresh = self.placeholders[rows, self.segments.clamp(max=last)]
+            self.missing = torch.where((steps > 0)[:, None], fresh, self.missing & (tokens[:, None] != kinds))
         self.segment_tokens = (self.segment_tokens + 1) * (steps == 0)
         self.words = (self.words + 1) * ~separator
 
@@ -151,6 +195,8 @@ class Rows:
         self.segment_tokens, self.cut, self.ending = self.segment_tokens[rows], self.cut[rows], self.ending[rows]
         if self.text is not None:
             self.text = self.text[rows]
+        if self.placeholders is not None:  # the same for all rows of a document
+            self.placeholders, self.missing = self.placeholders[rows], self.missing[rows]
         if documents is not None:
             self.limits, self.segment_limits = self.limits[documents], self.segment_limits[rows]
             self.counts = self.counts[documents]
@@ -235,24 +281,3 @@ class Active:
     def all_rows(self, keep: Tensor) -> Tensor:
         """The rows (A'*K,) of the kept documents."""
         return (keep[:, None] * self.rows + torch.arange(self.rows, device=keep.device)).flatten()
-
-
-class Draws:
-    """Uniform draws for sampling: those of a row depend on the seed, the key of its document and its number in it."""
-
-    block = 256  # steps drawn at once: a draw of its own for every row and step would take longer than the step
-
-    def __init__(self, seed: int, keys: Sequence[str], rows: int, device: torch.device) -> None:
-        self.generators = [torch.Generator().manual_seed(_hash(seed, key, row)) for key in keys for row in range(rows)]
-        self.rows, self.device = rows, device
-
-    def take(self, step: int, documents: Tensor) -> Tensor:
-        """(A*K,) in [0, 1) for all rows of the documents (A,); steps come one after the other."""
-        if step % self.block == 0:
-            drawn = [torch.rand(self.block, dtype=torch.double, generator=generator) for generator in self.generators]
-            self.drawn = torch.stack(drawn, 1).unflatten(1, (-1, self.rows)).to(self.device)  # (block, B, K)
-        return self.drawn[step % self.block, documents].flatten()
-
-
-def _hash(*parts: object) -> int:
-    return int.from_bytes(hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).digest()[:8], "little")

@@ -78,6 +78,7 @@ class Translator:
         self.path = loaded.path
         self.longest_segment = loaded.longest_segment
         self.parent = loaded.parent
+        self.segmentation = loaded.segmentation
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
@@ -129,10 +130,11 @@ class Translator:
         """The best translation of each document, in the order given; a document is a list of segments.
 
         `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens,
-        mode and tag as in `translate_documents`. A document without any text (no segments, or blank ones only) comes back as
-        empty segments, without the model. The number of segments is the source's, unless match_segments is switched
-        off. Raises ValueError for what is no list of lists of strings, for wrong settings, those that the strategy does
-        not read (a beam without beam search), and n_best above 1: `translate_documents` returns all hypotheses.
+        mode and tag as in `translate_documents`. A document without any text (no segments, or blank ones only) comes
+        back as empty segments, without the model. The number of segments is the source's, unless match_segments is
+        switched off. Raises ValueError for what is no list of lists of strings, for wrong settings, those that the
+        strategy does not read (a beam without beam search), and n_best above 1: `translate_documents` returns all
+        hypotheses.
         Documents that hit the length limit, and segments longer than any in training, are logged as warnings.
         """
         if decoding.get("n_best", 1) != 1:
@@ -166,8 +168,8 @@ class Translator:
         max_tokens  cut sources between segments into pieces of at most so many tokens (`<sep>` and `</s>` counted),
                     translated on their own and joined again; a longer segment is a piece by itself
         mode        "document", or "segment": each on its own, the output then has the segments of the source
-        tag         what to translate to, `2es` say, of a model that was trained with tags (`tag_tokens`); it stands before
-                    every document, piece or segment that is translated on its own
+        tag         what to translate to, `2es` say, of a model that was trained with tags (`tag_tokens`); it stands
+                    before every document, piece or segment that is translated on its own
         progress    called with the share of source tokens that is translated and the target tokens written so far
         begun       translations of the first documents, which are not made again
         finished    called with each of the others, in the order of the documents, as soon as it and those before it

@@ -247,7 +247,8 @@ def test_a_setting_that_an_older_run_does_not_name_had_its_neutral_value(run: Pa
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_settings(package, {**CONFIG, "r_drop": 0})
-        check_settings(older, {**CONFIG, "data": {"seed": 1, "merge_segments": 0.0}})
+        added = ("merge_segments", "mask_spans", "word_dropout", "mask_source")
+        check_settings(older, {**CONFIG, "data": {"seed": 1, **dict.fromkeys(added, 0.0)}})
     with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): from here on it is another run"):
         check_settings(package, {**CONFIG, "r_drop": 5.0})
     with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): from here on"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from scaleformer.translation.search import DecodingConfig, decode
 from scaleformer.translation.state import WASTED_STEPS
-from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEP0, SEP2, SEP3
+from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
 from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 
 
@@ -139,6 +140,7 @@ def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
 
 
 STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
+D, E = 17, 18  # words, behind the separators and placeholders
 
 
 @pytest.mark.parametrize("ngram", [0, 2])
@@ -147,10 +149,10 @@ def test_counted_separators_consume_every_source_segment_once(strategy: str, ngr
     """Whatever the model would like; and no target segment without words is followed by another for the same source."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        return random_logits(source, written, size=12)
+        return random_logits(source, written, size=20)
 
     config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
-    sources = [[8, SEP, 9, 8, SEP, 9, SEP, EOS], [8, SEP, EOS], [9, 9, SEP, 8, SEP, 8, SEP, 9, SEP, 9, SEP, EOS]]
+    sources = [[D, SEP, E, D, SEP, E, SEP, EOS], [D, SEP, EOS], [E, E, SEP, D, SEP, D, SEP, E, SEP, E, SEP, EOS]]
     seen = set()
     for found, source in zip(
         decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
@@ -171,10 +173,66 @@ def test_a_segment_at_its_limit_consumes_what_the_model_says(ends: bool) -> None
     """What the limit ends consumes one segment; what the model ends there as many as it says."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        two = 0.7 if ends and 8 in written else 0.1
-        return table({8: 0.6, SEP2: two, SEP: 0.09, EOS: 0.01}, size=12)
+        two = 0.7 if ends and D in written else 0.1
+        return table({D: 0.6, SEP2: two, SEP: 0.09, EOS: 0.01}, size=20)
 
     config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
-    [[found]] = decode(FakeModel(logits, STEPS), *batch([9, SEP, 9, SEP, EOS]), config, counted=True)
-    assert found.tokens == ((8, SEP2) if ends else (8, SEP, 8, SEP))
+    [[found]] = decode(FakeModel(logits, STEPS), *batch([E, SEP, E, SEP, EOS]), config, counted=True)
+    assert found.tokens == ((D, SEP2) if ends else (D, SEP, D, SEP))
     assert found.finished == ends
+
+
+P = PLACEHOLDER
+
+
+@pytest.mark.parametrize("ngram", [0, 1])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_each_placeholder_of_a_segment_is_written_once_before_its_end(strategy: str, ngram: int) -> None:
+    """Whatever the model would like; and none that the segment does not have."""
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        return random_logits(source, written, size=20)
+
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    sources = [
+        [P, D, P + 1, SEP, E, SEP, P, P + 8, SEP, EOS],
+        [D, SEP, E, SEP, EOS],
+        [D, SEP, P + 3, SEP, D, SEP, P + 2, SEP, P + 1, D, P, P + 2, P + 3, SEP, E, SEP, EOS],
+    ]
+    for found, source in zip(
+        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
+    ):
+        wanted, written = placeholders(source, dict.fromkeys(STEPS, 1)), placeholders(found[0].tokens, STEPS)
+        assert {n: sorted(some) for n, some in written.items()} == {n: sorted(some) for n, some in wanted.items()}
+
+
+def placeholders(tokens: Sequence[int], steps: dict[int, int]) -> dict[int, list[int]]:
+    """Those of each source segment, by its number."""
+    found: dict[int, list[int]] = {}
+    segment = 0
+    for token in tokens:
+        segment += steps.get(token, 0)
+        if P <= token < P + 9:
+            found.setdefault(segment, []).append(token)
+    return found
+
+
+def test_placeholders_take_the_last_room_of_a_segment() -> None:
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=4)
+    model = FakeModel(
+        lambda source, written: table({D: 0.9, SEP: 0.05, P: 0.02, P + 1: 0.02, EOS: 0.01}, size=20), STEPS
+    )
+    [[found]] = decode(model, *batch([P, D, P + 1, SEP, EOS]), config, counted=True)
+    assert found.tokens == (D, D, P, P + 1, SEP)
+    assert not found.finished
+
+
+def test_segments_that_may_not_be_merged_have_one_each() -> None:
+    logits = table({SEP3: 0.5, SEP2: 0.3, D: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
+    model = FakeModel(lambda source, written: logits, STEPS)
+    source = batch([D, SEP, E, SEP, D, SEP, EOS])
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
+    [[merged]] = decode(model, *source, config, counted=True)
+    [[apart]] = decode(model, *source, replace(config, merge_segments=False), counted=True)
+    assert merged.tokens == (SEP3,)
+    assert apart.tokens == (D, SEP) * 3

@@ -32,19 +32,26 @@ def split_blocks(blocks: Iterable[Block], language: str, grain: str) -> tuple[li
     return segments, labels
 
 
+def sentence_ends(text: str, language: str) -> list[int]:
+    """Where the sentences of a text end, white space behind them included; it is a line with single spaces.
+
+    Raises DataError where sentencex is not installed.
+    """
+    try:
+        import sentencex
+    except ImportError:
+        message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
+        raise DataError(message) from None
+    masked = _APOSTROPHE.sub("\u2019", _CODE.sub(lambda code: "X" * len(code[0]), text))
+    return list(accumulate(map(len, sentencex.segment(language, masked))))
+
+
 def _parts(text: str, language: str, grain: str) -> list[str]:
     if grain == "none":
         parts = text.splitlines()
     elif grain == "paragraph":
         parts = [text]
     else:
-        try:
-            import sentencex
-        except ImportError:
-            message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
-            raise DataError(message) from None
         text = " ".join(text.split())
-        masked = _APOSTROPHE.sub("\u2019", _CODE.sub(lambda code: "X" * len(code[0]), text))
-        ends = accumulate(map(len, sentencex.segment(language, masked)), initial=0)
-        parts = [text[start:stop] for start, stop in pairwise(ends)]
+        parts = [text[start:stop] for start, stop in pairwise([0, *sentence_ends(text, language)])]
     return [one for part in parts if (one := " ".join(part.split()))]

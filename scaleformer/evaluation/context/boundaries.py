@@ -1,6 +1,7 @@
-"""What it costs that one side of a document lacks a segment boundary: two of its segments run together.
+"""What it costs that one side of a document lacks segment boundaries: some of its segments run together.
 
-Attention that knows segments matches them by number, so from there on the numbers of the two sides differ by one.
+Attention that knows segments matches them by number, so from there on the numbers of the two sides differ, unless the
+separators of the target say how many source segments they consume.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from scaleformer.evaluation.scores import MetricScore, TranslatedDocument, evalu
 from scaleformer.evaluation.teacher_forcing import target_losses
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
-from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
+from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
 
+MISSING = ("one", "tenth", "paragraphs")
 LEAST = 3  # segments: two that run together and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
 Progress = Callable[[float, int], None]
@@ -43,8 +45,22 @@ class BoundaryLoss:
 
 
 @dataclass(frozen=True)
+class JoinedLoss:
+    """Loss, in nats a target token, of documents with every `<sep>` and where the source lacks some; separators and
+    `</s>` are not counted.
+
+    boundaries  how many it lacks
+    """
+
+    tokens: int
+    boundaries: int
+    whole: float
+    source: float
+
+
+@dataclass(frozen=True)
 class BoundaryTranslation:
-    """d-BLEU of the same documents, translated as they are and with two segments of the source run together.
+    """d-BLEU of the same documents, translated as they are and with segments of the source run together.
 
     more, fewer  documents whose translation of the latter has more or fewer segments than that source
     """
@@ -58,6 +74,50 @@ class BoundaryTranslation:
 def boundary_place(segments: int) -> int:
     """The segment, counted from 0, that runs into the next one: the last of the first third, the first at least."""
     return max(segments // 3 - 1, 0)
+
+
+def missing_boundaries(segments: int, missing: str, rng: np.random.Generator) -> list[int]:
+    """The segments, counted from 0, that run into the next one: "one" `boundary_place`, "tenth" each with a probability
+    of a tenth, "paragraphs" all but the last of every 3 to 8."""
+    if missing == "one":
+        return [boundary_place(segments)]
+    if missing == "tenth":
+        return np.flatnonzero(rng.random(segments - 1) < 0.1).tolist()
+    ends = np.cumsum(rng.integers(3, 9, segments))
+    return sorted(set(range(segments - 1)) - set((ends - 1).tolist()))
+
+
+def joined_losses(
+    translator: Translator,
+    documents: Sequence[TestDocument],
+    places: Sequence[Sequence[int]],
+    *,
+    both: bool,
+    batch_tokens: int | None = None,
+    progress: Progress | None = None,
+) -> JoinedLoss:
+    """The loss of the same tokens with every `<sep>`, and where the source lacks those of `places`.
+
+    both: the target lacks them, too, as where a paragraph is a segment; else its separators there say, where they are
+    counted, that they consume nothing. Raises ValueError as `boundary_losses`.
+    """
+    _check(documents)
+    counted = translator.target_tokenizer.counted
+    examples = []
+    for document, lacking in zip(documents, places, strict=True):
+        source = translator.source_tokenizer.encode_batch(list(document.source))
+        target = translator.target_tokenizer.encode_batch(list(document.target))
+        for some in (set(), set(lacking)):
+            ends: list[int | None] = [None if i in some else SEP for i in range(len(source))]
+            written = ends if both else [SEP0 if counted and end is None else SEP for end in ends]
+            examples.append(Example(document.id, _tokens(source, ends), _tokens(target, written), counted))
+    losses = target_losses(translator.model, examples, batch_tokens or translator.decoding.batch_tokens, progress)
+    words = [
+        loss[[steps_of(token, counted) is None and token != EOS for token in example.target.tolist()]]
+        for loss, example in zip(losses, examples, strict=True)
+    ]
+    whole, joined = (np.concatenate(words[n::2]) for n in (0, 1))
+    return JoinedLoss(len(whole), sum(map(len, places)), float(whole.mean()), float(joined.mean()))
 
 
 def boundary_losses(
@@ -115,14 +175,18 @@ def boundary_translations(
     decoding: DecodingConfig,
     metrics: Metrics,
     progress: Callable[[str], Progress] | None = None,
+    places: Sequence[Sequence[int]] | None = None,
 ) -> BoundaryTranslation:
-    """Translate documents as they are, and with the two segments of the source at `boundary_place` joined by a space.
+    """Translate documents as they are, and with segments of the source joined to the next by a space: those at `places`
+    of each document, or the one at `boundary_place`.
 
     progress: called with what is done, gives what to call with the share and the tokens so far. Raises ValueError for a
     document of fewer than `LEAST` segments, and without documents.
     """
     _check(documents)
-    joined = [_joined(document.source) for document in documents]
+    if places is None:
+        places = [[boundary_place(len(document.source))] for document in documents]
+    joined = [_joined(document.source, some) for document, some in zip(documents, places, strict=True)]
     scores, counts = [], np.zeros(0, dtype=np.int64)
     for name, sources in (("whole", [list(document.source) for document in documents]), ("joined", joined)):
         bar = progress(f"translating, {name}") if progress else None
@@ -141,10 +205,12 @@ def boundary_translations(
     return BoundaryTranslation(scores[0], scores[1], int((counts > 0).sum()), int((counts < 0).sum()))
 
 
-def boundaries_to_dict(losses: Sequence[BoundaryLoss], translation: BoundaryTranslation | None) -> dict[str, Any]:
+def boundaries_to_dict(
+    losses: Sequence[BoundaryLoss] | JoinedLoss, translation: BoundaryTranslation | None
+) -> dict[str, Any]:
     """Plain values for JSON."""
     return {
-        "losses": [asdict(loss) for loss in losses],
+        "losses": asdict(losses) if isinstance(losses, JoinedLoss) else [asdict(loss) for loss in losses],
         "translation": None if translation is None else asdict(translation),
     }
 
@@ -173,9 +239,14 @@ def _tokens(segments: Sequence[Sequence[int]], ends: Sequence[int | None]) -> np
     return np.array([*tokens, EOS], dtype=np.int64)
 
 
-def _joined(segments: Sequence[str]) -> list[str]:
-    place = boundary_place(len(segments))
-    return [*segments[:place], " ".join(segments[place : place + 2]), *segments[place + 2 :]]
+def _joined(segments: Sequence[str], places: Sequence[int]) -> list[str]:
+    joined: list[str] = []
+    for number, segment in enumerate(segments):
+        if number - 1 in set(places):
+            joined[-1] = f"{joined[-1]} {segment}"
+        else:
+            joined.append(segment)
+    return joined
 
 
 def _label(first: int, last: int | None) -> str:

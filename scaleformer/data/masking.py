@@ -1,0 +1,55 @@
+"""`data.mask_spans`: training pairs whose code, links, numbers of versions and so on are placeholders."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.spans import PATTERN, mask_pair
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.vocabulary import PLACEHOLDERS
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Masks the spans (`mask_pair`) of a share of the beads of each document, those of one segment a side alone.
+
+    Which ones it are is decided by the seed, the epoch, the name of the document and the number of the bead in it.
+    """
+
+    share: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """What decides the masked documents of a corpus, besides this: a part of the names of caches."""
+        return f"masked {self.share} {self.seed} {hashlib.sha256(PATTERN.encode()).hexdigest()}"
+
+    def __call__(self, document: Document, epoch: int = 0) -> Document:
+        """The document as it is trained on in an epoch; in a corpus that is kept encoded, in all of them."""
+        source, target = list(document.source), list(document.target)
+        s = t = 0
+        for number, shape in enumerate(document.shapes):
+            if shape == (1, 1) and self._chooses(f"{self.seed} {epoch} {number} {document.id}"):
+                source[s], target[t] = mask_pair(source[s], target[t])
+            s, t = s + shape[0], t + shape[1]
+        return replace(document, source=tuple(source), target=tuple(target))
+
+    def _chooses(self, key: str) -> bool:
+        return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") < self.share * 2**64
+
+
+def masking_for(share: float, seed: int, tokenizers: Sequence[Tokenizer]) -> Masking | None:
+    """That of a share of the beads, None for 0. Raises DataError where a vocabulary has no placeholders."""
+    if share == 0:
+        return None
+    text = "".join(PLACEHOLDERS)
+    if any([t.piece(i) for i in t.encode(text)][1:] != list(PLACEHOLDERS) for t in tokenizers):
+        raise DataError(
+            f"data.mask_spans={share}: the vocabulary of init_from is of a time before the placeholders ⟨1⟩ to ⟨9⟩: "
+            "give data.mask_spans=0, or begin without init_from"
+        )
+    return Masking(share, seed)

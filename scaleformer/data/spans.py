@@ -1,0 +1,133 @@
+"""What is no prose in a line of text and is carried over unchanged: code, links, marks, placeholders, versions, paths.
+
+Every pattern either begins where no other match of it can, or reads no further than the next place where it could: the
+time is linear in the text, whatever this holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from scaleformer.vocabulary import PLACEHOLDERS
+
+_ROLE = r"(?<![\w:])(?::[A-Za-z][\w+.-]{0,40}){1,3}:`"
+_QUOTED = r"\"[^\"<]*\"|'[^'<]*'"
+_ATTRIBUTE = rf"\s+(?:[\w:.@-]+\s*=\s*(?:{_QUOTED}|[^\s\"'<>=`]+)|checked|controls|defer|disabled|hidden|open|required)"
+_PRE_RELEASE = r"(?:[-.]?(?:alpha|beta|dev|post|rc|a|b)\.?\d+)?(?!\w|\.\d)"
+_PART = r"[\w.@+~-]"  # characters of a name in a path
+_SPANS = (
+    rf"{_ROLE}[^`]+`",  # :ref:`x`
+    r"(?<!`)(?P<ticks>`{1,3})(?!`).+?(?<!`)(?P=ticks)(?!`)",  # `x`, ``x``
+    r"(?<!\w)(?:(?:https?|ftp|ssh|git|file)://|mailto:|www\.)(?:[^\s<>\"`()\[\]{}|]|\([^\s<>\"`()]*\))+(?<![.,;:!?*'])",
+    r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # a@b.org
+    rf"<[A-Za-z][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>|</[A-Za-z][\w:.-]*\s*>|<!--[^<]*?-->",
+    r"\{\{[^{}]*\}\}|\{%[^{}]*%\}|\$\{[^{}\s]*\}",
+    r"\{[\w.\[\]]*(?:![rsa])?(?::[^{}\s]*)?\}",  # {}, {0}, {name!r:>8}
+    r"(?<![\d%])%(?:\(\w+\)|\d+\$)?[-+#0]{0,3}\d{0,3}(?:\.\d{1,3})?(?:hh?|ll?|z)?(?:[sdiufgxXrc@]|[A-Za-z](?![^\W_]))",
+    # 3.12.1, but neither 1.234.567 nor 24.12.2024
+    r"(?<![\w.,])(?!(?:\d{1,3}(?:\.\d{3})+|\d\d?\.\d\d?\.\d{4})(?!\w|\.\d))\d+(?:\.\d+){2,}" + _PRE_RELEASE,
+    r"(?<![\w.])[vV]\d+(?:\.\d+)+" + _PRE_RELEASE,
+    rf"(?<![\w.~/)\]>-])(?:~|\.\.?)?/[A-Za-z_.~](?:(?:{_PART}|/)*[\w/~-])?",  # /usr/lib, ~/x, ./x
+    rf"(?<![\w.@+~/-])(?:{_PART}+/)+{_PART}*\.[A-Za-z]\w{{0,7}}(?!\w)",  # src/main.py, but not and/or
+    rf"(?<![\w.@+~/-])(?:{_PART}+/){{2,}}(?!\w)",  # src/data/
+    "|".join(PLACEHOLDERS),
+)
+# Words that begin a sentence in front of a number which is no version, and currencies.
+_NO_NAME = (
+    "A|About|Above|After|Almost|An|And|Are|Around|As|At|Before|Below|Between|But|By|For|From|If|In|Is|It|Nearly|Of|On|"
+    "Only|Or|Over|Roughly|Some|Than|That|The|These|This|To|Under|Up|With|CHF|EUR|GBP|USD"
+)
+_VERSION = "(?i:versi[oó]n(?:s|e|i|en|es)?|vers[ãõ](?:o|es)|versie|releases?)"
+#: All of it; a change of it is another masking.
+PATTERN = "|".join(
+    (
+        r"(?P<escaped>\\[`*_\[\]<{])",
+        # A role or link of reST with a title, which is prose.
+        rf"(?P<before>{_ROLE}|`(?=[^`<>]*<[^`<>]*>`_))[^`<>]*[^`<>\s](?P<after>\s*<[^`<>]*>`_{{0,2}})",
+        rf"(?P<span>{'|'.join(_SPANS)})",
+        # Two numbers are a version behind a name alone.
+        rf"(?<!\w)(?:(?!(?:{_NO_NAME})\b)[A-Z][\w+#.]{{0,30}}[\w+#]|{_VERSION})[\s:=<>~]{{1,4}}(?P<number>\d+\.\d+{_PRE_RELEASE})",
+        r"(?P<open>!?\[)",
+        rf"(?P<link>\]\((?:<[^<>]*>|(?:[^\s()<>]|\([^\s()<>]*\))*)(?:\s+(?:{_QUOTED}))?\s*\))",
+        r"(?P<close>\])",
+        r"(?P<mark>(?<!\*)\*{2,3}(?!\*)|(?<!_)__(?!_))",
+    )
+)
+_TOKEN = re.compile(PATTERN, re.DOTALL)
+
+
+def find_spans(text: str) -> list[tuple[int, int]]:
+    """(start, stop) of all that is no prose, in order, none overlapping another; in linear time.
+
+    Inline code, URLs, e-mail addresses, the two ends of a Markdown link, pairs of the marks `**` and `__`, roles of
+    reST (of one with a title its ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`, `${name}`,
+    and a literal ⟨1⟩ to ⟨9⟩), versions (two numbers behind a name or the word version alone) and paths with slashes.
+    """
+    spans: list[tuple[int, int]] = []
+    brackets: list[tuple[int, int]] = []
+    marks: dict[str, tuple[int, int]] = {}  # those that are open
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        assert kind is not None
+        place = match.span(kind)
+        if kind == "after":
+            spans += [match.span("before"), place]
+        elif kind in ("span", "number"):
+            spans.append(place)
+        elif kind == "open":
+            brackets.append(place)
+        elif kind in ("link", "close") and brackets:
+            opening = brackets.pop()
+            spans += [opening, place] if kind == "link" else []
+        elif kind == "mark":
+            mark = match.group()
+            before, after = text[max(place[0] - 1, 0) : place[0]], text[place[1] : place[1] + 1]
+            if mark in marks and _holds(mark, before, after):
+                spans += [marks.pop(mark), place]
+            elif _holds(mark, after, before):
+                marks[mark] = place
+    return sorted(spans)
+
+
+def _holds(mark: str, inside: str, outside: str) -> bool:
+    """Whether a mark may stand between these characters, "" at an end of the text."""
+    return bool(inside.strip()) and not (mark == "__" and (outside.isalnum() or outside == "_"))
+
+
+def mask_pair(source: str, target: str) -> tuple[str, str]:
+    """The two texts with the spans that stand in both equally often as placeholders, numbered as in the source.
+
+    The n-th occurrence of a span in the source becomes what the n-th in the target becomes. Nine at most are masked.
+    Texts of which one holds a literal placeholder come back as they are.
+    """
+    if any(placeholder in text for text in (source, target) for placeholder in PLACEHOLDERS):
+        return source, target
+    ours, theirs = _Spans(source), _Spans(target)
+    counts = Counter(text for text, _ in ours.keys), Counter(text for text, _ in theirs.keys)
+    common = [key for key in ours.keys if counts[0][key[0]] == counts[1][key[0]]]
+    names = dict(zip(common, PLACEHOLDERS, strict=False))
+    return ours.masked(names), theirs.masked(names)
+
+
+class _Spans:
+    """The spans of a text; keys: what each of them is, and how many such stand before it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.places = find_spans(text)
+        seen: Counter[str] = Counter()
+        self.keys: list[tuple[str, int]] = []
+        for start, stop in self.places:
+            span = text[start:stop]
+            self.keys.append((span, seen[span]))
+            seen[span] += 1
+
+    def masked(self, names: dict[tuple[str, int], str]) -> str:
+        """The text with the spans that have a name replaced by it."""
+        parts, end = [], 0
+        for key, (start, stop) in zip(self.keys, self.places, strict=True):
+            if key in names:
+                parts += [self.text[end:start], names[key]]
+                end = stop
+        return "".join([*parts, self.text[end:]])

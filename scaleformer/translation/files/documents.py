@@ -1,0 +1,120 @@
+"""Files as documents for a translator, and their translations as files of the same format."""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.readers.formats import FORMATS, recognise
+from scaleformer.data.readers.lines import Input
+from scaleformer.translation.files.lines import read_documents, write_translations
+from scaleformer.translation.files.paths import TRANSLATED
+from scaleformer.translation.files.segments import Block, Change, find_changes, split_block
+from scaleformer.translation.translator import Translation
+
+LARGEST = 1 << 28  # bytes of a file, packed or not: a library has fewer in one
+GRAINS = ("sentence", "paragraph", "none")
+_FILES = {
+    "markdown": "markdown.MarkdownFile",
+    "html": "html.HtmlFile",
+    "docx": "docx.DocxFile",
+    "po": "catalogues.PoFile",
+    "xliff": "catalogues.XliffFile",
+    "srt": "subtitles.SrtFile",
+    "text": "text.TextFile",
+}
+
+
+class BlockFile(Protocol):
+    """A file of one of the formats: its prose, what of it is left as it is by reason, and how it is written with
+    changes of each block."""
+
+    blocks: list[Block]
+    left: Counter[str]
+
+    def __init__(self, content: bytes, name: str) -> None: ...
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes: ...
+
+
+class LinesFile:
+    """JSON Lines, or text with a segment a line: documents, and the same with their translations."""
+
+    def __init__(self, path: Path, format: str) -> None:
+        self._source = read_documents(Input(str(path)), format)
+        self.documents = [document.source for document in self._source.documents]
+        self.ids = [document.id for document in self._source.documents]
+
+    def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
+        """The content of the translated file."""
+        text = io.StringIO()
+        write_translations(text, self._source, translations)
+        return text.getvalue().encode()
+
+
+class ProseFile:
+    """A file whose prose is one document: its segments, and the same file with their translations."""
+
+    def __init__(self, path: Path, format: str, language: str, grain: str) -> None:
+        module, name = _FILES[format].split(".")
+        kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.translation.files.{module}"), name)
+        self._file = kind(read_content(path), str(path))
+        # what stands on a line or in a unit of its own is a segment there
+        grain = "paragraph" if format in ("po", "xliff", "srt") else grain
+        self._segments = [split_block(block, language, grain) for block in self._file.blocks]
+        self.ids = [str(path)]
+        self.documents = [[segment.text for segments in self._segments for segment in segments]]
+        self.spans = sum(len(segment.groups) for segments in self._segments for segment in segments)
+
+    def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
+        """The content of the translated file; counts: what could not be translated or placed, by reason."""
+        texts = iter(translations[0].segments)
+        changes = []
+        for segments in self._segments:
+            found = []
+            for segment in segments:
+                text = " ".join(next(texts, "").split("\n")).strip()
+                if not text:
+                    counts["segments without a translation left as they are"] += 1
+                found.append(text or segment.text)
+            changes.append(find_changes(segments, found, counts))
+        content = self._file.write(changes)
+        counts.update(self._file.left)
+        return content
+
+
+def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesFile | ProseFile:
+    """A file that is to be translated. grain: sentence | paragraph; split_text: plain text is split as prose is, else
+    each of its lines is a segment.
+
+    Raises DataError in one line for what cannot be read or is of another format.
+    """
+    format = recognise(Input(str(path)).begin, path.name)
+    if format.name not in TRANSLATED:
+        wanted = ", ".join(FORMATS[name].title for name in TRANSLATED)
+        raise DataError(f"{path}: {format.title} is not translated: wanted one of {wanted}")
+    if format.name == "jsonl" or (format.name == "text" and not split_text):
+        return LinesFile(path, format.name)
+    return ProseFile(path, format.name, language, grain)
+
+
+def read_content(path: Path) -> bytes:
+    """All of a file. Raises DataError where it is none, cannot be read, or is larger than `LARGEST`."""
+    try:
+        if (size := path.stat().st_size) > LARGEST:
+            raise DataError(f"{path}: {size:,} bytes, more than {LARGEST:,}: split it")
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def document_of(file: LinesFile | ProseFile, path: Path) -> list[Document]:
+    """The documents of a file, with names that no other file has."""
+    names = file.ids if isinstance(file, ProseFile) else [f"{path}: {name}" for name in file.ids]
+    return [Document(name, tuple(texts)) for name, texts in zip(names, file.documents, strict=True)]

@@ -1,0 +1,73 @@
+"""Which files are translated, and where their translations go."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.formats import FORMATS, by_name
+
+#: Formats that come back as they are but for their prose.
+TRANSLATED = ("text", "markdown", "html", "docx", "po", "xliff", "srt", "jsonl")
+ENDINGS = tuple(ending for name in TRANSLATED for ending in FORMATS[name].endings)
+
+
+@dataclass
+class FilePlan:
+    """Files and the names of their translations; left: files of other formats in the folders, by their endings."""
+
+    pairs: list[tuple[Path, Path]] = field(default_factory=list)
+    left: Counter[str] = field(default_factory=Counter)
+
+
+def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
+    """One file to a file or into a folder; several, or the files below folders, into a folder, their names kept.
+
+    What lies in the output folder is no input. Raises DataError: nothing there, nothing of a known format, an output
+    that is an input or is of another format, two files of one name.
+    """
+    plan = FilePlan()
+    folder = Path(output)
+    single = len(inputs) == 1 and not Path(inputs[0]).is_dir()
+    if single and not folder.is_dir() and not output.endswith(os.sep):
+        plan.pairs.append((Path(inputs[0]), folder))
+    else:
+        for name in inputs:
+            _add(plan, Path(name), folder)
+    for source, target in plan.pairs:
+        if target.exists() and source.exists() and os.path.samefile(source, target):
+            raise DataError(f"output={output}: {source} would be overwritten by its translation: name another output")
+        found = by_name(target.name), by_name(source.name)
+        if single and None not in found and found[0] != found[1] and found[0] is not None:
+            raise DataError(f"output={output}: {found[0].title}: a translation has the format of its source")
+    if twice := [path for path, count in Counter(target for _, target in plan.pairs).items() if count > 1]:
+        raise DataError(f"{twice[0]}: two of the files have this name: translate them into folders of their own")
+    if not plan.pairs:
+        others = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common(5)) or "no files"
+        raise DataError(f"{', '.join(inputs)}: nothing to translate ({others}): wanted files in {' '.join(ENDINGS)}")
+    return plan
+
+
+def _add(plan: FilePlan, path: Path, folder: Path) -> None:
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        plan.pairs.append((path, folder / path.name))
+        return
+    output = folder.resolve()
+    inside = output != path.resolve() and output.is_relative_to(path.resolve())
+    for found in sorted(path.rglob("*")):
+        parts = found.relative_to(path).parts
+        if not found.is_file() or any(part.startswith(".") for part in parts):
+            continue
+        if inside and found.resolve().is_relative_to(output):
+            continue
+        format = by_name(found.name)
+        if format is not None and format.name in TRANSLATED and not found.name.endswith(".gz"):
+            plan.pairs.append((found, folder.joinpath(*parts)))
+        else:
+            plan.left[found.suffix or found.name] += 1

@@ -1,0 +1,79 @@
+"""Files that are text: what is translated takes the place of what stood there, and nothing else moves."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from scaleformer.data.errors import DataError
+from scaleformer.translation.files.segments import Block, Change, Span
+
+Edit = tuple[int, int, str]  # what to write instead of the content from a place to another
+
+_BOM = codecs.BOM_UTF8.decode()
+_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+
+
+def splice(content: str, edits: Iterable[Edit]) -> str:
+    """The content with its edits, which do not overlap, made."""
+    pieces, place = [], 0
+    for start, stop, text in sorted(edits):
+        pieces += [content[place:start], text]
+        place = stop
+    return "".join([*pieces, content[place:]])
+
+
+def render(change: Change, escape: Callable[[str], str]) -> str:
+    """The parts of a change, whose spans are text, as one line; prose goes through `escape`."""
+    return "".join(part.content if isinstance(part, Span) else escape(part) for part in change.parts)
+
+
+def line_breaks(block: Block, change: Change, content: str) -> list[tuple[float, str]]:
+    """The line breaks of what a change takes the place of: where, as a share of its length, and as they are written."""
+    breaks = []
+    for place in range(change.start, change.stop):
+        written = content[slice(*block.origins[place])] if block.text[place] == " " else ""
+        if "\n" in written or "\r" in written:
+            breaks.append(((place - change.start) / (change.stop - change.start), written))
+    return breaks
+
+
+def break_lines(text: str, breaks: Sequence[tuple[float, str]]) -> str:
+    """Text with line breaks at about the same shares of its length, each at a space before a letter, so that no line
+    begins with what a format may take for a mark. One for which there is no space is left out."""
+    spaces = [found.start() for found in re.finditer(r" (?=[^\W\d_])", text)]
+    edits: list[Edit] = []
+    for share, written in breaks:
+        if not spaces:
+            break
+        nearest = min(spaces, key=lambda space: abs(space - share * len(text)))
+        edits.append((nearest, nearest + 1, written))
+        spaces = [space for space in spaces if space > nearest]
+    return splice(text, edits)
+
+
+def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]:
+    """The text of a file and its encoding: UTF-8, or where `declared` and it is not, what HTML says of itself.
+
+    Raises DataError where it is neither, or holds a null character.
+    """
+    try:
+        text, encoding = content.decode(), "utf-8"
+    except UnicodeDecodeError as error:
+        charset = _CHARSET.search(content[:4096]) if declared else None
+        encoding = charset[1].decode("ascii", "replace") if charset else ""
+        try:
+            text = content.decode(encoding or "utf-8")
+        except (LookupError, UnicodeError):
+            line = content.count(b"\n", 0, error.start) + 1
+            said = f" nor {encoding}, as it says" if encoding else ""
+            raise DataError(f"{name}:{line}: not UTF-8{said}: convert it to UTF-8") from None
+    if "\0" in text:
+        raise DataError(f"{name}:{text[: text.index(chr(0))].count(chr(10)) + 1}: a null character: not a file of text")
+    return text, encoding
+
+
+def encode(text: str, encoding: str) -> bytes:
+    """The bytes of a text; of HTML in another encoding, with references for what that does not have."""
+    return text.encode(encoding, "xmlcharrefreplace")
