@@ -66,6 +66,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
     translator = Translator.load(options.checkpoint, options.device, options.tag)
+    translator.tag_tokens()  # raises where one is wanted
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(

@@ -112,9 +112,7 @@ class DocumentDataModule(pl.LightningDataModule):
         name, known = tag_name(self.config.tag), self.source_tokenizer.tags
         if name not in known:
             there = f"its tags are {', '.join(known)}" if known else "it has no tags"
-            raise ValueError(
-                f"data.tag={name}: the vocabulary that the training begins with has no such piece: {there}"
-            )
+            raise ValueError(f"data.tag={name}: the vocabulary that training begins with has no such piece: {there}")
         return known[name]
 
     @property

@@ -113,9 +113,7 @@ class Translator:
                 raise ValueError(f"tag={shown(tag)}: the model knows no such tag; {there}")
             return [known[name]]
         if known and _all_tagged(self.config.get("data")):
-            raise ValueError(
-                f"all that the model was trained on has a tag: say which one with tag=, of {', '.join(known)}"
-            )
+            raise ValueError(f"all that the model was trained on has a tag: give tag=, one of {', '.join(known)}")
         return []
 
     def translate(
