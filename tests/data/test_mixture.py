@@ -126,8 +126,11 @@ def test_examples_are_drawn_by_the_weights(
         assert seen == {f"long-train/{n}" for n in range(160)} | {f"short-train/{n}" for n in range(70)}
 
 
-def test_without_streaming_a_pass_has_every_example_once(cache: Path, folders: dict[str, str]) -> None:
+def test_without_streaming_a_pass_has_every_example_once(
+    cache: Path, folders: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     """The corpus that lasts longest makes the epoch; the other one goes on where it stood."""
+    caplog.set_level("INFO", "scaleformer")
     weighted = {"long": {"weight": 1.0}, "short": {"weight": 1.0}}
     data = mixed(cache, folders, **weighted)
     sizes = {name: split.examples for name, split in data.report.splits.items() if name.endswith("train")}
@@ -139,6 +142,10 @@ def test_without_streaming_a_pass_has_every_example_once(cache: Path, folders: d
         assert counts["long"] == counts["short"] == sizes["long: train"]
     times = 2 * sizes["long: train"] / sizes["short: train"]
     assert {both[name] for name in both if name.startswith("short")} <= {int(times), int(times) + 1}
+    said = [line for line in caplog.messages if "begin anew" in line]
+    assert said == [
+        f"corpora begin anew; so often each was read whole: long {n}, short {int(n * times / 2)}" for n in (1, 2)
+    ]
     report = data.trained_report
     assert report is not None
     assert report.corpora["long"].examples == 2 * sizes["long: train"]
