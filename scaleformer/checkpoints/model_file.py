@@ -31,7 +31,8 @@ EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 class LoadedModel:
     """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file (or of
     those that an exported model has); longest_segment: the most tokens that it was trained on in one, None where the
-    file does not say so; segmentation: grain and languages of its segments; parent: path and hash of the model that its training began from, and its parent."""
+    file does not say so; segmentation: grain and languages of its segments; parent: path
+    and hash of the model that its training began from, and its parent."""
 
     model: Transformer
     source_tokenizer: Tokenizer

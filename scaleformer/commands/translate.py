@@ -1,6 +1,7 @@
-"""Translate documents: JSON Lines or plain text, files or pipes.
+"""Translate documents: text and JSON Lines, files or pipes; Markdown, HTML, docx, PO, XLIFF and SRT, files or folders.
 
 scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
+scaleformer translate checkpoint=RUN input=FOLDER output=FOLDER [split=paragraph] [source_language=en]
 
 Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again. What
 was finished behind one that was not, or within the batch at hand, is translated again.
@@ -22,6 +23,7 @@ from typing import Any
 from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
+from scaleformer.system.schema import listed
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files.lines import (
     choose_format,
@@ -30,6 +32,7 @@ from scaleformer.translation.files.lines import (
     translation_writer,
     write_translations,
 )
+from scaleformer.translation.files.translating import FileRequest, are_files, check_options, translate_files
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translator import Translation, Translator
 
@@ -41,7 +44,7 @@ class Options:
     """The settings; conf/commands/translate.yaml describes them."""
 
     checkpoint: str
-    input: str
+    input: str | tuple[str, ...]
     output: str
     format: str
     output_format: str
@@ -50,12 +53,25 @@ class Options:
     max_tokens: int | None
     boundaries: str
     ids: str | None
+    split: str
+    source_language: str | None
     device: str
     threads: int | None
     decoding: dict[str, Any]
 
 
 def main(options: Options, given: Sequence[str]) -> None:
+    if isinstance(options.input, tuple) or are_files(options.input, options.format, options.split):
+        check_options(vars(options))
+        translator = Translator.load(options.checkpoint, options.device, options.tag)
+        translator.tag_tokens()  # raises where one is wanted
+        decoding = choose_decoding(translator.decoding, options.decoding, given)
+        asked = FileRequest(
+            tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
+            options.max_tokens,
+        )  # fmt: skip
+        translate_files(translator, asked, decoding)
+        return
     names = options.input, options.output
     given_input = Input(names[0])
     format = choose_format(options.format, given_input)

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.data.tokenizer_extension import UNSPACED
 from scaleformer.vocabulary import PLACEHOLDERS, SEP, UNK
 
 # Separators, tags and so on, but not bytes.
 _SPECIAL = regex.compile(rf"<(?!0x)[^<>]+>|{'|'.join(PLACEHOLDERS)}")
 # Words begin with a space, but for scripts that write none: there every piece is one.
-_BEGINS = regex.compile(r"\u2581|[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_BEGINS = regex.compile(rf"\u2581|{UNSPACED}")
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ class TokenizerConfig:
                        merges that are dropped [Provilkov 2020], larger is wilder (0.1: about 30% more tokens)
     max_segments       train on that many segments at most, evenly spread over the training split; 0 stands for
                        400,000: more take much memory and hardly change a vocabulary
+    extend             null, or a text file of terms, one a line, that become pieces of the vocabulary of init_from
     """
 
     vocab_size: int = 8000
@@ -104,6 +105,7 @@ class TokenizerConfig:
     split_digits: bool = False
     sample_alpha: float = 0.0
     max_segments: int = 0
+    extend: str | None = None
 
     def __post_init__(self) -> None:
         if self.model_type not in _MODEL_TYPES:
@@ -267,6 +269,10 @@ class Tokenizer:
     def piece(self, token: int) -> str:
         """The piece of a token id, for reports."""
         return self._processor.id_to_piece(int(token))
+
+    def score(self, token: int) -> float:
+        """Of unigram the log-probability of a token id, of bpe minus the rank of its merge; 0 of what has none."""
+        return self._processor.get_score(int(token))
 
 
 def sampled(seed: int, encode: Callable[[], T]) -> T:

@@ -29,7 +29,7 @@ def cached_tokenizer(
     One process alone trains while others wait. Raises ValueError as `Tokenizer.train`, DataError when the cache cannot
     be written; a kept file that is damaged is made again.
     """
-    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments")}
+    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments", "extend")}
     key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, *([list(tags)] if tags else [])]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"

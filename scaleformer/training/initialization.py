@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer_extension import Extension, extend, read_terms
 from scaleformer.model.transformer import ModelConfig, Transformer
 
 # Of the tokenizers' settings, those that a finished vocabulary no longer asks for.
-FREE = ("sample_alpha", "max_segments")
+FREE = ("sample_alpha", "max_segments", "extend")
 SHOWN = 3  # weights named in an error
 
 
@@ -58,6 +59,41 @@ def tokenizers_of(parent: LoadedModel) -> tuple[Tokenizer, Tokenizer]:
     """(source, target), one and the same where they are alike, so that nothing is encoded twice."""
     source, target = parent.source_tokenizer, parent.target_tokenizer
     return source, source if source.proto == target.proto else target
+
+
+def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedModel, str]:
+    """The model with the terms of `config.extend` as pieces, and a line for the user.
+
+    Embeddings and output weights of a new piece are the mean of those that it was split into, on its side. Raises
+    ValueError where every term is a piece already, and as the file is read.
+    """
+    assert config.extend is not None
+    terms, tokenizers = read_terms(config.extend), tokenizers_of(parent)
+    source = extend(tokenizers[0], terms, config.model_type)
+    target = source if tokenizers[1] is tokenizers[0] else extend(tokenizers[1], terms, config.model_type)
+    if not source.split and not target.split:
+        raise ValueError(
+            f"tokenizer.extend={config.extend}: all of its {len(terms)} terms are pieces of the vocabulary already: "
+            "leave it out, or give others"
+        )
+    sizes = source.tokenizer.vocab_size, target.tokenizer.vocab_size
+    model = Transformer(replace(parent.model.config, source_vocabulary=sizes[0], target_vocabulary=sizes[1]))
+    sides = {"source_embedding.weight": source, "target_embedding.weight": target, "output_weight": target}
+    weights = parent.model.state_dict().items()
+    model.load_state_dict({name: _widened(w, sides[name]) if name in sides else w for name, w in weights})
+    extended = replace(parent, model=model, source_tokenizer=source.tokenizer, target_tokenizer=target.tokenizer)
+    names = {"": source} if source is target else {"source ": source, "target ": target}
+    counts = [
+        f"{name}{len(side.split)} pieces added, {side.tokenizer.vocab_size:,} in all, {len(terms) - len(side.split)} "
+        "were there already"
+        for name, side in names.items()
+    ]
+    return extended, f"tokenizer.extend {config.extend}: {'; '.join(counts)}"
+
+
+def _widened(weight: Tensor, side: Extension) -> Tensor:
+    """(V, D) and a row for each new piece."""
+    return torch.stack([*weight, *(weight[ids].mean(0) for ids in side.split)])  # (V + new, D)
 
 
 def origin_of(parent: LoadedModel) -> dict[str, Any]:

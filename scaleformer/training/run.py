@@ -26,7 +26,7 @@ from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.callbacks import build_callbacks
 from scaleformer.training.freezing import freeze
 from scaleformer.training.guard import StepGuard
-from scaleformer.training.initialization import load_parent, origin_of, tokenizers_of, transfer_weights
+from scaleformer.training.initialization import extend_parent, load_parent, origin_of, tokenizers_of, transfer_weights
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
@@ -125,6 +125,10 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     set_up_cpu(config["threads"])
 
     parent = load_parent(config["init_from"], settings.tokenizer) if config["init_from"] and not package else None
+    notes = []
+    if parent is not None and settings.tokenizer.extend is not None:
+        parent, note = extend_parent(parent, settings.tokenizer)
+        notes.append(note)
     tokenizers = read_tokenizers(package) if package else tokenizers_of(parent) if parent else None
     data = DocumentDataModule(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
@@ -142,11 +146,11 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         source_vocabulary=data.source_tokenizer.vocab_size,
         target_vocabulary=data.target_tokenizer.vocab_size,
     )
-    model, notes = Transformer(model_config), []
+    model = Transformer(model_config)
     origin = package.get("parent") if package is not None else None
     if parent is not None:
         origin = origin_of(parent)
-        notes = [f"init_from {parent.path}: {transfer_weights(parent, model).describe()}"]
+        notes.append(f"init_from {parent.path}: {transfer_weights(parent, model).describe()}")
     notes += freeze(model, settings.freeze)
     module = TranslationModule(
         model,

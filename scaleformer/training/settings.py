@@ -207,6 +207,11 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         init_from=config["init_from"],
         freeze=tuple(config["freeze"]),
     )
+    if settings.tokenizer.extend is not None and settings.init_from is None:
+        raise ValueError(
+            f"tokenizer.extend={settings.tokenizer.extend}: it adds pieces to the vocabulary of another run: add "
+            "init_from=RUN, or leave it out"
+        )
     with torch.device("meta"):
         transformer = Transformer(settings.model)  # the attention of each site checks its own options
         freeze(transformer, config["freeze"])

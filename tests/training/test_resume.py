@@ -249,6 +249,7 @@ def test_a_setting_that_an_older_run_does_not_name_had_its_neutral_value(run: Pa
         check_settings(package, {**CONFIG, "r_drop": 0})
         added = ("merge_segments", "mask_spans", "word_dropout", "mask_source")
         check_settings(older, {**CONFIG, "data": {"seed": 1, **dict.fromkeys(added, 0.0)}})
+        check_settings(package, {**CONFIG, "tokenizer": {**CONFIG["tokenizer"], "extend": None}})
     with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): from here on it is another run"):
         check_settings(package, {**CONFIG, "r_drop": 5.0})
     with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): from here on"):

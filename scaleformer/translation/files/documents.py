@@ -24,8 +24,8 @@ _FILES = {
     "markdown": "markdown.MarkdownFile",
     "html": "html.HtmlFile",
     "docx": "docx.DocxFile",
-    "po": "catalogues.PoFile",
-    "xliff": "catalogues.XliffFile",
+    "po": "po.PoFile",
+    "xliff": "xliff.XliffFile",
     "srt": "subtitles.SrtFile",
     "text": "text.TextFile",
 }

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 
 from scaleformer.data.errors import DataError
 from scaleformer.translation.files.segments import Block, BlockBuilder, Change
-from scaleformer.translation.files.splicing import Edit, break_lines, decode, encode, line_breaks, render, splice
+from scaleformer.translation.files.splicing import Edit, decode, encode, line_breaks, render, splice
 
 # Others may not stand inside a sentence.
 _INLINE = frozenset(
@@ -87,8 +87,8 @@ class HtmlFile:
 
 def html_edit(block: Block, change: Change, content: str) -> Edit:
     """What a change of a block of HTML writes."""
-    text = render(change, lambda prose: html.escape(prose, quote=False))
-    return *block.origin(change.start, change.stop), break_lines(text, line_breaks(block, change, content))
+    text = render(change, lambda prose: html.escape(prose, quote=False), line_breaks(block, change, content))
+    return *block.origin(change.start, change.stop), text
 
 
 def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
@@ -124,7 +124,7 @@ def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
         elif kind == "text":
             builder.text(content[start:stop], start + offset)
         elif kind == "character":
-            builder.character(tag, start + offset, stop + offset)
+            builder.character(tag, start + offset, stop + offset, content[start:stop])
         elif kind == "lone" or (kind in ("start", "end") and tag in _INLINE):
             builder.span(content[start:stop], start + offset, stop + offset, pair, kind == "start")
     if block := builder.build():

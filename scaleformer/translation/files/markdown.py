@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,6 @@ from scaleformer.translation.files.html import html_blocks, html_edit
 from scaleformer.translation.files.segments import Block, BlockBuilder, Change
 from scaleformer.translation.files.splicing import (
     Edit,
-    break_lines,
     decode,
     encode,
     line_breaks,
@@ -27,7 +26,7 @@ from scaleformer.translation.files.splicing import (
     splice,
 )
 
-_FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL)
 _LINE_END = re.compile(r"\r\n?|\n")
 _IN_TEXT = re.compile(r"\[\^[^\]\s]+\]:?|\\\|")  # marks of footnotes, and what stands for `|` in a cell
 _MARKS = re.compile(r"([\\`*_\[\]<>~|]|&(?=#?\w+;))")
@@ -36,7 +35,7 @@ _BLOCK_MARK = re.compile(r"^(\d*)([-+#=:.)>~])")
 
 class MarkdownFile:
     """The blocks of a Markdown file. Raises DataError where it is no text, or nested more deeply than the parser goes;
-    left counts blocks of whose translation nothing could be kept without changing the structure."""
+    left counts translations that would change its structure."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self.content, _ = decode(content, name)
@@ -48,11 +47,13 @@ class MarkdownFile:
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the changes of each block."""
         edits: list[Edit] = []
+        inside: dict[_Inline, list[Edit]] = defaultdict(list)
         for (block, hole), some in zip(self._holes, changes, strict=True):
             if hole is None:
                 edits += [html_edit(block, change, self.content) for change in some]
-            elif some:
-                edits += self._edits(block, hole, some)
+            else:
+                self._edit(block, hole, some, inside[hole])
+        edits += [inline.raw(edit, self.content) for inline, some in inside.items() for edit in some]
         return encode(splice(self.content, edits), "utf-8")
 
     def _find(self, name: str) -> Iterator[tuple[Block, _Inline | None]]:
@@ -75,19 +76,20 @@ class MarkdownFile:
                 for block in inline.blocks(self._parser):
                     yield block, inline
 
-    def _edits(self, block: Block, inline: _Inline, changes: Sequence[Change]) -> list[Edit]:
-        for escape in (_escape_cell if inline.kind == "cell" else str, _escape):
-            inside = []
-            for change in changes:
-                text = render(change, escape)
+    def _edit(self, block: Block, inline: _Inline, changes: Sequence[Change], inside: list[Edit]) -> None:
+        """Add the changes of a block to the edits inside a heading, paragraph or cell."""
+        for change in changes:
+            breaks = [(share, "\n") for share, _ in line_breaks(block, change, inline.content)]
+            for escape in (_escape_cell if inline.kind == "cell" else str, _escape):
+                text = render(change, escape, breaks)
                 if inline.kind != "cell" and change.start == 0 and escape is _escape:
                     text = _BLOCK_MARK.sub(r"\1\\\2", text)
-                breaks = [(share, "\n") for share, _ in line_breaks(block, change, inline.content)]
-                inside.append((*block.origin(change.start, change.stop), break_lines(text, breaks)))
-            if self._parser.is_alike(inline, inside):
-                return [inline.raw(edit, self.content) for edit in inside]
-        self.left["blocks whose translation would change the structure"] += 1
-        return []
+                edit = *block.origin(change.start, change.stop), text
+                if self._parser.is_alike(inline, [*inside, edit]):
+                    inside.append(edit)
+                    break
+            else:
+                self.left["segments left as they are, since their translation would change the structure"] += 1
 
 
 def _escape(prose: str) -> str:
@@ -135,25 +137,30 @@ class _Inline:
             for found in [*_IN_TEXT.finditer(self.content, place, start), None]:
                 end = found.start() if found else start
                 builder.text(self.content[place:end], place)
-                if found:
-                    add = builder.character if found[0] == r"\|" else builder.span
-                    add(found[0][-1] if found[0] == r"\|" else found[0], *found.span())
+                if found and place == 0 and found.start() == 0 and found[0].endswith(":"):
+                    place = found.end()  # the mark that a footnote begins with
+                elif found:
+                    if found[0] == r"\|":
+                        builder.character("|", *found.span(), found[0])
+                    else:
+                        builder.span(found[0], *found.span())
                     place = found.end()
             if piece is None or piece.kind == "break":
                 if block := builder.build():
                     yield block
                 builder = BlockBuilder()
             elif piece.kind == "character":
-                builder.character(piece.content, piece.start, piece.stop)
+                builder.character(piece.content, piece.start, piece.stop, self.content[piece.start : piece.stop])
             else:
-                span = self.content[piece.start : piece.stop]
+                span = piece.content or self.content[piece.start : piece.stop]
                 builder.span(span, piece.start, piece.stop, piece.pair, piece.kind == "open")
             place = piece.stop if piece else start
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """What stands in a line of prose and is none; kind: open | close | lone | break | character (written otherwise)."""
+    """What stands in a line of prose and is none; kind: open | close | lone | break | character; content: of a
+    character, or what is written where it is not what stands there."""
 
     start: int
     stop: int
@@ -195,7 +202,7 @@ class _Parser:
         """All in a token that is no prose, in order."""
         shift = _shifts(token.content, content)
         found: list[_Piece] = []
-        opened: list[int] = []
+        opened: list[tuple[int, int]] = []  # numbers, and where what they enclose begins
         tags: list[tuple[str, int]] = []
         for number, child in enumerate(token.children):
             if "place" not in child.meta or child.type in ("text", "softbreak"):
@@ -214,10 +221,14 @@ class _Parser:
             elif child.type == "html_inline":
                 found.append(_tag(child.content, start, stop, number, tags))
             elif child.nesting == 1:
-                opened.append(number)
+                opened.append((number, stop))
                 found.append(_Piece(start, stop, "open", number))
             elif child.nesting == -1:
-                found.append(_Piece(start, stop, "close", opened.pop()))
+                pair, first = opened.pop()
+                short = child.type == "link_close" and content[start:stop] in ("]", "][]")
+                # its text is its name, which stays
+                name = f"][{content[first:start]}]" if short else ""
+                found.append(_Piece(start, stop, "close", pair, name))
             else:
                 found.append(_Piece(start, stop, "break" if child.type == "hardbreak" else "lone"))
         return found
@@ -236,11 +247,13 @@ class _Parser:
         shapes: list[tuple[Any, ...]] = []
         for token in tokens:
             shapes.append((token.type, token.tag, "\n" in token.content and kind == "heading"))
-            shapes += [
+            # their order may be another one in the target language
+            marks = [
                 (child.type, child.markup, sorted(child.attrs.items()), child.content if child.type != "image" else "")
                 for child in token.children or []
                 if child.type not in ("text", "text_special", "softbreak")
             ]
+            shapes += sorted(marks, key=repr)
         return repr(shapes)
 
 

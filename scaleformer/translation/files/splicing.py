@@ -24,11 +24,6 @@ def splice(content: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, content[place:]])
 
 
-def render(change: Change, escape: Callable[[str], str]) -> str:
-    """The parts of a change, whose spans are text, as one line; prose goes through `escape`."""
-    return "".join(part.content if isinstance(part, Span) else escape(part) for part in change.parts)
-
-
 def line_breaks(block: Block, change: Change, content: str) -> list[tuple[float, str]]:
     """The line breaks of what a change takes the place of: where, as a share of its length, and as they are written."""
     breaks = []
@@ -39,17 +34,24 @@ def line_breaks(block: Block, change: Change, content: str) -> list[tuple[float,
     return breaks
 
 
-def break_lines(text: str, breaks: Sequence[tuple[float, str]]) -> str:
-    """Text with line breaks at about the same shares of its length, each at a space before a letter, so that no line
-    begins with what a format may take for a mark. One for which there is no space is left out."""
-    spaces = [found.start() for found in re.finditer(r" (?=[^\W\d_])", text)]
+def render(change: Change, escape: Callable[[str], str] = str, breaks: Sequence[tuple[float, str]] = ()) -> str:
+    """The parts of a change, whose spans are text, with line breaks at about the same shares of its length.
+
+    Prose goes through `escape`. A break takes the place of a space of the prose before a letter, so that no line begins
+    with what a format may take for a mark; one for which there is none is left out.
+    """
+    text, spaces = "", []
+    for part in change.parts:
+        written = part.content if isinstance(part, Span) else escape(part)
+        if isinstance(part, str):
+            spaces += [len(text) + found.start() for found in re.finditer(r" (?=[^\W\d_])", written)]
+        text += written
     edits: list[Edit] = []
     for share, written in breaks:
-        if not spaces:
-            break
-        nearest = min(spaces, key=lambda space: abs(space - share * len(text)))
-        edits.append((nearest, nearest + 1, written))
-        spaces = [space for space in spaces if space > nearest]
+        if spaces:
+            nearest = min(spaces, key=lambda space: abs(space - share * len(text)))
+            edits.append((nearest, nearest + 1, written))
+            spaces = [space for space in spaces if space > nearest]
     return splice(text, edits)
 
 

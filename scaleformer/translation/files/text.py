@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from scaleformer.data.align.blocks import UNWRAPPED
 from scaleformer.translation.files.segments import BlockBuilder, Change
-from scaleformer.translation.files.splicing import break_lines, decode, encode, line_breaks, render, splice
+from scaleformer.translation.files.splicing import decode, encode, line_breaks, render, splice
 
 _LINE = re.compile(r"[^\r\n]+")
 _PARAGRAPH = re.compile(r"[^\r\n]+(?:(?:\r\n?|\n)[^\r\n]*[^\s][^\r\n]*)*")
@@ -32,9 +32,8 @@ class TextFile:
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The text with the changes of each block."""
         edits = [
-            (*block.origin(change.start, change.stop), break_lines(render(change, str), breaks))
+            (*block.origin(change.start, change.stop), render(change, breaks=line_breaks(block, change, self.content)))
             for block, some in zip(self.blocks, changes, strict=True)
             for change in some
-            for breaks in [line_breaks(block, change, self.content)]
         ]
         return encode(splice(self.content, edits), "utf-8")

@@ -1,0 +1,191 @@
+"""Word documents: paragraphs wherever they stand, in the body, tables, text boxes, content controls, headers, footers
+and notes. Paragraphs without a change, and all other parts, stay as they are.
+
+A text box is written twice, for old programs as a fallback: where its paragraphs are the same there, they get the same
+translation. Deleted texts, charts, diagrams and comments are left.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from scaleformer.data.align.blocks import LARGEST
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.rows import brief
+from scaleformer.translation.files.markup import Markup, decode_xml, encode_xml
+from scaleformer.translation.files.paragraphs import Paragraph, local
+from scaleformer.translation.files.segments import Block, Change, Span
+from scaleformer.translation.files.splicing import Edit, splice
+
+_TYPES = "[Content_Types].xml"
+_MAIN = re.compile(r"[./](?:wordprocessingml|ms-word)\.(?:document|template)\.(?:macroEnabled\w*\.)?main\+xml")
+_OTHERS = ("footnotes", "endnotes", "header", "footer")  # in the order that they are translated in
+_LEFT = {"chart": "charts", "diagramData": "diagrams", "comments": "parts with comments"}
+_CHOICE, _FALLBACK = (
+    f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
+)
+# A part that grows beyond both is no prose.
+_UNPACKED = 1 << 22  # bytes
+_RATIO = 200
+_OLE = b"\xd0\xcf\x11\xe0"  # how Word documents before 2007 begin, and those with a password
+
+
+class DocxFile:
+    """The paragraphs of a document and its notes, headers and footers.
+
+    Raises DataError for what is no sound archive or holds no Word document, is not well-formed, declares entities, or
+    is absurdly large when it is unpacked.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._content = content
+        self.left: Counter[str] = Counter()
+        if content.startswith(_OLE):
+            raise DataError(f"{name}: an old Word document, or one with a password: save it as .docx without one")
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                _check_size(archive, name)
+                self._parts = [
+                    _Part(_read(archive, part, name), f"{name}: {part}", part, self.left)
+                    for part in self._names(archive, name)
+                ]
+                if (damaged := archive.testzip()) is not None:
+                    raise DataError(f"{name}: {brief(damaged)} in it is damaged: fetch it again")
+        except DataError:
+            raise
+        except Exception as error:  # what zlib and zipfile raise for damaged files has no common class
+            reason = brief(error) or type(error).__name__
+            raise DataError(f"{name}: not a sound docx file ({reason})") from None
+        self.blocks = [block for part in self._parts for block in part.blocks]
+
+    def _names(self, archive: zipfile.ZipFile, name: str) -> list[str]:
+        """The parts that are translated, by their types."""
+        names = set(archive.namelist())
+        found: dict[str, list[str]] = defaultdict(list)
+        if _TYPES in names:
+            types = Markup(decode_xml(_read(archive, _TYPES, name), f"{name}: {_TYPES}")[0], f"{name}: {_TYPES}")
+            for token in types.tokens:
+                part, kind = (token.attributes.get(key, "") for key in ("PartName", "ContentType"))
+                last = re.split(r"[./]", kind.removesuffix("+xml"))[-1]
+                if part.removeprefix("/") in names and token.kind == "start":
+                    found["main" if _MAIN.search(kind) else last].append(part.removeprefix("/"))
+        main = found["main"] or [part for part in ("word/document.xml",) if part in names]
+        if not main:
+            raise DataError(f"{name}: an archive that holds no Word document: wanted .docx")
+        for kind, words in _LEFT.items():
+            if found[kind]:
+                self.left[words] += len(found[kind])
+        return list(dict.fromkeys([*main, *(part for kind in _OTHERS for part in sorted(found[kind]))]))
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The document with the changes of each block; without one it is the same file."""
+        written: dict[str, bytes] = {}
+        place = 0
+        for part in self._parts:
+            some = changes[place : place + len(part.blocks)]
+            place += len(part.blocks)
+            if any(some):
+                written[part.name] = part.write(some)
+        if not written:
+            return self._content
+        packed = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(self._content)) as archive, zipfile.ZipFile(packed, "w") as target:
+            for old in archive.infolist():
+                new = zipfile.ZipInfo(old.filename, old.date_time)
+                new.compress_type, new.external_attr = old.compress_type, old.external_attr
+                new.create_system, new.comment = old.create_system, old.comment
+                target.writestr(new, written.get(old.filename) or archive.read(old))
+        return packed.getvalue()
+
+
+def _check_size(archive: zipfile.ZipFile, name: str) -> None:
+    size = sum(part.file_size for part in archive.infolist())
+    if size > LARGEST:
+        raise DataError(f"{name}: {size:,} bytes unpacked, more than {LARGEST:,}: split it")
+
+
+def _read(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
+    size, packed = archive.getinfo(part).file_size, archive.getinfo(part).compress_size
+    if size > max(_UNPACKED, _RATIO * packed):
+        raise DataError(f"{name}: {brief(part)}: {packed:,} bytes unpack to {size:,}: not a document of prose")
+    return archive.read(part)
+
+
+class _Part:
+    """A part of a document with its paragraphs; blocks: those of the paragraphs that are translated by themselves."""
+
+    def __init__(self, content: bytes, where: str, name: str, left: Counter[str]) -> None:
+        text, self._encoding = decode_xml(content, where)
+        self.name = name
+        self._markup = Markup(text, where)
+        self._paragraphs: list[Paragraph] = []
+        self._twins: dict[int, int] = {}  # the paragraphs of fallbacks, and those whose translation they get
+        waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
+        for number, choice, fallback in _paragraph_tokens(self._markup):
+            paragraph = Paragraph(self._markup, number, Counter() if fallback is not None else left)
+            if paragraph.block is None:
+                continue
+            shape = (paragraph.block.text, *((span.pair is None, span.opens) for span in paragraph.block.spans))
+            if fallback is not None and waiting[fallback, shape]:
+                self._twins[len(self._paragraphs)] = waiting[fallback, shape].pop(0)
+            if choice is not None:
+                waiting[choice, shape].append(len(self._paragraphs))
+            self._paragraphs.append(paragraph)
+        self._own = [number for number in range(len(self._paragraphs)) if number not in self._twins]
+        self.blocks: list[Block] = [block for n in self._own if (block := self._paragraphs[n].block) is not None]
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The part with the changes of its blocks."""
+        by_paragraph = dict(zip(self._own, changes, strict=True))
+        for twin, number in self._twins.items():
+            blocks = self._paragraphs[number].block, self._paragraphs[twin].block
+            by_paragraph[twin] = [_moved(change, *blocks) for change in by_paragraph[number]]
+        content = self._markup.content
+        edits: list[Edit] = []  # those of paragraphs that stand inside another one are part of its edit
+        for number in range(len(self._paragraphs) - 1, -1, -1):
+            paragraph = self._paragraphs[number]
+            if not by_paragraph[number]:
+                continue
+            inside: list[Edit] = []
+            while edits and edits[-1][0] < paragraph.stop:
+                inside.append(edits.pop())
+
+            def raw(start: int, stop: int, inside: Sequence[Edit] = tuple(inside)) -> str:
+                own = [(a - start, b - start, text) for a, b, text in inside if start <= a < stop]
+                return splice(content[start:stop], own)
+
+            edits.append((paragraph.start, paragraph.stop, paragraph.write(by_paragraph[number], raw)))
+        return encode_xml(splice(content, edits), self._encoding)
+
+
+def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, int | None, int | None]]:
+    """The paragraphs that are not deleted; the number of the alternative content of which each is a choice, or the
+    fallback."""
+    around: list[int] = []
+    for number, token in enumerate(markup.tokens):
+        if token.kind == "end":
+            around.pop()
+        elif token.kind == "start":
+            if local(token) == "p" and not markup.tag(number).endswith("/>"):
+                names = [local(markup.tokens[outer]) or markup.tokens[outer].name for outer in around]
+                if "del" not in names and "moveFrom" not in names:
+                    choice, fallback = (
+                        next((around[i - 1] for i in range(len(names) - 1, 0, -1) if names[i] == kind), None)
+                        for kind in (_CHOICE, _FALLBACK)
+                    )
+                    yield number, choice, fallback
+            around.append(number)
+
+
+def _moved(change: Change, block: Block | None, twin: Block | None) -> Change:
+    """A change of a block with the spans of another one of the same text."""
+    assert block is not None
+    assert twin is not None
+    spans = dict(zip(map(id, block.spans), twin.spans, strict=True))
+    parts = tuple(spans[id(part)] if isinstance(part, Span) else part for part in change.parts)
+    return replace(change, parts=parts)

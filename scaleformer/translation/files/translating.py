@@ -1,0 +1,136 @@
+"""Files and folders of files, translated: all their documents together, then each file written as it was, in the other
+language."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scaleformer.data.readers.formats import recognise
+from scaleformer.data.readers.lines import Input
+from scaleformer.system.bars import translation_bar
+from scaleformer.system.files import replaced
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
+from scaleformer.translation.files.paths import TRANSLATED, plan_files
+from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
+SPLITS = ("auto", "sentence", "paragraph")
+
+
+@dataclass(frozen=True)
+class FileRequest:
+    """What is asked for: files or folders, where their translations go, how prose is split; the rest as in
+    `Translator.translate_documents`."""
+
+    inputs: tuple[str, ...]
+    output: str
+    split: str = "auto"
+    source_language: str | None = None
+    mode: str = "document"
+    max_tokens: int | None = None
+
+
+def are_files(name: str, format: str, split: str) -> bool:
+    """Whether an input is a folder, or a file of a format that is more than lines."""
+    if name == "-" or format != "auto":
+        return False
+    if Path(name).is_dir():
+        return True
+    if not Path(name).is_file():  # a pipe, or nothing
+        return False
+    found = recognise(Input(name).begin, name).name
+    return found in TRANSLATED and (found not in ("text", "jsonl") or (found == "text" and split != "auto"))
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises ValueError for a setting that files of text lines have and others do not."""
+    for name, usual in (("format", "auto"), ("output_format", "auto"), ("boundaries", "file"), ("ids", None)):
+        if options[name] != usual:
+            raise ValueError(f"{name}={options[name]}: is of lines of text or JSON Lines, not of files: leave it out")
+
+
+def translate_files(translator: Translator, asked: FileRequest, config: DecodingConfig) -> None:
+    """Translate files and write the translations, each whole or not at all; say what was left out or misplaced.
+
+    Raises ValueError (DataError for a file) in one line before anything is written, OSError.
+    """
+    plan = plan_files(asked.inputs, asked.output)
+    grain, language = _splitting(translator, asked)
+    files = [open_file(source, language, grain, asked.split != "auto") for source, _ in plan.pairs]
+    config = _decoding(translator, config, files)
+    documents = [document_of(file, source) for file, (source, _) in zip(files, plan.pairs, strict=True)]
+    every = [document for some in documents for document in some]
+    segments = sum(len(document.source) for document in every)
+    numbers = f"{len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments"
+    print(f"{', '.join(asked.inputs)}: {numbers}", file=sys.stderr)
+    if plan.left:
+        kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
+        log.warning("%d of other formats left out: %s", plan.left.total(), kinds)
+    kept = Path(f"{asked.output.rstrip('/')}.part")
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with translation_bar("translating") as progress:
+            translations = stack.enter_context(
+                resumable_translations(
+                    translator,
+                    [document.source for document in every],
+                    config,
+                    kept,
+                    ids=[document.id for document in every],
+                    max_tokens=asked.max_tokens,
+                    mode=asked.mode,
+                    progress=progress,
+                )
+            )
+        rest = iter(translations)
+        told: dict[str, Counter[Path]] = defaultdict(Counter)
+        for file, some, (source, target) in zip(files, documents, plan.pairs, strict=True):
+            counts: Counter[str] = Counter()
+            content = file.write([next(rest) for _ in some], counts)
+            with replaced(target) as temporary:
+                temporary.write_bytes(content)
+            for reason, count in counts.items():
+                told[reason][source] += count
+    for reason, where in told.items():
+        names = ", ".join(f"{path} ({count})" for path, count in where.most_common(5))
+        log.warning("%d %s: %s%s", where.total(), reason, names, " ..." if len(where) > 5 else "")
+
+
+def _splitting(translator: Translator, asked: FileRequest) -> tuple[str, str]:
+    """The grain and the language of the segments."""
+    if asked.split not in SPLITS:
+        raise ValueError(f"split={asked.split}: choose one of {', '.join(SPLITS)}")
+    known = translator.segmentation
+    grain = known.get("grain") or "sentence" if asked.split == "auto" else asked.split
+    language = asked.source_language or known.get("source_language")
+    if language is None and grain == "sentence":
+        raise ValueError("the model does not say which language it reads: set source_language=en, or split=paragraph")
+    return ("paragraph" if grain == "none" else grain), language or ""
+
+
+def _decoding(translator: Translator, config: DecodingConfig, files: Sequence[LinesFile | ProseFile]) -> DecodingConfig:
+    """Settings by which every segment has a translation of its own, with its spans."""
+    if config.n_best > 1:
+        raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")
+    spans = sum(file.spans for file in files if isinstance(file, ProseFile))
+    if spans and not translator.target_tokenizer.counted:
+        raise ValueError(
+            f"{translator.path}: its vocabulary has no placeholders for the {spans:,} spans of code, links and marks: "
+            "train it anew"
+        )
+    if spans and not (translator.config.get("data") or {}).get("mask_spans"):
+        log.warning(
+            "the model was trained without data.mask_spans: where it puts the %d spans of code, links and marks is "
+            "left to chance",
+            spans,
+        )
+    return replace(config, match_segments=True, merge_segments=False)

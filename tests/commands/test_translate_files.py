@@ -1,0 +1,144 @@
+"""Files and folders through the command, with an untrained model: structure, names, and what is wrong in one line."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from scaleformer.translation.translator import DocumentHypothesis, Translation, Translator
+from tests.commands.calls import error_line, run_script
+from tests.runs import make_run
+from tests.translation.files.pages import page, structure
+
+PAGE = "<p>the <b>cat</b> sees <code>it()</code></p>\n"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("files") / "run")
+
+
+@pytest.fixture
+def translate(run, monkeypatch, capsys):
+    """The script in this process: exit code, stdout, stderr."""
+    return partial(run_script, monkeypatch, capsys, "translate.py", f"checkpoint={run}", "source_language=en")
+
+
+@pytest.fixture
+def identity(monkeypatch):
+    """A model whose translation is its source."""
+
+    def documents(self, sources, config, *, finished=None, begun=(), **options):
+        found = [Translation((DocumentHypothesis(tuple(s), 0.0, 0.0, True),), len(s), 1) for s in sources]
+        for translation in found[len(begun) :]:
+            finished(translation)
+        return found
+
+    monkeypatch.setattr(Translator, "translate_documents", documents)
+
+
+def tree(folder: Path, pages: int = 30) -> Path:
+    """A manual of so many pages of Markdown, with a page of HTML, subtitles, a text and a picture."""
+    for number in range(pages):
+        path = folder / f"chapter{number % 4}" / f"page{number}.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(page(number).encode())
+    (folder / "index.html").write_text(PAGE)
+    (folder / "talk.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nThe cat sees.\n\n")
+    (folder / "notes.txt").write_text("the cat sees\n\nit runs\n")
+    (folder / "picture.png").write_bytes(b"\x89PNG")
+    (folder / ".hidden.md").write_text("left out")
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_tree_through_an_identity_is_the_same_bytes(identity, translate, tmp_path):
+    source = tree(tmp_path / "en")
+    code, out, err = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    assert (code, out) == (0, "")
+    wanted = {name: content for name, content in files(source).items() if not name.endswith((".png", ".hidden.md"))}
+    assert files(tmp_path / "es") == wanted
+    assert "33 files" in err
+
+
+def test_a_tree_through_a_model_keeps_its_structure(translate, tmp_path):
+    """Every code span, address and placeholder once; the same headings, lists, cells and links."""
+    source = tree(tmp_path / "en", pages=3)
+    code, _, err = translate(f"input={source}", f"output={tmp_path / 'es'}")
+    assert code == 0, err
+    changed = 0
+    for number in range(3):
+        name = Path(f"chapter{number}") / f"page{number}.md"
+        text, found = ((folder / name).read_bytes().decode() for folder in (source, tmp_path / "es"))
+        assert structure(found) == structure(text)
+        for kept in (
+            r"https?://[\w./?=&#-]+",
+            r"%s",
+            r"%\(name\)s",
+            r"\{name\}",
+            r"v2\.10\.3",
+            r"\{\{ site\.title \}\}",
+        ):
+            counts = [len(re.findall(kept, re.sub(r"\s+", " ", written))) for written in (found, text)]
+            assert counts[0] == counts[1], kept
+        changed += found != text
+    assert changed == 3
+    index = (tmp_path / "es" / "index.html").read_text()
+    assert index.count("<code>it()</code>") == 1
+    assert re.search(r"<b>[^<>]+</b>", index)
+
+
+def test_files_of_names_and_into_a_folder(identity, translate, tmp_path):
+    (tmp_path / "a.md").write_text("# The cat")
+    (tmp_path / "b.txt").write_text("The cat sees. It runs.\n")
+    code, _, err = translate(f"input=[{tmp_path}/a.md,{tmp_path}/b.txt]", f"output={tmp_path}/out", "split=sentence")
+    assert code == 0, err
+    assert files(tmp_path / "out") == {"a.md": b"# The cat", "b.txt": b"The cat sees. It runs.\n"}
+    assert translate(f"input={tmp_path}/a.md", f"output={tmp_path}/a.es.md")[0] == 0
+    assert (tmp_path / "a.es.md").read_text() == "# The cat"
+
+
+def test_what_is_left_out_or_misplaced_is_said(translate, tmp_path, caplog):
+    (tmp_path / "en").mkdir()
+    (tmp_path / "en" / "a.md").write_text("the `cat` sees *it* and\n")
+    (tmp_path / "en" / "b.pdf").write_bytes(b"%PDF-1.7")
+    code, _, err = translate(f"input={tmp_path / 'en'}", f"output={tmp_path / 'es'}")
+    assert code == 0, err
+    assert "1 of other formats left out: 1 .pdf" in caplog.text
+    assert "trained without data.mask_spans" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["input=en", "output=en"], "would be overwritten by its translation"),
+        (["input=en/a.md", "output=en/a.md"], "would be overwritten by its translation"),
+        (["input=en/a.md", "output=a.docx"], "a translation has the format of its source"),
+        (["input=[en/a.md,en/sub/a.md]", "output=out"], "two of the files have this name"),
+        (["input=[en/a.md,nowhere.md]", "output=out"], "nowhere.md: no such file or folder"),
+        (["input=empty", "output=out"], "nothing to translate (no files)"),
+        (["input=pictures", "output=out"], "nothing to translate (1 .png)"),
+        (["input=bad", "output=out"], "bad/a.md:1: not UTF-8"),
+        (["input=en", "output=out", "decoding=beam", "decoding.n_best=2"], "a file holds one translation"),
+        (["input=en", "output=out", "boundaries=blank"], "boundaries=blank: is of lines of text"),
+        (["input=en", "output=out", "split=word"], "split=word: choose one of auto, sentence, paragraph"),
+        (["input=en", "output=out", "source_language=null"], "set source_language=en, or split=paragraph"),
+    ],
+)
+def test_what_is_wrong_ends_in_one_line(translate, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("en/sub", "empty", "pictures", "bad"):
+        Path(folder).mkdir(parents=True)
+    for name in ("en/a.md", "en/sub/a.md"):
+        Path(name).write_text("# The cat")
+    Path("pictures/a.png").write_bytes(b"\x89PNG")
+    Path("bad/a.md").write_bytes(b"caf\xe9")
+    before = files(tmp_path)
+    assert message in error_line(translate(*arguments))
+    assert files(tmp_path) == before
