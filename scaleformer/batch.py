@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,7 @@ class Batch:
     target_segments  (B, L) long, the source segments that the separators in target_input up to and including the
                      position consume; where segments match one to one, their number
     ids              B names of the examples, for reports
+    corpus           the name of the corpus of all of them, in validation on several; else ""
     """
 
     source: Tensor
@@ -35,16 +37,21 @@ class Batch:
     target_mask: Tensor
     target_segments: Tensor
     ids: tuple[str, ...] = ()
+    corpus: str = ""
 
     def __len__(self) -> int:
         return self.source.shape[0]
 
     def twice(self) -> Batch:
         """Every example two times: all of them, and all of them again."""
-        doubled = {f.name: torch.cat((getattr(self, f.name),) * 2) for f in fields(self) if f.name != "ids"}
+        doubled: dict[str, Any] = {name: torch.cat((tensor, tensor)) for name, tensor in self._tensors.items()}
         return replace(self, **doubled, ids=self.ids * 2)
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device (Lightning calls this)."""
-        moved = {f.name: getattr(self, f.name).to(device, non_blocking=True) for f in fields(self) if f.name != "ids"}
+        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in self._tensors.items()}
         return replace(self, **moved)
+
+    @property
+    def _tensors(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("ids", "corpus")}

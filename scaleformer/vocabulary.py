@@ -8,6 +8,7 @@ three. So segments need not match one to one. Vocabularies made before this was 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -23,6 +24,10 @@ COUNTED_PIECES = ("<sep0>", "<sep2>", "<sep3>")  # ids 5, 6 and 7
 #: Stand for what is not to be translated (code, links, numbers of versions); a text that holds one means it.
 PLACEHOLDERS = tuple(f"\u27e8{n}\u27e9" for n in range(1, 10))
 PLACEHOLDER = SEP3 + 1  # the id of the first of them, in counted vocabularies
+
+#: A tag is a piece of its own, `<NAME>`, that stands before the first segment of a source and says what is wanted.
+TAG = re.compile(r"<([A-Za-z0-9][A-Za-z0-9_.-]*)>")
+_TAKEN = re.compile(r"<(pad|unk|s|sep[023]?|0x[0-9A-F]{2})>")
 
 Beads = tuple[tuple[int, int], ...]  # segments of source and target that belong together, () where all are one to one
 
@@ -43,6 +48,16 @@ def steps_of(token: int, counted: bool) -> int | None:
     if counted:
         return SEPARATORS.index(token) if token in SEPARATORS else None
     return 1 if token == SEP else None
+
+
+def tag_name(tag: str) -> str:
+    """The name of a tag, given as `2es` or as its piece `<2es>`. Raises ValueError for what can be none."""
+    piece = tag if tag.startswith("<") else f"<{tag}>"
+    if (found := TAG.fullmatch(piece)) is None:
+        raise ValueError(f"{tag!r:.60}: wanted a letter or digit and then letters, digits, _ . or - (2es, bt, bible)")
+    if _TAKEN.fullmatch(piece):
+        raise ValueError(f"{tag!r:.60}: {piece} is a piece already, with a meaning of its own: choose another name")
+    return found[1]
 
 
 @lru_cache(maxsize=1024)

@@ -139,6 +139,7 @@ class Words:
     """Stands for the data: every token a word, and the examples those of `Batches` unless names are given."""
 
     def __init__(self, *names: str) -> None:
+        self.parts: dict[str, Any] = {}
         self.names = names or ("0", "1")
 
     def validation_ids(self) -> list[str]:

@@ -34,6 +34,7 @@ class Options:
     first: int
     segments: Annotated[int, AtLeast(1)] | None
     max_tokens: Annotated[int, AtLeast(1)]
+    tag: str | None
     name: str
     output: str | None
     device: str
@@ -41,7 +42,7 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    translator = Translator.load(options.checkpoint, options.device)
+    translator = Translator.load(options.checkpoint, options.device, options.tag)
     source, target, where = _segments(options)
     maps = attention_maps(translator, source, target, max_tokens=options.max_tokens)
     folder = Path(str(options.output or results_folder(translator.path)))

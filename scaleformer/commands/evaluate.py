@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
-from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.corpus import choose_corpora
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
@@ -44,23 +44,24 @@ def main(options: Options, given: Sequence[str]) -> None:
     # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(translator.decoding, options.decoding, given)
-    corpus = choose_corpus(translator.config, options.data, options.split)
-    metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
-    documents = list(islice(corpus.source.read(), options.max_documents))
-    if not documents:
-        raise ValueError(f"{corpus.source.where}: no documents in the {options.split} split")
-    evaluate_translations(
-        translator,
-        documents,
-        decoding,
-        str(options.output or results_folder(translator.path)),
-        split=options.split,
-        corpus=corpus.name,
-        metrics=metrics,
-        samples=options.samples,
-        ter=options.ter,
-        mode=options.mode,
-        max_tokens=options.max_tokens,
-        show_samples=False,
-        conditions={"corpus": corpus.to_dict()},
-    )
+    for corpus in choose_corpora(translator.config, options.data, options.split):
+        metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
+        documents = list(islice(corpus.source.read(), options.max_documents))
+        if not documents:
+            raise ValueError(f"{corpus.source.where}: no documents in the {options.split} split")
+        evaluate_translations(
+            translator,
+            documents,
+            decoding,
+            str(options.output or results_folder(translator.path)),
+            split=options.split,
+            corpus=corpus.name,
+            metrics=metrics,
+            samples=options.samples,
+            ter=options.ter,
+            mode=options.mode,
+            max_tokens=options.max_tokens,
+            tag=corpus.tag,
+            show_samples=False,
+            conditions={"corpus": corpus.to_dict()},
+        )

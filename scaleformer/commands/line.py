@@ -57,10 +57,14 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
     number, and spaces and letters beyond ASCII no value at all. `~` is the home folder.
 
     sweep  commas part the values of several jobs, and Hydra's functions (`choice(...)`, `glob(...)`) give them
+    Raises ValueError for a mapping in which a name stands twice, of which Hydra would take the last.
     """
     key, equals, value = argument.partition("=")
     if not equals or argument[0] == "~":
         return argument
+    if value[:1] == "{":
+        with suppress(yaml.YAMLError):
+            _refuse_twice(key, yaml.compose(re.sub(r"([{,]\s*[\w.-]+):", r"\1: ", value), yaml.BaseLoader))
     name = key.lstrip("+")
     hint = str | None if "/" in name else type_of(kind, name)  # the choice of a group is the name of a file
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -78,6 +82,16 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
     if re.match(r"""\w+\(|['"]""", value):
         return argument
     return f"{key}={','.join(map(_rendered, value.split(',')))}"
+
+
+def _refuse_twice(key: str, node: Any) -> None:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    names = [name.value for name, _ in node.value]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{key}: {twice} stands there twice: give each a name of its own")
+    for name, inner in node.value:
+        _refuse_twice(f"{key}.{name.value}", inner)
 
 
 def _rendered(value: Any) -> str:

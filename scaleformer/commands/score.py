@@ -34,6 +34,7 @@ class Options:
     input: str
     output: str
     field: str
+    tag: str | None
     length_penalty: float | None
     old_weight: float
     batch_tokens: Annotated[int, AtLeast(1)] | None
@@ -44,7 +45,7 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
     records, field = _read(options.input, options.field)
-    translator = Translator.load(options.checkpoint, options.device)
+    translator = Translator.load(options.checkpoint, options.device, options.tag)
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
     sources = [record["source"] for record in records]
     with translation_writer(options.output) as file, translation_bar("scoring") as progress:

@@ -49,6 +49,7 @@ class Options:
     format: str
     output_format: str
     mode: str
+    tag: str | None
     max_tokens: int | None
     boundaries: str
     ids: str | None
@@ -62,7 +63,8 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     if isinstance(options.input, tuple) or are_files(options.input, options.format, options.split):
         check_options(vars(options))
-        translator = Translator.load(options.checkpoint, options.device)
+        translator = Translator.load(options.checkpoint, options.device, options.tag)
+        translator.tag_tokens()  # raises where one is wanted
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
             tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
@@ -79,7 +81,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    translator = Translator.load(options.checkpoint, options.device)
+    translator = Translator.load(options.checkpoint, options.device, options.tag)
+    translator.tag_tokens()  # raises where one is wanted
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(

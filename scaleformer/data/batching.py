@@ -31,7 +31,7 @@ class Example:
     """Some segments of a document, as tokens.
 
     id       document, segment range: "name[3:7]"; the plain name for a whole document
-    source   ids: every segment closed by `<sep>`, `</s>` at the end
+    source   ids: every segment closed by `<sep>`, `</s>` at the end; before them the tag of the corpus, if it has one
     target   likewise, with separators of the target
     counted  whether these say how many source segments they consume (`scaleformer.vocabulary`)
     """
@@ -141,6 +141,8 @@ def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int
     if corpus.counted and left_out.any():
         _count_anew(target, corpus, segments, left_out)
     end = np.array([EOS], corpus.source.dtype)
+    if corpus.tag is not None:
+        source.insert(0, np.array([corpus.tag], corpus.source.dtype))
     return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), corpus.counted)
 
 

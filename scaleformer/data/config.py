@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import TypeVar
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig
-from scaleformer.system.schema import shown
+from scaleformer.system.schema import from_mapping, shown
+from scaleformer.vocabulary import tag_name
 
 FORMATS = ("synthetic", "jsonl", "text", "hub")
 BOUNDARIES = ("blank", "ids", "lines")
@@ -38,12 +44,37 @@ class HubConfig:
 
 
 @dataclass(frozen=True)
+class CorpusConfig:
+    """One of `data.corpora`; all but its weight as in `DataConfig`, where what it does not set is set for all.
+
+    weight  its share of the examples, to be divided by the sum of all weights
+    """
+
+    weight: float | None = None
+    tag: str | None = None
+    format: str = ""
+    path: str | None = None
+    source_suffix: str = ""
+    target_suffix: str = ""
+    target_language: str | None = None
+    boundaries: str = ""
+    holdout: tuple[float, float] = (0.0, 0.0)
+    streaming: bool = False
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    hub: HubConfig = field(default_factory=HubConfig)
+
+
+@dataclass(frozen=True)
 class DataConfig:
     """What is read, how documents are cut into examples and examples are put into batches.
 
     format            synthetic | jsonl | text | hub
     path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
     source_suffix, target_suffix  text: endings of the two files
+    corpora           null, or several, {name: {path: ..., weight: ...}} (`CorpusConfig`): examples are drawn from them
+                      by their weights, and each begins anew where it ends
+    temperature       of weights that nobody gives: those are the numbers of examples ** (1 / temperature)
+    tag               null, or the tag that stands before every source; "2es" is the piece `<2es>` of the vocabulary
     target_language   code of the target language (zh, de, por_Latn), None = by the ending of the text's target files or
                       the name of the column; it chooses the tokenizer of scores (metrics.tokenize=auto)
     boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
@@ -75,6 +106,9 @@ class DataConfig:
 
     format: str = "synthetic"
     path: str | None = None
+    corpora: dict[str, Any] | None = None
+    temperature: float = 1.0
+    tag: str | None = None
     source_suffix: str = "source"
     target_suffix: str = "target"
     target_language: str | None = None
@@ -137,6 +171,97 @@ class DataConfig:
                     f"data.{name}={given}: data.format={self.format} does not read it, only {format}: add "
                     f"data={format}, or leave it out"
                 )
+        if self.tag is not None:
+            _tag("data.tag", self.tag)
+        if not self.temperature > 0:
+            raise ValueError(f"data.temperature={self.temperature}: wanted a number above 0")
+        assert self.parts is not None  # which looks at every corpus
+
+    @property
+    def place(self) -> str:
+        """Where the documents are, for messages."""
+        return ", ".join(self.corpora or ()) or self.path or self.hub.name or self.format
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The names of the tags, each once."""
+        given = [self.tag] if not self.parts else [part.tag for part in self.parts.values()]
+        return tuple(dict.fromkeys(tag_name(tag) for tag in given if tag is not None))
+
+    @cached_property
+    def parts(self) -> dict[str, DataConfig]:
+        """Each of `corpora` as if it were the only one, with a seed of its own; {} where there is one corpus.
+
+        Raises ValueError for what is wrong with it.
+        """
+        if not self.corpora:
+            return {}
+        if clashing := {name: getattr(self, name) for name in ("path", "tag") if getattr(self, name) is not None}:
+            name, value = next(iter(clashing.items()))
+            raise ValueError(f"data.{name}={shown(value)}: every corpus of data.corpora has its own: leave it out here")
+        self._check_names()
+        weighted = [name for name, entry in self.corpora.items() if _entry(name, entry).weight is not None]
+        if weighted and self.temperature != 1:
+            raise ValueError(
+                f"data.temperature={self.temperature}: it makes weights where no corpus has one, and "
+                f"data.corpora.{weighted[0]}.weight is given"
+            )
+        if weighted and len(weighted) < len(self.corpora):
+            other = next(name for name in self.corpora if name not in weighted)
+            raise ValueError(
+                f"data.corpora.{other}.weight is missing: {weighted[0]} has a weight, and either all have one, or none"
+            )
+        parts = {name: self._part(number, name) for number, name in enumerate(self.corpora)}
+        if not weighted and (streamed := next((name for name, part in parts.items() if part.streaming), None)):
+            raise ValueError(
+                f"data.corpora.{streamed}.weight is missing: it is streamed, and how large it is is not known before"
+            )
+        return parts
+
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """The weight of each of `corpora`; None where nobody gives them."""
+        found = {name: _entry(name, entry).weight for name, entry in (self.corpora or {}).items()}
+        given = {name: weight for name, weight in found.items() if weight is not None}
+        return given or None
+
+    def _check_names(self) -> None:
+        seen: dict[str, str] = {}
+        for name in map(str, self.corpora or ()):
+            if not re.fullmatch(r"\w[\w.-]*", name):
+                raise ValueError(f"data.corpora: {shown(name)} is no name: wanted letters, digits, _ . or -")
+            if (other := seen.setdefault(name.lower(), name)) != name:
+                raise ValueError(f"data.corpora: {other} and {name} are one name where case is ignored: rename one")
+
+    def _part(self, number: int, name: str) -> DataConfig:
+        assert self.corpora is not None
+        own, given = _entry(name, self.corpora[name]), dict.fromkeys(self.corpora[name])
+        changed = {key: getattr(own, key) for key in given if key != "weight"}
+        if changed.get("format", self.format) != self.format:  # what the other format alone reads
+            usual = DataConfig()
+            changed = {key: getattr(usual, key) for key in (*_READ_BY, "hub", "synthetic")} | changed
+        seed = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
+        try:
+            return replace(self, **{"corpora": None, "temperature": 1.0, "seed": seed, **changed})
+        except ValueError as error:
+            raise ValueError(f"data.corpora.{name}: {error}") from None
+
+
+def _entry(name: str, entry: Any) -> CorpusConfig:
+    where = f"data.corpora.{name}"
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where}={shown(entry)}: it is a group of settings: {where}.path, {where}.weight, ...")
+    found = from_mapping(CorpusConfig, {str(key): value for key, value in entry.items()}, where)
+    if found.weight is not None and not found.weight > 0:
+        raise ValueError(f"{where}.weight={found.weight}: wanted a number above 0, or leave the corpus out")
+    return found
+
+
+def _tag(name: str, tag: str) -> None:
+    try:
+        tag_name(tag)
+    except ValueError as error:
+        raise ValueError(f"{name}={error}") from None
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

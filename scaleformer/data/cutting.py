@@ -27,7 +27,7 @@ class Plan:
 
     left_out                        (segments in order,) the side that lacks the separator after each: 0 none,
                                     `SOURCE`, `TARGET`, or the sum for both
-    source_lengths, target_lengths  (examples,) tokens with every separator that is there and the `</s>`
+    source_lengths, target_lengths  (examples,) tokens with every separator that is there, the tag and the `</s>`
     """
 
     order: Ints
@@ -87,8 +87,10 @@ def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator)
     ends = np.array(bounds, dtype=np.int64)
     left_out = _leave_out(corpus, order, ends, cutting, rng)
     lengths = [
-        np.diff(np.concatenate(([0], np.cumsum(tokens[order] - (left_out & side > 0))))[ends]) + 1
-        for side, tokens in ((SOURCE, corpus.source_lengths), (TARGET, corpus.target_lengths))
+        np.diff(np.concatenate(([0], np.cumsum(tokens[order] - (left_out & side > 0))))[ends]) + more
+        for side, tokens, more in zip(
+            (SOURCE, TARGET), (corpus.source_lengths, corpus.target_lengths), corpus.ends, strict=True
+        )
     ]
     return Plan(order, ends, left_out, lengths[0], lengths[1])
 
@@ -108,7 +110,8 @@ def check_overlong(corpus: EncodedCorpus, segments: Ints, cutting: Cutting) -> N
 
 def segment_lengths(corpus: EncodedCorpus) -> Ints:
     """(segments,) length of the example that a segment alone makes, on its longer side."""
-    return np.maximum(corpus.source_lengths, corpus.target_lengths) + 1
+    source, target = corpus.ends
+    return np.maximum(corpus.source_lengths + source, corpus.target_lengths + target)
 
 
 class _Lengths:
@@ -120,18 +123,19 @@ class _Lengths:
             array("q", np.concatenate(([0], np.cumsum(side[order], dtype=np.int64))).tobytes())
             for side in (corpus.source_lengths, corpus.target_lengths)
         ]
+        self.ends = corpus.ends
         self.count = len(order)
 
     def fit(self, start: int, stop: int, limit: float) -> int:
         """The end of the longest run from `start`, up to `stop`, of `limit` tokens at most; at least one segment."""
         end = stop
-        for sums in self.sides:
-            end = bisect_right(sums, sums[start] + limit - 1, start, end + 1) - 1
+        for sums, more in zip(self.sides, self.ends, strict=True):
+            end = bisect_right(sums, sums[start] + limit - more, start, end + 1) - 1
         return max(end, start + 1)
 
     def alone(self, start: int) -> int:
         """Length of the example that the segment alone makes."""
-        return max(sums[start + 1] - sums[start] for sums in self.sides) + 1
+        return max(sums[start + 1] - sums[start] + more for sums, more in zip(self.sides, self.ends, strict=True))
 
 
 def _cut(lengths: _Lengths, document_of: Ints, cutting: Cutting, rng: np.random.Generator) -> array[int]:

@@ -23,26 +23,29 @@ from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.loader import TrainLoader
 from scaleformer.data.masking import Masking, masking_for
+from scaleformer.data.mixture import JoinedLoader, MixedBatches
 from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
+from scaleformer.data.several import SeveralCorpora
 from scaleformer.data.sources import SplitSource, segmentation, split_sources, warn_of_one_document
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_text import train_tokenizers
+from scaleformer.vocabulary import tag_name
 
 
 class DocumentDataModule(pl.LightningDataModule):
-    """Documents as batches for training and validation, and whole for decoding.
+    """Documents as batches for training and validation, and whole for decoding; of one corpus or of several.
 
     tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
     and kept. Everything is lazy: evaluating on a test split alone needs no training split.
 
     Its state in a checkpoint is the epoch, the window of it (0 in a kept corpus) and the number of batches trained on,
-    the same for all processes; training goes on with the very next batch. Where settings or data have changed since, it
-    goes on with the next epoch and says so.
+    the same for all processes, and of several corpora the place of every process in each; training goes on with the
+    very next batch. Where settings or data have changed since, it goes on with the next epoch and says so.
     """
 
     def __init__(
@@ -70,8 +73,7 @@ class DocumentDataModule(pl.LightningDataModule):
     def source(self, split: str) -> SplitSource:
         """Where a split comes from; raises DataError naming the splits present if there is no such one."""
         if split not in self.sources:
-            place = self.config.path or self.config.hub.name or self.config.format
-            raise MissingSplit(f"{place}: no {split!r} split; present: {', '.join(self.sources)}")
+            raise MissingSplit(f"{self.config.place}: no {split!r} split; present: {', '.join(self.sources)}")
         return self.sources[split]
 
     def documents(self, split: str) -> Sequence[Document]:
@@ -89,8 +91,29 @@ class DocumentDataModule(pl.LightningDataModule):
         """(source, target); one and the same when joint."""
         if self._tokenizers is None:
             config, fingerprint = self.tokenizer_config, self._fingerprint("train")
-            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, self.config.cache_dir)
+            where, tags = self.config.cache_dir, self.config.tags
+            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, tags)
         return self._tokenizers
+
+    @cached_property
+    def _several(self) -> SeveralCorpora | None:
+        return SeveralCorpora(self) if self.config.parts else None
+
+    @property
+    def parts(self) -> dict[str, DocumentDataModule]:
+        """Each of several corpora alone, in batches of its own, with the tokenizers of all; {} where there is one."""
+        return self._several.parts if self._several else {}
+
+    @property
+    def tag(self) -> int | None:
+        """The id of the tag of the corpus. Raises ValueError where the vocabulary has no such piece."""
+        if self.config.tag is None:
+            return None
+        name, known = tag_name(self.config.tag), self.source_tokenizer.tags
+        if name not in known:
+            there = f"its tags are {', '.join(known)}" if known else "it has no tags"
+            raise ValueError(f"data.tag={name}: the vocabulary that training begins with has no such piece: {there}")
+        return known[name]
 
     @property
     def source_tokenizer(self) -> Tokenizer:
@@ -125,7 +148,8 @@ class DocumentDataModule(pl.LightningDataModule):
             fingerprint = self._fingerprint(split)
             if split == "train" and self._masking is not None:
                 fingerprint, where = f"{fingerprint} {self._masking.key}", (*where, self._masking)
-            self._encoded[split] = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
+            corpus = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
+            self._encoded[split] = replace(corpus, tag=self.tag)
         return self._encoded[split]
 
     @cached_property
@@ -153,6 +177,10 @@ class DocumentDataModule(pl.LightningDataModule):
 
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
+        for part in self.parts.values():
+            part.prepare_data()
+        if self._several:
+            return
         if self.on_the_fly:
             _ = self.tokenizers, self._masking  # which may be refused
         else:
@@ -165,32 +193,45 @@ class DocumentDataModule(pl.LightningDataModule):
 
         Every document is in one batch of one process, and all processes have equally many batches.
         """
-        config, recipe, start = self.config, self._recipe, self._start
-        batches: KeptBatches | StreamedBatches
-        if self.on_the_fly:
-            documents: Iterable[Document]
-            if config.streaming:
-                documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
-            else:
-                documents = self.documents("train")
-            alpha = self.tokenizer_config.sample_alpha
-            windows = EncodedWindows(documents, self.tokenizers, recipe, config.window, alpha, self._masking)
-            # In a worker `datasets` would give each of several a share of its own, and windows another order.
-            most = 1 if config.streaming and config.format == "hub" else config.num_workers
+        config, start = self.config, self._start
+        batches: KeptBatches | StreamedBatches | MixedBatches
+        if self._several:
+            batches = self._several.train_batches(start, self._places)
+        elif self.on_the_fly:
             if self._state is not None and self._state["signature"] != self._signature:
                 self._counted = Counted(epoch=start[0])  # what was counted is of other data, or of other batches
-            batches = StreamedBatches(windows, min(config.num_workers, most), self._everywhere, self._counted)
+            batches = StreamedBatches(self._windows, self._workers, self._everywhere, self._counted)
             self._counted = batches.counted
         else:
-            batches = KeptBatches(self.encoded("train"), recipe, config.num_workers)
+            batches = KeptBatches(self.encoded("train"), self._recipe, config.num_workers)
         self._train_loader = TrainLoader(batches, start, self._trained())
         return self._train_loader
 
-    def val_dataloader(self) -> FixedLoader | list[Any]:
-        """Batches of the validation split, cut like those of training but always alike; [] when there is none.
+    @property
+    def _windows(self) -> EncodedWindows:
+        recipe = self._recipe
+        documents: Iterable[Document]
+        if self.config.streaming:
+            documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
+        else:
+            documents = self.documents("train")
+        alpha = self.tokenizer_config.sample_alpha
+        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, self._masking, self.tag)
+
+    @property
+    def _workers(self) -> int:
+        # In a worker `datasets` would give each of several a share of its own, and windows another order.
+        most = 1 if self.config.streaming and self.config.format == "hub" else self.config.num_workers
+        return min(self.config.num_workers, most)
+
+    def val_dataloader(self) -> FixedLoader | JoinedLoader | list[Any]:
+        """Batches of the validation split, cut like those of training but always alike; [] when there is none. Of
+        several corpora those of one after the other (`Batch.corpus`).
 
         Every document counts once over all processes; each has as many batches as the others, at least one.
         """
+        if self._several:
+            return self._several.validation()
         if "valid" not in self.sources:
             return []
         plan, recipe = self._validation_plan, self._recipe
@@ -211,11 +252,14 @@ class DocumentDataModule(pl.LightningDataModule):
         """What becomes of the training split in its first epoch (streamed: of its first window) and of validation."""
         config = self.config
         report = DataReport(config.max_tokens, config.batch_tokens, self._recipe.world)
+        if self._several:
+            return self._several.report(report)
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
                 name = "train (first window)"
                 corpus = encode_documents(map(self._masking or unchanged, first), *self.tokenizers)
+                corpus = replace(corpus, tag=self.tag)
             else:
                 name, corpus = "train", self.encoded("train")
             report.splits[name] = report_split(corpus, self._recipe)
@@ -229,7 +273,10 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def trained_report(self) -> DataReport | None:
         """The same as `report` once training has gone through streamed documents: of all windows read so far of the
-        first epoch (of the data and batches as they are), of all processes. None where `report` has said it all."""
+        first epoch (of the data and batches as they are), of all processes. Of several corpora, `report` with what was
+        drawn of each. None where `report` has said it all."""
+        if self._several and self._train_loader is not None:
+            return self._several.trained_report(self.report, self._train_loader.position)
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
         name, split = self._counted.report(self.cutting)
@@ -239,14 +286,18 @@ class DocumentDataModule(pl.LightningDataModule):
     @property
     def longest_segment(self) -> int | None:
         """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far."""
+        if self._several:
+            return self._several.longest_segment
         if not self.config.streaming:
             return self.report.splits["train"].longest_segment
         return None if self._counted is None else self._counted.counts.longest_segment
 
     @property
     def segmentation(self) -> dict[str, str | None]:
-        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`)."""
-        return segmentation(self.config)
+        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`) and
+        all corpora agree."""
+        first, *others = map(segmentation, self.config.parts.values() or [self.config])
+        return {name: value if all(own[name] == value for own in others) else None for name, value in first.items()}
 
     @property
     def _validation_cutting(self) -> Cutting:
@@ -280,6 +331,8 @@ class DocumentDataModule(pl.LightningDataModule):
     def _signature(self) -> str:
         """What must not change for a place inside an epoch to keep its meaning."""
         config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
+        if self._several:
+            return self._several.signature()
         if not cutting["merge_segments"]:  # which checkpoints of before do not name
             del cutting["merge_segments"]
         parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
@@ -289,6 +342,8 @@ class DocumentDataModule(pl.LightningDataModule):
             parts.append(["order", 2, recipe.accumulated])
         if self.on_the_fly:
             parts.append(["windows", 2])
+        if config.tag is not None:
+            parts.append(["tag", self.tag])
         if self._masking is not None:
             parts.append(self._masking.key)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -296,14 +351,22 @@ class DocumentDataModule(pl.LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         """Epoch, window of it and batches of the window that were trained on: the same for all processes."""
         epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
-        counted = {} if self._counted is None else {"counted": self._counted.to_dict()}
-        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **counted}
+        more: dict[str, Any] = {} if self._counted is None else {"counted": self._counted.to_dict()}
+        if self._several:
+            more = {"places": self._several.places((epoch, window, done)) or self._places}
+        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on after the batches that the state counts."""
         self._state = dict(state_dict)
         if "counted" in state_dict:
             self._counted = Counted.from_dict(state_dict["counted"])
+
+    @property
+    def _places(self) -> Any:
+        """Where all processes stand in several corpora by the state that was loaded; None where it is of other data."""
+        state = self._state
+        return state["places"] if state is not None and state["signature"] == self._signature else None
 
     @property
     def _start(self) -> Position:

@@ -33,6 +33,7 @@ class EncodedCorpus:
     ids                             names of the documents
     single                          (segments,) bool, whether it has no more than one segment on either side
     counted                         whether the separators of the target say what they consume
+    tag                             the id that stands before the first segment of every example, None for none
     """
 
     source: NDArray[Any]
@@ -43,6 +44,7 @@ class EncodedCorpus:
     ids: Sequence[str]
     single: NDArray[np.bool_]
     counted: bool
+    tag: int | None = None
 
     @property
     def segments(self) -> int:
@@ -57,6 +59,11 @@ class EncodedCorpus:
     def target_lengths(self) -> NDArray[np.int64]:
         """(segments,) tokens of each target segment, its separators among them."""
         return np.diff(self.target_offsets)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Tokens of a source and of a target besides its segments: the `</s>`, and the tag."""
+        return 1 + (self.tag is not None), 1
 
     @property
     def document_of(self) -> NDArray[np.int64]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from scaleformer.batch import Batch
 from scaleformer.data.errors import DataError
+from scaleformer.data.mixture import MixedBatches
 from scaleformer.data.sampler import KeptBatches, Position
 from scaleformer.data.streaming import StreamedBatches
 
@@ -21,7 +22,7 @@ class TrainLoader:
 
     def __init__(
         self,
-        batches: KeptBatches | StreamedBatches,
+        batches: KeptBatches | StreamedBatches | MixedBatches,
         start: Position = (0, 0, 0),
         trained: Callable[[], int] | None = None,
     ) -> None:

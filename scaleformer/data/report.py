@@ -112,18 +112,30 @@ class SplitCounts:
         )
 
 
+@dataclass(frozen=True)
+class CorpusReport:
+    """One of several corpora in training: the share of the examples that is drawn from it, how many are drawn so far,
+    of all processes, and how often it was read whole."""
+
+    share: float
+    examples: int = 0
+    epochs: float = 0.0
+
+
 @dataclass
 class DataReport:
-    """Counts of all splits, with the limits that they refer to; processes: how many share the batches."""
+    """Counts of all splits, with the limits that they refer to; processes: how many share the batches; corpora: how
+    those are drawn from, where there are several."""
 
     max_tokens: int
     batch_tokens: int
     processes: int = 1
     splits: dict[str, SplitReport] = field(default_factory=dict)
+    corpora: dict[str, CorpusReport] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for JSON."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "corpora" or value}
 
     def table(self) -> Table:
         """A table for `rich.print`."""
@@ -142,6 +154,11 @@ class DataReport:
             table.add_row(f"dropped segments: {reason}", *values)
         for share_of in ("padding", "idle")[: 1 if self.processes == 1 else 2]:
             table.add_row(share_of, *(f"{getattr(split, share_of):.1%}" for split in self.splits.values()))
+        drawn = [self.corpora.get(name.removesuffix(": train")) for name in self.splits]
+        for row, shape in (("share", "{:.1%}"), ("examples", "{:,}"), ("epochs", "{:.2f}")):
+            if any(getattr(corpus, row) for corpus in self.corpora.values()):
+                title = "share of the examples drawn" if row == "share" else f"{row} drawn so far"
+                table.add_row(title, *("" if c is None else shape.format(getattr(c, row)) for c in drawn))
         return table
 
 

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from scaleformer.data.config import DataConfig, HubConfig
-from scaleformer.data.errors import DataError
+from scaleformer.data.errors import DataError, MissingSplit
 from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair
 from scaleformer.data.readers.hub import hub_documents, hub_fingerprint
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
@@ -89,6 +89,26 @@ class SplitSource:
         return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class JoinedSource(SplitSource):
+    """A split of several corpora, one after the other; documents are named CORPUS/NAME."""
+
+    parts: tuple[tuple[str, SplitSource], ...] = ()
+
+    @property
+    def where(self) -> str:
+        return "; ".join(f"{name}: {part.where}" for name, part in self.parts)
+
+    def _read_all(self) -> Iterator[Document]:
+        for name, part in self.parts:
+            for document in part.read():
+                yield replace(document, id=f"{name}/{document.id}")
+
+    def fingerprint(self) -> str:
+        prints = [[name, part.fingerprint()] for name, part in self.parts]
+        return hashlib.sha256(json.dumps(prints).encode()).hexdigest()
+
+
 def _file_hash(path: str) -> bytes:
     digest = hashlib.sha256()
     try:
@@ -101,10 +121,14 @@ def _file_hash(path: str) -> bytes:
 
 
 def split_sources(config: DataConfig) -> dict[str, SplitSource]:
-    """The splits that a configuration names: of train, valid and test those that there are, and for one file "all".
+    """The splits that a configuration names: of train, valid and test those that there are, and for one file "all". Of
+    several corpora, those that one of them has.
 
-    Raises DataError: no such path, no split in the folder, ambiguous or missing files.
+    Raises DataError: no such path, no split in the folder, ambiguous or missing files, a corpus of several without a
+    training split.
     """
+    if config.parts:
+        return _joined_sources(config)
     if config.format == "synthetic":
         return {split: SplitSource(split, "synthetic", synthetic=config.synthetic) for split in SPLITS}
     if config.format == "hub":
@@ -151,6 +175,20 @@ def warn_of_one_document(source: SplitSource, documents: int, segments: int) -> 
             "data.boundaries=lines makes every line one, data.boundaries=ids takes their names",
             stacklevel=3,
         )
+
+
+def _joined_sources(config: DataConfig) -> dict[str, SplitSource]:
+    found = {}
+    for corpus, part in config.parts.items():
+        try:
+            found[corpus] = split_sources(part)
+        except DataError as error:
+            raise DataError(f"data.corpora.{corpus}: {error}") from error
+        if "train" not in found[corpus]:
+            present = ", ".join(found[corpus])
+            raise MissingSplit(f"data.corpora.{corpus}: {part.place}: no 'train' split; present: {present}")
+    having = {split: tuple((name, own[split]) for name, own in found.items() if split in own) for split in SPLITS}
+    return {split: JoinedSource(split, "several", parts=parts) for split, parts in having.items() if parts}
 
 
 def _jsonl_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:

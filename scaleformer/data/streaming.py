@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         segments: int,
         sample_alpha: float = 0.0,
         masking: Masking | None = None,
+        tag: int | None = None,
     ) -> None:
         self.documents = documents
         self.tokenizers = tokenizers
@@ -59,6 +60,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         self.segments = segments
         self.sample_alpha = sample_alpha
         self.masking = masking
+        self.tag = tag
         self.epoch = 0
         self.first = 0
 
@@ -68,7 +70,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         try:
             for number, documents in enumerate(self.windows()):
                 if number >= self.first and (number - self.first) % workers == own:
-                    yield self._encode(documents, number)
+                    yield replace(self._encode(documents, number), tag=self.tag)
         except DataError as error:
             yield error
 
@@ -158,7 +160,7 @@ class StreamedBatches:
             if count < 0:
                 self.counted.whole |= (epoch, number) == (self.counted.epoch, self.counted.windows)
                 return
-            batches = self._in_step(plan, batches, count, epoch, number)
+            batches = in_step(plan, batches, count, self._windows.recipe, epoch, number)
             if (epoch, number) == (self.counted.epoch, self.counted.windows):
                 self._count(corpus, plan, batches)
             for i, batch in enumerate(batches[done:], done + 1):
@@ -182,13 +184,13 @@ class StreamedBatches:
         self.counted.counts += window
         self.counted.windows += 1
 
-    def _in_step(self, plan: Plan | None, batches: list[Ints], count: int, epoch: int, window: int) -> list[Ints]:
-        """`count` batches of the same examples, at each place about as big as those of the other processes."""
-        recipe = self._windows.recipe
-        if recipe.world == 1:
-            return batches
-        batches = fill(batches, count)
-        if plan is None:
-            return batches
-        ranking = np.argsort(-padded_sizes(plan, batches), kind="stable")
-        return [batches[i] for i in ranking[recipe.rng(epoch, window).permutation(count)]]
+
+def in_step(plan: Plan | None, batches: list[Ints], count: int, recipe: Recipe, epoch: int, window: int) -> list[Ints]:
+    """`count` batches of the same examples, at each place about as big as those of the other processes."""
+    if recipe.world == 1:
+        return batches
+    batches = fill(batches, count)
+    if plan is None:
+        return batches
+    ranking = np.argsort(-padded_sizes(plan, batches), kind="stable")
+    return [batches[i] for i in ranking[recipe.rng(epoch, window).permutation(count)]]

@@ -30,6 +30,7 @@ from scaleformer.vocabulary import (
     SEP,
     SEP_PIECE,
     SEPARATORS,
+    TAG,
     UNK,
     UNK_PIECE,
     steps_of,
@@ -52,8 +53,11 @@ _SEEDING = threading.Lock()  # the number that generators start from is one for 
 T = TypeVar("T")
 
 
-def escape(text: str) -> str:
-    """Text in which sentencepiece finds no separator and no U+2581, from which `unescape` gives the same text back."""
+def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
+    """Text in which sentencepiece finds no separator and no U+2581, from which `unescape` gives the same text back.
+
+    found: what is to be escaped, where there is more (`_escaped_with`).
+    """
 
     def replacement(match: re.Match[str]) -> str:
         found = match.group()
@@ -61,7 +65,13 @@ def escape(text: str) -> str:
             return ESCAPE * 2
         return f"{ESCAPE}_" if found == _SPACE else f"<{ESCAPE}"
 
-    return _ESCAPED.sub(replacement, text)
+    return found.sub(replacement, text)
+
+
+def _escaped_with(tags: Iterable[str]) -> re.Pattern[str]:
+    """The `_ESCAPED` of a vocabulary with these tags: a text that holds one is not meant by it."""
+    names = "".join(f"|{re.escape(tag)}" for tag in tags)
+    return re.compile(f"{ESCAPE}|{_SPACE}|<(?=(?:sep[023]?{names})>)")
 
 
 def unescape(text: str) -> str:
@@ -116,6 +126,7 @@ class Tokenizer:
     """A trained sentencepiece model. `proto` is all of it: keep the bytes, rebuild with `from_proto`.
 
     counted  whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
+    tags     ids of the tags that it has, by their names
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -132,6 +143,13 @@ class Tokenizer:
                 f"this tokenizer's first pieces are {pieces[:5]}, wanted {expected}: train it with this program"
             )
         self.counted = tuple(pieces[5:]) == COUNTED_PIECES
+        # Words of the text are never such pieces: sentencepiece parts letters and digits from angle brackets.
+        named = enumerate(map(TAG.fullmatch, self._processor.id_to_piece(list(range(self.vocab_size)))))
+        taken = (UNK, BOS, SEP, *(SEPARATORS if self.counted else ()))
+        self.tags = {
+            found[1]: i for i, found in named if found and i > PAD and i not in taken and not self._processor.is_byte(i)
+        }
+        self._escaped = _escaped_with(self.tags)
 
     @classmethod
     def from_proto(cls, proto: bytes) -> Tokenizer:
@@ -147,20 +165,23 @@ class Tokenizer:
         byte_fallback: bool = True,
         character_coverage: float = 0.9995,
         split_digits: bool = False,
+        tags: Sequence[str] = (),
     ) -> Tokenizer:
         """Train on segments. The same texts and settings give the same bytes (one thread: more would change them).
+
+        tags: names of pieces to reserve, after the other special ones.
 
         Raises ValueError when the vocabulary is larger than the texts allow, or too small for their characters.
         """
         if model_type not in _MODEL_TYPES:
             raise ValueError(f"tokenizer.model_type={shown(model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
-        count = 0
+        count, escaped = 0, _escaped_with(tags)
 
         def sentences() -> Iterator[str]:
             nonlocal count
             for text in texts:
                 # Lines and controls are trained on as spaces: such characters are encoded as bytes anyway.
-                clean = _UNTRAINABLE.sub(" ", escape(text)).strip(" ")
+                clean = _UNTRAINABLE.sub(" ", escape(text, escaped)).strip(" ")
                 if clean:
                     count += 1
                     yield clean
@@ -180,7 +201,7 @@ class Tokenizer:
                 bos_id=BOS,
                 eos_id=EOS,
                 pad_piece=PAD_PIECE,
-                user_defined_symbols=list(_SYMBOLS),
+                user_defined_symbols=[*_SYMBOLS, *(f"<{tag}>" for tag in tags)],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 num_threads=1,
@@ -207,12 +228,12 @@ class Tokenizer:
         with probability `alpha`) from sentencepiece's generator, see `sampled`.
         """
         if sample:
-            return self._processor.encode(escape(text), enable_sampling=True, alpha=alpha, nbest_size=-1)
-        return self._processor.encode(escape(text))
+            return self._processor.encode(escape(text, self._escaped), enable_sampling=True, alpha=alpha, nbest_size=-1)
+        return self._processor.encode(escape(text, self._escaped))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of many texts in one call."""
-        return self._processor.encode([escape(text) for text in texts])
+        return self._processor.encode([escape(text, self._escaped) for text in texts])
 
     def encode_segments(self, segments: Sequence[str], sample: bool = False, alpha: float = 0.1) -> list[int]:
         """Token ids of a document, every segment closed by `<sep>`; without `</s>`."""
@@ -224,7 +245,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of token ids; special pieces but `<unk>` are left out."""
-        left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)))
+        left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)), *self.tags.values())
         return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,8 +19,10 @@ from scaleformer.system.files import replaced
 _CACHE_VERSION = 3
 
 
-def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path) -> Tokenizer:
-    """Train on `texts` unless a model for the same texts and settings is kept in `cache_dir`/tokenizers.
+def cached_tokenizer(
+    texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path, tags: Sequence[str] = ()
+) -> Tokenizer:
+    """Train on `texts`, with pieces for `tags`, unless a model for the same is kept in `cache_dir`/tokenizers.
 
     name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
     Written beside and renamed: never half a file.
@@ -28,7 +30,7 @@ def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, c
     be written; a kept file that is damaged is made again.
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments", "extend")}
-    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name]
+    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, *([list(tags)] if tags else [])]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
     if (kept := _kept(path)) is not None:
@@ -40,7 +42,7 @@ def cached_tokenizer(texts: Iterable[str], name: str, config: TokenizerConfig, c
         with FileLock(locks / f"{path.name}.lock"):  # several processes of a machine would each take all its memory
             if (kept := _kept(path)) is not None:
                 return kept
-            tokenizer = Tokenizer.train(texts, **settings)
+            tokenizer = Tokenizer.train(texts, **settings, tags=tags)
             with replaced(path) as temporary:
                 temporary.write_bytes(tokenizer.proto)
     return tokenizer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -46,14 +46,20 @@ def _size(document: Document) -> int:
 
 
 def train_tokenizers(
-    documents: Iterable[Document], fingerprint: str, config: TokenizerConfig, cache_dir: str
+    documents: Iterable[Document],
+    fingerprint: str,
+    config: TokenizerConfig,
+    cache_dir: str,
+    tags: Sequence[str] = (),
 ) -> tuple[Tokenizer, Tokenizer]:
-    """(source, target) of documents with that fingerprint, kept in `cache_dir`; one and the same when joint."""
+    """(source, target) of documents with that fingerprint, kept in `cache_dir`; one and the same when joint. The
+    source's has the `tags`."""
 
     def train(*sides: str) -> Tokenizer:
         # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
         name = f"{fingerprint} {' + '.join(sides)}"
-        return cached_tokenizer(TokenizerText(documents, sides, config.max_segments), name, config, cache_dir)
+        text = TokenizerText(documents, sides, config.max_segments)
+        return cached_tokenizer(text, name, config, cache_dir, tags if "source" in sides else ())
 
     if config.joint:
         tokenizer = train("source", "target")

@@ -38,7 +38,7 @@ def attention_maps(
     """
     if target is None:
         (target,) = translator.translate([source])
-    tokens = [*translator.source_tokenizer.encode_segments(source), EOS]
+    tokens = [*translator.tag_tokens(), *translator.source_tokenizer.encode_segments(source), EOS]
     output = [*translator.target_tokenizer.encode_segments(target), EOS]
     longest = max(len(tokens), len(output))
     if longest > max_tokens:

@@ -11,7 +11,7 @@ from typing import Any
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SplitSource, split_sources
-from scaleformer.system.schema import from_mapping
+from scaleformer.system.schema import from_mapping, shown
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class ChosenCorpus:
 
     name      "" for the run's own corpus, else what tells another one in the names of results
     language  code of the target language, None where nothing says it (`target_language`)
+    tag       that stands before its sources, None for none
     own_test  whether this is the very split with which the run ended, so that its results take the run's own names
     """
 
@@ -28,6 +29,7 @@ class ChosenCorpus:
     name: str = ""
     language: str | None = None
     own_test: bool = True
+    tag: str | None = None
 
     @property
     def label(self) -> str:
@@ -36,12 +38,28 @@ class ChosenCorpus:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
+        plain = {
             "name": self.name,
             "where": self.source.where,
             "split": self.split,
             "sha256": self.source.fingerprint(),
         }
+        return plain if self.tag is None else {**plain, "tag": self.tag}
+
+
+def choose_corpora(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> list[ChosenCorpus]:
+    """As `choose_corpus`, tags and several corpora too: of these all that have such a split, each by its name."""
+    config = _config(run, settings)
+    if not config.parts:
+        return [_chosen(run, settings, config, split)]
+    found = [
+        ChosenCorpus(sources[split], split, name, target_language(part), settings is None, part.tag)
+        for name, part in config.parts.items()
+        if split in (sources := split_sources(part))
+    ]
+    if not found:
+        raise ValueError(f"data.corpora: none of {config.place} has a {split!r} split")
+    return found
 
 
 def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> ChosenCorpus:
@@ -49,16 +67,28 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
 
     A corpus of the same content and settings as the run's own is the run's own, wherever it lies. A warning tells of
     splits that are drawn otherwise than for the run from the very file that it was trained on.
-    Raises ValueError: neither names a corpus, no such split, settings that are wrong.
+    Raises ValueError: neither names a corpus, no such split, settings that are wrong, several corpora or a tag.
     """
+    config = _config(run, settings)
+    if config.parts:
+        raise ValueError(f"here are several corpora, {config.place}: say which one with data=jsonl data.path=DIR")
+    if config.tag is not None:
+        raise ValueError(f"data.tag={shown(config.tag)}: this command writes no tags; translate, evaluate and score do")
+    return _chosen(run, settings, config, split)
+
+
+def _config(run: Mapping[str, Any], settings: Mapping[str, Any] | None) -> DataConfig:
     trained = run.get("data")
     chosen = trained if settings is None else settings
     if not isinstance(chosen, Mapping):
         raise ValueError("the checkpoint names no corpus: say which with data=jsonl data.path=DIR")
     if isinstance(trained, Mapping) and chosen.get("target_language") is None:  # a model writes one language
         chosen = {**chosen, "target_language": trained.get("target_language")}
-    config = from_mapping(DataConfig, {str(k): v for k, v in chosen.items()}, "data")
-    sources = split_sources(config)
+    return from_mapping(DataConfig, {str(k): v for k, v in chosen.items()}, "data")
+
+
+def _chosen(run: Mapping[str, Any], settings: Mapping[str, Any] | None, config: DataConfig, split: str) -> ChosenCorpus:
+    trained, sources = run.get("data"), split_sources(config)
     if split not in sources:
         where = next(iter(sources.values())).where
         raise ValueError(f"{where}: no {split!r} split; present: {', '.join(sources)}")
@@ -78,6 +108,7 @@ def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, sp
         "" if own else _name(config),
         target_language(config),
         own and split == test_split(run),
+        config.tag,
     )
 
 

@@ -35,6 +35,7 @@ def evaluate_translations(
     ter: bool = True,
     mode: str = "document",
     max_tokens: int | None = None,
+    tag: str | None = None,
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
@@ -46,6 +47,7 @@ def evaluate_translations(
     corpus      name of another corpus than the run's own. LABEL is SPLIT, or CORPUS-SPLIT for such a one; the samples
                 of the split with which the run ended are samples.txt, others samples-LABEL.txt
     metrics     how text is compared
+    tag         that the documents are translated with
     conditions  more to be said in the JSON, such as the corpus
     Raises ValueError: no documents, references without text; OSError: no place to write.
     """
@@ -53,7 +55,7 @@ def evaluate_translations(
     chosen, label = metrics or Metrics(), result_label(corpus, split)
     check_folder(folder)
     name = f"bleu-{label}"
-    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode}
+    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
         extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
         path = write_evaluation(folder, name, evaluation, translator, extra)

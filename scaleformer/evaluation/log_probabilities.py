@@ -68,10 +68,11 @@ def score_documents(
     if len(sources) != len(targets):
         raise ValueError(f"{len(sources)} sources and {len(targets)} translations to score: wanted as many of both")
     budget = batch_tokens or translator.decoding.batch_tokens
+    before = translator.tag_tokens()
     examples = [
         Example(
             str(number),
-            np.array([*translator.source_tokenizer.encode_segments(source), EOS]),
+            np.array([*before, *translator.source_tokenizer.encode_segments(source), EOS]),
             np.array([*translator.target_tokenizer.encode_segments(target), EOS]),
             translator.target_tokenizer.counted,
         )

@@ -61,8 +61,9 @@ def evaluate(
     ter: bool = True,
     mode: str = "document",
     max_tokens: int | None = None,
+    tag: str | None = None,
 ) -> Iterator[Evaluation]:
-    """Translate documents, whole or as `mode` and `max_tokens` of the translator say, and score them as wholes.
+    """Translate documents, whole or as `mode`, `max_tokens` and `tag` of the translator say, and score them as wholes.
 
     kept  the file in which finished documents outlive an interruption, until the block ends (`resumable_translations`):
           the same call goes on behind them
@@ -83,6 +84,7 @@ def evaluate(
                     ids=[d.id for d in documents],
                     mode=mode,
                     max_tokens=max_tokens,
+                    tag=tag,
                     progress=progress,
                 )
             )

@@ -20,6 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from scaleformer.batch import Batch
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.evaluation.corpus import target_language
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
 from scaleformer.training.interruption import SignalWatch
@@ -38,10 +39,12 @@ class ValidationBleu(Callback):
     scripts evaluate whole documents; this curve is for choosing checkpoints. The draw is the same in every validation,
     whatever the seed of the run and the number of processes; each process translates what it holds of it.
 
+    Of several corpora each has its own `val/bleu/NAME` and `val/chrf/NAME`, and the others are the means of these.
+
     data      which names the examples, and whose target tokenizer turns tokens into text
-    examples  how many, of all processes together; examples of one name are taken together
+    examples  how many, of all processes together (of several corpora, of each); examples of one name are taken together
     decoding  greedy by default, since it runs at every validation
-    metrics   how text is compared
+    metrics   how text is compared; `auto`, by the target language of each of several corpora
     """
 
     def __init__(
@@ -51,14 +54,20 @@ class ValidationBleu(Callback):
         self.examples = examples
         self.decoding = decoding
         self.metrics = metrics or Metrics()
-        self.waiting: list[tuple[Tensor, Tensor, str]] = []  # tokens and segments of the source, reference
+        self.waiting: list[tuple[Tensor, Tensor, str, str]] = []  # tokens and segments of the source, reference, corpus
         self.hypotheses: list[str] = []
         self.references: list[str] = []
+        self.corpora: list[str] = []
 
     @cached_property
-    def drawn(self) -> set[str]:
-        """The names of the examples to translate. Validation goes from short to long: the first ones would be short."""
-        counts = Counter(self.data.validation_ids())
+    def drawn(self) -> set[tuple[str, str]]:
+        """The corpora and names of the examples to translate."""
+        corpora = {name: part for name, part in self.data.parts.items() if "valid" in part.sources} or {"": self.data}
+        return {(corpus, name) for corpus, data in corpora.items() for name in self._draw(data.validation_ids())}
+
+    def _draw(self, ids: Sequence[str]) -> set[str]:
+        """Names of examples. Validation goes from short to long: the first ones would be short."""
+        counts = Counter(ids)
         names = sorted(counts)
         random.Random(0).shuffle(names)
         totals = accumulate(counts[name] for name in names)
@@ -75,20 +84,20 @@ class ValidationBleu(Callback):
     ) -> None:
         if trainer.sanity_checking:
             return
-        rows = [row for row, name in enumerate(batch.ids) if name in self.drawn]  # a filler has no ids
+        rows = [row for row, name in enumerate(batch.ids) if (batch.corpus, name) in self.drawn]  # a filler has no ids
         if len(self.waiting) + len(rows) > len(batch):  # together no more than a batch, that is about equally long
             self._translate(pl_module)
         for row in rows:
             real, target = batch.source_mask[row], batch.target_output[row][batch.target_mask[row]]
             source = (batch.source[row][real], batch.source_segments[row][real])
-            self.waiting.append((*source, self._text(target.tolist())))
+            self.waiting.append((*source, self._text(target.tolist()), batch.corpus))
 
     def _translate(self, pl_module: pl.LightningModule) -> None:
         """Translate what waits for it."""
         assert isinstance(pl_module, TranslationModule)
         if not self.waiting:
             return
-        tokens, segments, references = zip(*self.waiting, strict=True)
+        tokens, segments, references, corpora = zip(*self.waiting, strict=True)
         source, source_segments = (pad_sequence(list(rows), batch_first=True) for rows in (tokens, segments))  # (B, S)
         lengths = torch.tensor([len(row) for row in tokens], device=source.device)
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]  # (B, S)
@@ -96,30 +105,40 @@ class ValidationBleu(Callback):
         best = decode(pl_module.model, source, mask, source_segments, self.decoding, counted=counted)
         self.hypotheses += [self._text(row[0].tokens) for row in best]
         self.references += references
+        self.corpora += corpora
         self.waiting = []
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._translate(pl_module)
-        hypotheses, references = self._gathered(trainer)
-        if hypotheses:
-            try:
-                self.metrics.check(references)
-            except ValueError as error:  # a reason to look at the data, not to lose a training
-                warnings.warn(str(error), stacklevel=2)
-            scores = {
-                "val/bleu": corpus_bleu(hypotheses, references, self.metrics),
-                "val/chrf": corpus_chrf(hypotheses, references, self.metrics),
-            }
+        translated = self._gathered(trainer)
+        corpora = sorted({corpus for *_, corpus in translated})
+        found = [self._scores(corpus, [pair for *pair, own in translated if own == corpus]) for corpus in corpora]
+        if found:
+            scores = {name: sum(own[name] for own in found) / len(found) for name in found[0]}
+            scores |= {f"{n}/{c}": v for c, own in zip(corpora, found, strict=True) if c for n, v in own.items()}
             pl_module.log_dict(scores, prog_bar=True, sync_dist=False)  # the same for all processes already
-        self.hypotheses, self.references = [], []
+        self.hypotheses, self.references, self.corpora = [], [], []
 
-    def _gathered(self, trainer: pl.Trainer) -> tuple[list[str], list[str]]:
-        """What all processes have translated, each document once."""
-        parts: list[Any] = [(self.hypotheses, self.references)]
+    def _scores(self, corpus: str, pairs: list[list[str]]) -> dict[str, float]:
+        hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
+        metrics = self.metrics.for_language(target_language(self.data.parts[corpus].config)) if corpus else self.metrics
+        try:
+            metrics.check(references)
+        except ValueError as error:  # a reason to look at the data, not to lose a training
+            warnings.warn(str(error), stacklevel=2)
+        return {
+            "val/bleu": corpus_bleu(hypotheses, references, metrics),
+            "val/chrf": corpus_chrf(hypotheses, references, metrics),
+        }
+
+    def _gathered(self, trainer: pl.Trainer) -> list[tuple[str, str, str]]:
+        """Hypothesis, reference and corpus of all that the processes have translated, each document once."""
+        own = list(zip(self.hypotheses, self.references, self.corpora, strict=True))
+        parts: list[Any] = [own]
         if trainer.world_size > 1:
             parts = parts * trainer.world_size
-            torch.distributed.all_gather_object(parts, (self.hypotheses, self.references))
-        return [text for part, _ in parts for text in part], [text for _, part in parts for text in part]
+            torch.distributed.all_gather_object(parts, own)
+        return [text for part in parts for text in part]
 
     def _text(self, tokens: Sequence[int]) -> str:
         return " ".join(self.data.target_tokenizer.decode_segments(tokens)).strip()

@@ -41,6 +41,7 @@ HARMLESS = (
 ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
 ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # at whatever place
 ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "word_dropout", "mask_source"), 0.0)
+ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None}
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
@@ -151,6 +152,7 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
             last = name.rpartition(".")[2]
+            harmless |= re.fullmatch(r"data\.corpora\.[^.]+\.path", name) is not None
             added = name not in saved and last in ADDED_TO_GROUPS and value == ADDED_TO_GROUPS[last]
             if not harmless and not added and group in before and saved.get(name) != value:
                 changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")

@@ -15,7 +15,7 @@ from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
-from scaleformer.evaluation.corpus import ChosenCorpus
+from scaleformer.evaluation.corpus import ChosenCorpus, target_language
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
@@ -189,8 +189,8 @@ def evaluate(parts: Run) -> None:
     curves = plot_learning_curves(parts.directory)
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
     write_status(parts.directory, "evaluating", parts.trainer.global_step)
-    evaluation = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else None
-    results = results_of(evaluation, parts.settings.test.split, curves, parts.trainer.global_step)
+    evaluations = test(parts.settings, parts.directory, parts.data) if parts.settings.test.enabled else {}
+    results = results_of(evaluations, curves, parts.trainer.global_step)
     log_results(parts.loggers, results)
 
 
@@ -245,19 +245,27 @@ def write_counts(parts: Run, report: DataReport) -> None:
     Console().print(report.table())
 
 
-def test(settings: Settings, directory: Path, data: DocumentDataModule) -> Evaluation:
-    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results."""
-    chosen = settings.test
+def test(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[str, Evaluation]:
+    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results. Of
+    several corpora those that have the split, one by one; the keys are the labels of their results."""
+    chosen, found = settings.test, {}
     translator = Translator.load(directory)
-    own = ChosenCorpus(data.source(chosen.split), chosen.split)
-    return evaluate_translations(
-        translator,
-        data.documents(chosen.split),
-        translator.decoding,
-        directory / "results",
-        split=chosen.split,
-        metrics=settings.metrics,
-        samples=chosen.samples,
-        ter=chosen.ter,
-        conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
-    )
+    for name, part in (data.parts or {"": data}).items():
+        if data.parts and chosen.split not in part.sources:
+            print(f"{name}: no {chosen.split!r} split, and no evaluation", flush=True)
+            continue
+        own = ChosenCorpus(part.source(chosen.split), chosen.split, name, tag=part.config.tag)
+        found[own.label] = evaluate_translations(
+            translator,
+            part.documents(chosen.split),
+            translator.decoding,
+            directory / "results",
+            split=chosen.split,
+            corpus=name,
+            metrics=settings.metrics.for_language(target_language(part.config)),
+            samples=chosen.samples,
+            ter=chosen.ter,
+            tag=part.config.tag,
+            conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
+        )
+    return found

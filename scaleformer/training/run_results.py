@@ -43,18 +43,18 @@ class ResultsLogger(Protocol):
         """Take the results, and end the run there."""
 
 
-def results_of(evaluation: Evaluation | None, split: str, curves: Path | None, step: int) -> RunResults:
-    """The results of a run; evaluation: None where it was not evaluated."""
-    if evaluation is None:
-        return RunResults(curves, {}, {}, step)
-    report = evaluation.report
-    scores = [[s.metric, s.score, report.documents, s.signature] for s in report.scores]
-    samples = [
-        [sample.id, *("\n".join(text) for text in (sample.source, sample.reference, sample.hypothesis))]
-        for sample in evaluation.samples(SAMPLES)
-    ]
-    tables = {
-        f"{split}/scores": RunTable(["metric", "score", "documents", "signature"], scores),
-        f"{split}/samples": RunTable(["id", "source", "reference", "hypothesis"], samples),
-    }
-    return RunResults(curves, {f"{split}/{s.metric}": s.score for s in report.scores}, tables, step)
+def results_of(evaluations: Mapping[str, Evaluation], curves: Path | None, step: int) -> RunResults:
+    """The results of a run; evaluations: by label, the split or CORPUS-SPLIT, none where it was not evaluated."""
+    scores: dict[str, float] = {}
+    tables: dict[str, RunTable] = {}
+    for label, evaluation in evaluations.items():
+        report = evaluation.report
+        rows = [[s.metric, s.score, report.documents, s.signature] for s in report.scores]
+        samples = [
+            [sample.id, *("\n".join(text) for text in (sample.source, sample.reference, sample.hypothesis))]
+            for sample in evaluation.samples(SAMPLES)
+        ]
+        tables[f"{label}/scores"] = RunTable(["metric", "score", "documents", "signature"], rows)
+        tables[f"{label}/samples"] = RunTable(["id", "source", "reference", "hypothesis"], samples)
+        scores |= {f"{label}/{s.metric}": s.score for s in report.scores}
+    return RunResults(curves, scores, tables, step)

@@ -148,7 +148,7 @@ class LoggerConfig:
 @dataclass(frozen=True)
 class Settings:
     """Every group of the configuration as its class; `model` with vocabularies of size 1 until they are known,
-    `metrics` with the tokenizer of the target language."""
+    `metrics` with the tokenizer of the target language (of several corpora each may have its own)."""
 
     data: DataConfig
     tokenizer: TokenizerConfig
@@ -192,6 +192,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     if fixed := [name for name in sized if name in model]:
         raise ValueError(f"model.{fixed[0]}: the tokenizers decide it (tokenizer.vocab_size, tokenizer.joint)")
     data = from_mapping(DataConfig, config["data"], "data")
+    metrics = from_mapping(Metrics, config["metrics"], "metrics")
     settings = Settings(
         data=data,
         tokenizer=from_mapping(TokenizerConfig, config["tokenizer"], "tokenizer"),
@@ -201,7 +202,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         callbacks=from_mapping(CallbacksConfig, config["callbacks"], "callbacks"),
         logger=from_mapping(LoggerConfig, config["logger"], "logger"),
         decoding=from_mapping(DecodingConfig, config["decoding"], "decoding"),
-        metrics=from_mapping(Metrics, config["metrics"], "metrics").for_language(target_language(data)),
+        metrics=metrics if data.parts else metrics.for_language(target_language(data)),
         test=from_mapping(FinalTest, config["test"], "test"),
         init_from=config["init_from"],
         freeze=tuple(config["freeze"]),

@@ -33,6 +33,7 @@ def resumable_translations(
     ids: Sequence[str] | None = None,
     max_tokens: int | None = None,
     mode: str = "document",
+    tag: str | None = None,
     progress: Callable[[float, int], None] | None = None,
     **options: Any,
 ) -> Iterator[list[Translation]]:
@@ -58,6 +59,8 @@ def resumable_translations(
         "max_tokens": max_tokens,
         "mode": mode,
     }
+    if (asked := tag or translator.tag) is not None:
+        conditions["tag"] = asked
     with _owned(path) as file:
         begun = _read(file, conditions, path)
         if begun:
@@ -76,6 +79,7 @@ def resumable_translations(
                 ids=ids,
                 max_tokens=max_tokens,
                 mode=mode,
+                tag=tag,
                 progress=progress,
                 begun=begun,
                 finished=keep,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
@@ -60,10 +61,13 @@ class Translator:
 
     loaded: the model, or the path of a run, checkpoint or exported model, as for `load`.
     decoding: the settings from which calls start; None for those of the model's own run.
-    Raises ValueError where the run has settings that this version does not know.
+    tag: that of the calls that name none.
+    Raises ValueError where the run has settings that this version does not know, and for an unknown tag.
     """
 
-    def __init__(self, loaded: LoadedModel | str | Path, decoding: DecodingConfig | None = None) -> None:
+    def __init__(
+        self, loaded: LoadedModel | str | Path, decoding: DecodingConfig | None = None, tag: str | None = None
+    ) -> None:
         if isinstance(loaded, (str, Path)):
             loaded = load_model(loaded, resolve_device(None))
         self.model = loaded.model
@@ -77,19 +81,40 @@ class Translator:
         self.segmentation = loaded.segmentation
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
+        self.tag = tag
+        if tag is not None:
+            self.tag_tokens(tag)
 
     def __repr__(self) -> str:
         parameters = sum(p.numel() for p in self.model.parameters())
         return f"Translator({str(self.path)!r}, {parameters:,} parameters, {self.device}, {self.decoding})"
 
     @classmethod
-    def load(cls, path: str | Path, device: str | torch.device | None = None) -> Translator:
+    def load(cls, path: str | Path, device: str | torch.device | None = None, tag: str | None = None) -> Translator:
         """From a run directory, a checkpoint file, an exported model or OWNER/NAME of the Hugging Face Hub; on a GPU
         where there is one, or on `device`.
 
-        Raises ValueError in one line: nothing there, cut short, of another version, no such device.
+        Raises ValueError in one line: nothing there, cut short, of another version, no such device, no such tag.
         """
-        return cls(load_model(path, resolve_device(device)))
+        return cls(load_model(path, resolve_device(device)), tag=tag)
+
+    def tag_tokens(self, tag: str | None = None) -> list[int]:
+        """What stands before the first segment of a source: the id of a tag, `2es` or `<2es>`, of `self.tag` where none
+        is given; nothing without either.
+
+        Raises ValueError for a tag that the vocabulary has not, and without one where all that the model was trained on
+        had a tag.
+        """
+        tag, known = self.tag if tag is None else tag, self.source_tokenizer.tags
+        if tag is not None:
+            name = tag[1:-1] if tag[:1] + tag[-1:] == "<>" else tag
+            if name not in known:
+                there = f"it knows {', '.join(known)}" if known else "it was trained without tags"
+                raise ValueError(f"tag={shown(tag)}: the model knows no such tag; {there}")
+            return [known[name]]
+        if known and _all_tagged(self.config.get("data")):
+            raise ValueError(f"all that the model was trained on has a tag: give tag=, one of {', '.join(known)}")
+        return []
 
     def translate(
         self,
@@ -97,22 +122,24 @@ class Translator:
         *,
         max_tokens: int | None = None,
         mode: str = "document",
+        tag: str | None = None,
         **decoding: Any,
     ) -> list[list[str]]:
         """The best translation of each document, in the order given; a document is a list of segments.
 
-        `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens and
-        mode as in `translate_documents`. A document without any text (no segments, or blank ones only) comes back as
-        empty segments, without the model. The number of segments is the source's, unless match_segments is switched
-        off. Raises ValueError for what is no list of lists of strings, for wrong settings, those that the strategy does
-        not read (a beam without beam search), and n_best above 1: `translate_documents` returns all hypotheses.
+        `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens,
+        mode and tag as in `translate_documents`. A document without any text (no segments, or blank ones only) comes
+        back as empty segments, without the model. The number of segments is the source's, unless match_segments is
+        switched off. Raises ValueError for what is no list of lists of strings, for wrong settings, those that the
+        strategy does not read (a beam without beam search), and n_best above 1: `translate_documents` returns all
+        hypotheses.
         Documents that hit the length limit, and segments longer than any in training, are logged as warnings.
         """
         if decoding.get("n_best", 1) != 1:
             raise ValueError(
                 f"n_best={decoding['n_best']}: translate returns the best alone; translate_documents has all hypotheses"
             )
-        found = self.translate_documents(documents, max_tokens=max_tokens, mode=mode, **decoding)
+        found = self.translate_documents(documents, max_tokens=max_tokens, mode=mode, tag=tag, **decoding)
         return [list(translation.segments) for translation in found]
 
     def translate_documents(
@@ -123,6 +150,7 @@ class Translator:
         ids: Sequence[str] | None = None,
         max_tokens: int | None = None,
         mode: str = "document",
+        tag: str | None = None,
         progress: Callable[[float, int], None] | None = None,
         begun: Sequence[Translation] = (),
         finished: Callable[[Translation], None] | None = None,
@@ -138,6 +166,8 @@ class Translator:
         max_tokens  cut sources between segments into pieces of at most so many tokens (`<sep>` and `</s>` counted),
                     translated on their own and joined again; a longer segment is a piece by itself
         mode        "document", or "segment": each on its own, the output then has the segments of the source
+        tag         what to translate to, `2es` say, of a model that was trained with tags (`tag_tokens`); it stands
+                    before every document, piece or segment that is translated on its own
         progress    called with the share of source tokens that is translated and the target tokens written so far
         begun       translations of the first documents, which are not made again
         finished    called with each of the others, in the order of the documents, as soon as it and those before it
@@ -155,11 +185,11 @@ class Translator:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
         if config.n_best > 1 and (max_tokens is not None or mode == "segment"):
             raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
-        rest = documents[len(begun) :]
+        rest, before = documents[len(begun) :], self.tag_tokens(tag)
         if mode == "segment":
             pieces = [[[segment] for segment in segments] for segments in rest]
         elif max_tokens is not None:
-            pieces = [self._cut(segments, max_tokens) for segments in rest]
+            pieces = [self._cut(segments, max_tokens - len(before)) for segments in rest]
         else:
             pieces = [[list(segments)] for segments in rest]
         names = list(map(str, range(len(documents)))) if ids is None else list(ids)
@@ -173,7 +203,7 @@ class Translator:
             for name, group in zip(names[len(begun) :], pieces, strict=True)
             for n in range(len(group))
         ]
-        parts = self._translate([piece for group in pieces for piece in group], keys, config, progress, done)
+        parts = self._translate([piece for group in pieces for piece in group], keys, config, before, progress, done)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -196,13 +226,14 @@ class Translator:
         documents: Sequence[Sequence[str]],
         keys: Sequence[str],
         config: DecodingConfig,
+        before: Sequence[int],
         progress: Callable[[float, int], None] | None,
         done: int = 0,
     ) -> Iterator[Translation]:
-        """Whole documents in their order, in batches of like length; keys: of their samples; done: source tokens
-        translated before."""
+        """Whole documents in their order, in batches of like length; keys: of their samples; before: the tag;
+        done: source tokens translated before."""
         sources = {
-            place: [*self.source_tokenizer.encode_segments(segments), EOS]
+            place: [*before, *self.source_tokenizer.encode_segments(segments), EOS]
             for place, segments in enumerate(documents)
             if any(segment.strip() for segment in segments)
         }
@@ -253,6 +284,14 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"device={device}: not available here ({reason}); take device=cpu") from error
     return resolved
+
+
+def _all_tagged(data: Any) -> bool:
+    """Whether every corpus of a run's group `data` has a tag."""
+    if not isinstance(data, Mapping):
+        return False
+    corpora = (data.get("corpora") or {"": data}).values()
+    return all(isinstance(corpus, Mapping) and corpus.get("tag") is not None for corpus in corpora)
 
 
 def _check(documents: Sequence[Sequence[str]]) -> None:

@@ -22,6 +22,7 @@ from scaleformer.data.tokenizer import (
     EOS,
     PAD,
     SEP,
+    SPECIAL,
     UNK,
     Tokenizer,
     TokenizerConfig,
@@ -277,3 +278,20 @@ class TestCache:
         with pytest.raises(DataError, match=r"cannot write the cache \(No space left on device\)"):
             cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)
         assert self.files(tmp_path) == []
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_tags_are_pieces_that_no_text_is_meant_by(model_type: str) -> None:
+    words = [segment for d in generate(SyntheticConfig(train=40), "train") for segment in d.source]
+    text = [f"say <2es> or <bt> , <br> <x> <12> <-> {segment} \ue000<2es>" for segment in words]
+    plain, tagged = (Tokenizer.train(text, 320, model_type, tags=tags) for tags in ((), ("2es", "bt")))
+    assert plain.tags == {}
+    assert tagged.tags == {"2es": SPECIAL, "bt": SPECIAL + 1}
+    assert [tagged.piece(token) for token in tagged.tags.values()] == ["<2es>", "<bt>"]
+    assert Tokenizer.train(text, 320, model_type).proto == plain.proto
+    for segment in (*text[:2], "<2es>", "<<bt>>", "<sep><2es>"):
+        for tokenizer in (plain, tagged):
+            ids = tokenizer.encode(segment)
+            assert tokenizer.decode(ids) == segment
+            assert not {*ids} & {SEP, *tokenizer.tags.values()}
+    assert tagged.decode([tagged.tags["bt"], *tagged.encode("say")]) == "say"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 import scaleformer
 from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.translation.batches import by_source
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator, resolve_device
@@ -275,3 +277,39 @@ def test_importing_the_package_does_not_import_the_translator():
 )
 def test_segments_of_a_translation_are_those_of_its_source(written, expected, shared):
     assert by_source(written) == (expected, shared)
+
+
+def tagged(data: dict[str, Any] | None) -> Translator:
+    """A copier whose vocabulary has tags, of a run with this group `data`."""
+    texts = [text for d in DOCUMENTS for side in ("source", "target") for text in d[side]]
+    tokenizer = Tokenizer.train(texts, 304, tags=("2es", "2de"))
+    model = CopyModel(tokenizer.vocab_size)
+    return Translator(LoadedModel(model, tokenizer, tokenizer, {"data": data}, "0" * 64, Path("copier")), GREEDY)  # type: ignore[arg-type]
+
+
+def test_a_tag_stands_before_every_source_that_the_model_reads():
+    translator = tagged({"corpora": {"a": {"tag": "2es"}, "b": {}}})
+    documents = [["a b", "c"], ["the cat sees"]]
+    assert translator.translate(documents) == documents  # one corpus has none
+    (plain,) = translator.model.batches
+    translator.model.batches.clear()
+    assert translator.translate(documents, tag="2de") == documents
+    assert translator.model.batches == [tuple(length + 1 for length in plain)]
+    translator.model.batches.clear()
+    translator.translate(documents, tag="<2de>", mode="segment")
+    assert sum(map(len, translator.model.batches)) == 3
+    for tag, pieces in ((None, 1), ("2de", 2)):  # what just fits is cut where a tag stands before it
+        translator.model.batches.clear()
+        assert translator.translate(documents[:1], tag=tag, max_tokens=min(plain)) == documents[:1]
+        assert sum(map(len, translator.model.batches)) == pieces
+
+
+def test_unknown_and_missing_tags_are_refused():
+    for data in ({"tag": "2es"}, {"corpora": {"a": {"tag": "2es"}, "b": {"tag": "2de"}}}):
+        with pytest.raises(ValueError, match=r"has a tag: give tag=, one of 2es, 2de$"):
+            tagged(data).translate([["a"]])
+    with pytest.raises(ValueError, match=r"tag='x': the model knows no such tag; it knows 2es, 2de$"):
+        tagged({"tag": "2es"}).translate([["a"]], tag="x")
+    without = LoadedModel(CopyModel(302), tokenizer(), tokenizer(), {}, "0" * 64, Path("copier"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"tag='x': the model knows no such tag; it was trained without tags$"):
+        Translator(without, tag="x")

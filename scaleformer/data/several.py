@@ -1,0 +1,92 @@
+"""What a data module does where it has several corpora: each is a data module of its own, and this joins them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from scaleformer.data.cutting import make_plan
+from scaleformer.data.mixture import JoinedLoader, MixedBatches, Passes
+from scaleformer.data.report import CorpusReport, DataReport
+from scaleformer.data.sampler import FixedLoader, Position
+
+if TYPE_CHECKING:
+    from scaleformer.data.datamodule import DocumentDataModule
+
+
+class SeveralCorpora:
+    """The corpora of `data.corpora` in a data module, `whole`."""
+
+    def __init__(self, whole: DocumentDataModule) -> None:
+        self._whole = whole
+        made = type(whole)
+        self._parts = {name: made(part, whole.tokenizer_config) for name, part in whole.config.parts.items()}
+        self._mixed: MixedBatches | None = None
+
+    @property
+    def parts(self) -> dict[str, DocumentDataModule]:
+        """Each corpus alone, in batches of its own, with the tokenizers of all."""
+        for part in self._parts.values():
+            part._tokenizers, part.trainer = self._whole.tokenizers, self._whole.trainer
+        return self._parts
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Of each corpus the share of the examples that are drawn from it."""
+        weights = self._whole.config.weights
+        if weights is None:
+            weights = {}
+            for name, part in self.parts.items():
+                size = len(make_plan(part.encoded("train"), part.cutting, part._recipe.rng(0)))
+                weights[name] = max(size, 1) ** (1 / self._whole.config.temperature)
+        total = sum(weights.values())
+        return {name: weight / total for name, weight in weights.items()}
+
+    def train_batches(self, start: Position, places: Any = None) -> MixedBatches:
+        """The batches of all corpora; num_workers are those of all that are encoded on the way together."""
+        parts, workers = self.parts, self._whole.config.num_workers
+        each = -(-workers // max(1, sum(part.on_the_fly for part in parts.values())))
+        corpora = []
+        for name, part in parts.items():
+            windows = part._windows if part.on_the_fly else part.encoded("train")
+            corpora.append(Passes(name, self.shares[name], windows, part._recipe, min(each, part._workers)))
+        self._mixed = MixedBatches(corpora, self._whole._recipe, self._whole._everywhere, start, places)
+        return self._mixed
+
+    def places(self, position: Position) -> Any:
+        """Where all processes stand in all corpora (`MixedBatches.places`); None before there are batches."""
+        return self._mixed.places(position) if self._mixed is not None else None
+
+    def validation(self) -> JoinedLoader | list[Any]:
+        """The batches of those that have a validation split; [] where none has."""
+        loaders = {name: part.val_dataloader() for name, part in self.parts.items()}
+        found = {name: loader for name, loader in loaders.items() if isinstance(loader, FixedLoader)}
+        return JoinedLoader(found) if found else []
+
+    def report(self, empty: DataReport) -> DataReport:
+        """A report with the splits of all."""
+        reports = {name: part.report.splits for name, part in self.parts.items()}
+        splits = {f"{name}: {key}": split for name, own in reports.items() for key, split in own.items()}
+        return replace(empty, splits=splits, corpora={name: CorpusReport(share) for name, share in self.shares.items()})
+
+    def trained_report(self, report: DataReport, position: Position) -> DataReport | None:
+        """The same with what was drawn up to a position; None where nothing was."""
+        if self._mixed is None:
+            return None
+        drawn = self._mixed.progress(position)
+        return replace(report, corpora={name: CorpusReport(share, *drawn[name]) for name, share in self.shares.items()})
+
+    @property
+    def longest_segment(self) -> int | None:
+        """As that of a data module; None where a corpus is streamed, of which the first window alone is known."""
+        lengths = [part.longest_segment for part in self.parts.values()]
+        known = [length for length in lengths if length is not None]
+        return max(known) if len(known) == len(lengths) else None
+
+    def signature(self) -> str:
+        """What must not change for a place inside an epoch to keep its meaning."""
+        corpora = [[name, self.shares[name], part._signature] for name, part in self.parts.items()]
+        return hashlib.sha256(json.dumps([corpora, self._whole.config.seed]).encode()).hexdigest()
