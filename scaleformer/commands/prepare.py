@@ -7,6 +7,7 @@
     scaleformer prepare format=hub input=Helsinki-NLP/opus-100 subset=en-es source_column=translation.en \\
         target_column=translation.es output=data/prepared/opus
     scaleformer prepare format=raw source=docs/en target=docs/es source_language=en target_language=es output=OUT
+    scaleformer prepare format=translations input=back.jsonl checkpoint=REVERSE output=data/prepared/back
     scaleformer prepare format=sacrebleu input=wmt22:en-de valid=0 test=1 output=data/prepared/wmt22
 """
 
@@ -25,5 +26,6 @@ __all__ = ["Options", "main"]
 
 def main(options: Options, given: Sequence[str]) -> None:
     """Convert, and show the counts."""
-    translate = None if options.checkpoint is None else Translator.load(options.checkpoint).translate
-    rich.print(prepare(options, translate).table())
+    translator = None if options.checkpoint is None else Translator.load(options.checkpoint)
+    translate = translator.translate if translator and options.format == "raw" else None
+    rich.print(prepare(options, translate, translator.sha256 if translator else None).table())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
@@ -16,28 +16,22 @@ from pytorch_lightning.trainer.states import TrainerFn
 
 from scaleformer.data.batching import make_batches, make_example, share
 from scaleformer.data.config import DataConfig
-from scaleformer.data.corpora import DocumentStream, load_split
+from scaleformer.data.corpora import DocumentStream
 from scaleformer.data.cutting import Cutting, Plan, make_plan
-from scaleformer.data.encoded import EncodedCorpus, encode_documents
-from scaleformer.data.encoding_cache import cached_encoding
-from scaleformer.data.errors import MissingSplit
+from scaleformer.data.encoded import encode_documents
 from scaleformer.data.loader import TrainLoader
-from scaleformer.data.masking import Masking, masking_for
 from scaleformer.data.mixture import JoinedLoader, MixedBatches
-from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
 from scaleformer.data.several import SeveralCorpora
-from scaleformer.data.sources import SplitSource, segmentation, split_sources, warn_of_one_document
+from scaleformer.data.sources import warn_of_one_document
+from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
-from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
-from scaleformer.data.tokenizer_text import train_tokenizers
-from scaleformer.vocabulary import tag_name
 
 
-class DocumentDataModule(pl.LightningDataModule):
+class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     """Documents as batches for training and validation, and whole for decoding; of one corpus or of several.
 
     tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
@@ -54,46 +48,10 @@ class DocumentDataModule(pl.LightningDataModule):
         tokenizer: TokenizerConfig | None = None,
         tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     ) -> None:
-        super().__init__()
-        self.config = config
-        self.tokenizer_config = tokenizer or TokenizerConfig()
-        self._tokenizers = tokenizers
-        self._corpora: dict[str, Sequence[Document]] = {}
-        self._encoded: dict[str, EncodedCorpus] = {}
-        self._fingerprints: dict[str, str] = {}
+        super().__init__(config, tokenizer, tokenizers)
         self._state: dict[str, Any] | None = None
         self._train_loader: TrainLoader | None = None
         self._counted: Counted | None = None
-
-    @cached_property
-    def sources(self) -> dict[str, SplitSource]:
-        """The splits that there are. Raises DataError as `split_sources`."""
-        return split_sources(self.config)
-
-    def source(self, split: str) -> SplitSource:
-        """Where a split comes from; raises DataError naming the splits present if there is no such one."""
-        if split not in self.sources:
-            raise MissingSplit(f"{self.config.place}: no {split!r} split; present: {', '.join(self.sources)}")
-        return self.sources[split]
-
-    def documents(self, split: str) -> Sequence[Document]:
-        """The whole documents of a split (one jsonl file has "all" too). Raises DataError for bad input."""
-        if split not in self._corpora:
-            source = self.source(split)
-            if source.synthetic is not None:
-                self._corpora[split] = list(generate(source.synthetic, split))  # an Arrow file would lose the labels
-            else:
-                self._corpora[split] = load_split(source, self.config.cache_dir)
-        return self._corpora[split]
-
-    @property
-    def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """(source, target); one and the same when joint."""
-        if self._tokenizers is None:
-            config, fingerprint = self.tokenizer_config, self._fingerprint("train")
-            where, tags = self.config.cache_dir, self.config.tags
-            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, tags)
-        return self._tokenizers
 
     @cached_property
     def _several(self) -> SeveralCorpora | None:
@@ -103,77 +61,6 @@ class DocumentDataModule(pl.LightningDataModule):
     def parts(self) -> dict[str, DocumentDataModule]:
         """Each of several corpora alone, in batches of its own, with the tokenizers of all; {} where there is one."""
         return self._several.parts if self._several else {}
-
-    @property
-    def tag(self) -> int | None:
-        """The id of the tag of the corpus. Raises ValueError where the vocabulary has no such piece."""
-        if self.config.tag is None:
-            return None
-        name, known = tag_name(self.config.tag), self.source_tokenizer.tags
-        if name not in known:
-            there = f"its tags are {', '.join(known)}" if known else "it has no tags"
-            raise ValueError(f"data.tag={name}: the vocabulary that training begins with has no such piece: {there}")
-        return known[name]
-
-    @property
-    def source_tokenizer(self) -> Tokenizer:
-        return self.tokenizers[0]
-
-    @property
-    def target_tokenizer(self) -> Tokenizer:
-        return self.tokenizers[1]
-
-    @property
-    def on_the_fly(self) -> bool:
-        """Whether the training split is encoded anew in every epoch (streaming, subword sampling)."""
-        return self.config.streaming or self.tokenizer_config.sample_alpha > 0
-
-    @property
-    def cutting(self) -> Cutting:
-        config = self.config
-        return Cutting(
-            config.max_tokens,
-            config.multi_resolution,
-            config.join_segments,
-            config.max_ratio,
-            config.overlong,
-            config.drop_separators,
-            config.merge_segments,
-        )
-
-    def encoded(self, split: str) -> EncodedCorpus:
-        """The token ids of a split, kept by content hash."""
-        if split not in self._encoded:
-            where: tuple[Any, ...] = (self.config.cache_dir, self.config.num_proc)
-            fingerprint = self._fingerprint(split)
-            if split == "train" and self._masking is not None:
-                fingerprint, where = f"{fingerprint} {self._masking.key}", (*where, self._masking)
-            corpus = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
-            self._encoded[split] = replace(corpus, tag=self.tag)
-        return self._encoded[split]
-
-    @cached_property
-    def _masking(self) -> Masking | None:
-        return masking_for(self.config.mask_spans, self.config.seed, self.tokenizers)
-
-    @cached_property
-    def _noise(self) -> Noise | None:
-        shares = self.config.word_dropout, self.config.mask_source
-        return make_noise(*shares, self.source_tokenizer) if any(shares) else None
-
-    def _readable(self, split: str) -> Iterable[Document]:
-        """The documents of a split, to be read from the start once or more; nothing of them is kept."""
-        return self.documents(split) if self.source(split).synthetic is not None else DocumentStream(self.source(split))
-
-    def fingerprint(self, splits: Iterable[str] | None = None) -> dict[str, str]:
-        """sha256 of the content of each split's files and of the settings that decide its documents; of some splits, or
-        of all. Raises DataError for one that is not there or cannot be read."""
-        return {split: self._fingerprint(split) for split in (self.sources if splits is None else splits)}
-
-    def _fingerprint(self, split: str) -> str:
-        if split not in self._fingerprints:
-            self._fingerprints[split] = self.source(split).fingerprint()
-        return self._fingerprints[split]
 
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
@@ -291,13 +178,6 @@ class DocumentDataModule(pl.LightningDataModule):
         if not self.config.streaming:
             return self.report.splits["train"].longest_segment
         return None if self._counted is None else self._counted.counts.longest_segment
-
-    @property
-    def segmentation(self) -> dict[str, str | None]:
-        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`) and
-        all corpora agree."""
-        first, *others = map(segmentation, self.config.parts.values() or [self.config])
-        return {name: value if all(own[name] == value for own in others) else None for name, value in first.items()}
 
     @property
     def _validation_cutting(self) -> Cutting:

@@ -29,6 +29,7 @@ from scaleformer.data.readers.documents import Document, assign_splits, from_par
 from scaleformer.data.readers.hub import hub_documents
 from scaleformer.data.readers.tables import Columns, has_names
 from scaleformer.data.readers.testsets import read_test_set
+from scaleformer.data.readers.translations import read_translations
 
 SPLITS = ("train", "valid", "test")
 # why a whole corpus may be one document, by the format or the boundaries of text
@@ -48,6 +49,7 @@ ONE_DOCUMENT = {
     "hub": "a document is a row, or the rows of one name of document_column",
     "raw": "a document is a pair of files",
     "sacrebleu": "the test set has no more",
+    "translations": "a document is a line",
 }
 
 
@@ -81,10 +83,13 @@ class PrepareReport:
         return table
 
 
-def prepare(config: PrepareConfig, translate: Translate | None = None) -> PrepareReport:
+def prepare(
+    config: PrepareConfig, translate: Translate | None = None, translated_by: str | None = None
+) -> PrepareReport:
     """Convert, and give the counts. The output folder appears whole or not at all.
 
     translate: for aligner=translation, the model: documents in the target language, segment by segment.
+    translated_by: for format=translations, the hash of the model that made them, for the report.
     Raises DataError for bad input, an output folder that is not empty, and when nothing is left.
     """
     output = Path(config.output)
@@ -95,7 +100,7 @@ def prepare(config: PrepareConfig, translate: Translate | None = None) -> Prepar
             raise DataError(f"{output}: exists and is not an empty folder: choose another output")
         output.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f".{output.name}-"))
-        _write(config, temporary, report, translate)
+        _write(config, temporary, report, translate, translated_by)
         temporary.chmod(0o755)
         if output.exists():
             output.rmdir()
@@ -108,7 +113,9 @@ def prepare(config: PrepareConfig, translate: Translate | None = None) -> Prepar
     return report
 
 
-def _write(config: PrepareConfig, folder: Path, report: PrepareReport, translate: Translate | None) -> None:
+def _write(
+    config: PrepareConfig, folder: Path, report: PrepareReport, translate: Translate | None, translated_by: str | None
+) -> None:
     for name in filter(None, (config.input, config.target, config.ids)):
         if Path(name).is_fifo():
             raise DataError(f"{name}: a pipe can be read once, and this is read twice: write it to a file first")
@@ -136,7 +143,8 @@ def _write(config: PrepareConfig, folder: Path, report: PrepareReport, translate
     if raw is not None:
         page = alignment_page(raw.matches, (config.source_language or "", config.target_language or ""))
         (folder / "alignment.html").write_text(page, encoding="utf-8")
-    text = json.dumps({"settings": asdict(config), **report.to_dict()}, indent=2, ensure_ascii=False)
+    provenance = {} if translated_by is None else {"translated_by": translated_by}
+    text = json.dumps({"settings": asdict(config), **provenance, **report.to_dict()}, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -180,6 +188,8 @@ def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -
         return read_bitext(bitext, report.dropped_segments)
     if config.format == "hub":
         return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split or "train")
+    if config.format == "translations":
+        return read_translations(config.input, report.dropped_documents)
     if config.format == "sacrebleu":
         return read_test_set(config.input)
     assert config.target is not None

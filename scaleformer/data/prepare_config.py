@@ -10,7 +10,7 @@ from scaleformer.data.config import BOUNDARIES
 from scaleformer.data.readers.bitexts import BITEXTS
 from scaleformer.system.schema import shown
 
-FORMATS = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu")
+FORMATS = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 # settings that some formats alone read
 READ_BY = {
     "ids": ("text",),
@@ -20,7 +20,8 @@ READ_BY = {
     "split": ("hub", "raw"),
     **dict.fromkeys(("source_column", "target_column", "document_column"), ("hub", "csv", "tsv", "parquet")),
     **dict.fromkeys(("source_language", "target_language"), ("tmx", "raw")),
-    **dict.fromkeys(("source", "aligner", "checkpoint", "unmatched", "min_confidence", "filters"), ("raw",)),
+    "checkpoint": ("raw", "translations"),
+    **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence", "filters"), ("raw",)),
 }
 RAW_CHOICES = {"split": GRAINS, "unmatched": ("keep", "drop"), "aligner": ("lexicon", "translation")}
 
@@ -29,7 +30,8 @@ RAW_CHOICES = {"split": GRAINS, "unmatched": ("keep", "drop"), "aligner": ("lexi
 class PrepareConfig:
     """Settings of a conversion.
 
-    format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | raw | hub | sacrebleu
+    format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | raw | hub | sacrebleu | translations (JSON
+                    Lines of `translate`, turned round: the translation becomes the source)
     input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
                     file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
                     test set and languages, "wmt22:en-de"; raw: a file with two paths a line, or none
@@ -46,6 +48,7 @@ class PrepareConfig:
     source_language, target_language
                     tmx: languages ("en" is "en-GB", too); null = srclang, and the only other of a unit; raw: wanted
     aligner         raw: lexicon (learned from the corpus) | translation (by the model `checkpoint`)
+    checkpoint      raw: see aligner; translations: the model that made them, whose hash the report then has
     unmatched       raw: keep text without a partner, as beads with an empty side, or drop it
     min_confidence  raw: beads of less, between 0 and 1, count as text without a partner
     filters         raw: of `scaleformer.data.align.filters.FILTERS`; null = all

@@ -1,0 +1,51 @@
+"""Translations turned round: what becomes a document, what is left out, and a corpus made of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.data.readers.documents import Document, read_jsonl
+from scaleformer.data.readers.translations import read_translations
+
+RECORDS = [
+    {"id": "a", "source": ["uno", "dos"], "hypothesis": ["one", "two"], "finished": True, "score": -1.0},
+    {"id": "b", "source": ["tres"], "hypothesis": ["three"], "finished": False},
+    {"id": "c", "source": ["cuatro"], "hypothesis": ["four", "more"], "finished": True},
+]
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_the_translation_becomes_the_source(tmp_path: Path) -> None:
+    path, dropped = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS)), Counter[str]()
+    assert list(read_translations(path, dropped)) == [Document("a", ("one", "two"), ("uno", "dos"))]
+    assert dropped == {"cut by the length limit": 1, "another number of segments": 1}
+
+
+def test_a_corpus_of_translations_says_which_model_made_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS))
+    config = PrepareConfig("translations", str(path), str(tmp_path / "out"), valid=0, test=0)
+    report = prepare(config, translated_by="abc")
+    assert report.documents["train"] == 1
+    assert list(read_jsonl(tmp_path / "out" / "train.jsonl.gz")) == [Document("a", ("one", "two"), ("uno", "dos"))]
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["translated_by"] == "abc"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [('{"id": "a", "source": ["x"]}', "no 'hypothesis'"), ("[1]", "not an object"), ('{"id": ', "not an object")],
+)
+def test_what_is_no_translation_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "back.jsonl", json.dumps(RECORDS[0]), line)
+    with pytest.raises(DataError, match=f"back.jsonl:2: {message}"):
+        list(read_translations(path, Counter()))
