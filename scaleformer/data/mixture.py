@@ -181,6 +181,7 @@ class MixedBatches:
         self._rounds: dict[tuple[int, int], tuple[list[list[Place]], Any, Any]] = {}
         self._remember(start[:2], known, [float(place.passes) for place in known[recipe.rank]])
         self._stands: tuple[int, int] | None = None  # the round before which the corpora are
+        self._said: list[int] | None = None  # how often each was read whole when it was last looked at
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position after it."""
@@ -226,12 +227,13 @@ class MixedBatches:
                 corpus.go_to(place)
 
     def _refill(self) -> None:
-        before = [corpus.place.passes for corpus in self._corpora]
         for corpus in self._corpora:
             corpus.refill()
-        if before != [corpus.place.passes for corpus in self._corpora] and self._recipe.rank == 0:
-            said = ", ".join(f"{corpus.name} {corpus.place.passes:,}" for corpus in self._corpora)
-            log.info("corpora begin anew; so often each was read whole: %s", said)
+        passes = [corpus.place.passes for corpus in self._corpora]
+        if self._said is not None and self._said != passes and self._recipe.rank == 0:
+            whole = ", ".join(f"{corpus.name} {n:,}" for corpus, n in zip(self._corpora, passes, strict=True))
+            log.info("corpora begin anew; so often each was read whole: %s", whole)
+        self._said = passes
 
     def _round(self, epoch: int, number: int) -> tuple[list[Drawn], list[Ints]]:
         recipe, quotas = self._recipe, self._quotas(epoch)
