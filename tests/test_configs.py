@@ -61,3 +61,11 @@ def test_sites_are_chosen_one_by_one() -> None:
     model = Transformer(ModelConfig(20, 20, **config["model"]))
     assert type(model.decoder[0].cross_attention).__name__ == "ScaleformerAttention"
     assert type(model.decoder[0].attention).__name__ == "SoftmaxAttention"
+
+
+@pytest.mark.parametrize("command", ["boundaries", "evaluate", "extrapolation"])
+@pytest.mark.parametrize("data", ["jsonl", "text", "hub", "synthetic"])
+def test_commands_take_another_corpus(command: str, data: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose(f"commands/{command}", ["checkpoint=RUN", f"data={data}", "data.path=DIR", "++data.hub.name=any"])
+    assert OmegaConf.to_container(cfg, resolve=True)["data"]["format"] == data  # type: ignore[index,call-overload]

@@ -52,6 +52,7 @@ class Options:
     split: str
     metrics: dict[str, Any]
     decode: bool
+    seed: Annotated[int, AtLeast(0)]
     output: str | None
     device: str
     threads: int | None
@@ -74,7 +75,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     documents = list(islice((d for d in made if len(d.source) >= LEAST), options.documents))
     folder = Path(str(options.output or results_folder(translator.path)))
     check_folder(folder)
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(options.seed)
     places = [missing_boundaries(len(document.source), options.missing, rng) for document in documents]
     losses: list[BoundaryLoss] | JoinedLoss
     with translation_bars() as bar:
