@@ -33,7 +33,8 @@ class Rows:
                    for all that follow
     wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
     counts (A,) long: segments of the source
-    text (A*K, W) long: the tokens since the last separator, only with ngram, of which none is written twice there
+    text (A*K, W) long: the tokens since the last source segment was consumed, only with ngram, of which none is written
+    twice there
     placeholders (A*K, n, 9) bool: those of each source segment, only with match_segments where the source has any
     missing (A*K, 9) bool: those of the segment at hand that are still to be written, each once
     """
@@ -163,9 +164,9 @@ class Rows:
     def _repeats(self, text: Tensor, words: int) -> Tensor:
         """(A*K, V) bool: the tokens that would write an n-gram of the segment at hand once more."""
         windows = text.unfold(1, self.ngram, 1)  # (A*K, W-n+1, n)
-        places = self.words[:, None] + torch.arange(1 - self.ngram, 0, device=text.device)
+        places = self.segment_tokens[:, None] + torch.arange(1 - self.ngram, 0, device=text.device)
         last = text.gather(1, places.clamp(0, text.shape[1] - 1))  # (A*K, n-1)
-        whole = torch.arange(self.ngram, text.shape[1] + 1, device=text.device) <= self.words[:, None]
+        whole = torch.arange(self.ngram, text.shape[1] + 1, device=text.device) <= self.segment_tokens[:, None]
         found = (windows[..., :-1] == last[:, None]).all(2) & whole  # (A*K, W-n+1)
         repeats = torch.zeros(len(text), words, dtype=torch.bool, device=text.device)
         repeats.scatter_(1, torch.where(found, windows[..., -1], PAD), True)  # a pad is never written
@@ -178,7 +179,7 @@ class Rows:
         self.cut = self.cut | (self.ending & separator)
         self.token = tokens
         if self.text is not None:  # beyond its width only a given beginning goes
-            place = self.words.clamp(max=self.text.shape[1] - 1)
+            place = self.segment_tokens.clamp(max=self.text.shape[1] - 1)
             self.text = self.text.scatter(1, place[:, None], tokens[:, None])
         self.segments = self.segments + steps
         if self.placeholders is not None:

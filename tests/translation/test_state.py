@@ -236,3 +236,13 @@ def test_segments_that_may_not_be_merged_have_one_each() -> None:
     [[apart]] = decode(model, *source, replace(config, merge_segments=False), counted=True)
     assert merged.tokens == (SEP3,)
     assert apart.tokens == (D, SEP) * 3
+
+
+def test_an_n_gram_stands_once_in_all_that_answers_a_source_segment() -> None:
+    """Also where the model parts it by `<sep0>`."""
+    logits = table({D: 0.5, SEP0: 0.3, E: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
+    config = DecodingConfig(strategy="greedy", no_repeat_ngram_size=1, max_length_ratio=0, max_length_offset=9)
+    [[found]] = decode(
+        FakeModel(lambda source, written: logits, STEPS), *batch([D, SEP, E, SEP, EOS]), config, counted=True
+    )
+    assert found.tokens == (D, SEP0, E, SEP, D, SEP0, E, SEP)
