@@ -33,7 +33,9 @@ from scaleformer.translation.files.lines import (
     write_translations,
 )
 from scaleformer.translation.files.translating import FileRequest, are_files, check_options, translate_files
+from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.told import Told, as_settings
 from scaleformer.translation.translator import Translation, Translator
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,7 @@ class Options:
     ids: str | None
     split: str
     source_language: str | None
+    memory: str | None
     device: str
     threads: int | None
     decoding: dict[str, Any]
@@ -68,7 +71,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
             tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
-            options.max_tokens,
+            options.max_tokens, _memory(options, translator),
         )  # fmt: skip
         translate_files(translator, asked, decoding)
         return
@@ -97,6 +100,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         "max_tokens": options.max_tokens,
         "mode": options.mode,
         "place": source.place,
+        **as_settings(recall(_memory(options, translator), source.told or [Told()] * len(documents), documents)),
     }
     with ExitStack() as stack:
         if to_file:
@@ -127,3 +131,10 @@ def main(options: Options, given: Sequence[str]) -> None:
             differ,
             len(translations),
         )
+
+
+def _memory(options: Options, translator: Translator) -> Memory | None:
+    if options.memory is None:
+        return None
+    source, target = (translator.segmentation.get(f"{side}_language") for side in ("source", "target"))
+    return Memory.read(options.memory, (options.source_language or source, target))

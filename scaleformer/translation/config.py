@@ -19,7 +19,8 @@ class DecodingConfig:
     beam_size          live and kept hypotheses of a document (beam)
     length_penalty     alpha in score = log-probability / length ** alpha, length with `</s>`. The plain power of
                        [Koehn & Knowles 2017] and fairseq; [Wu 2016, eq. 14] has ((5 + length) / 6) ** alpha, the same
-                       order of merit but for very short outputs. 0 ranks by probability alone, 1 by the mean
+                       order of merit but for very short outputs. 0 ranks by probability alone, 1 by the mean. Fixed
+                       segments and given beginnings count in neither
     n_best             hypotheses returned of each document; with `sample` independent samples
     max_length_ratio,  a target has at most floor(ratio * source tokens) + offset tokens. Source tokens are all that the
     max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. The same holds of each
@@ -32,6 +33,10 @@ class DecodingConfig:
     no_repeat_ngram_size
                        no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
                        0 for no such rule
+    min_length_ratio   a segment has at least floor(ratio * tokens of its own source segment) tokens before a separator,
+                       with match_segments; 0 for no such rule
+    repetition_penalty logits of tokens that the segment at hand has already are divided by it, negative ones multiplied
+                       [Keskar 2019]: in the choice of tokens and the score, not in log-probabilities; 1 for none
     temperature        logits are divided by it (sample)
     top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);
                        0 and 1 leave all
@@ -48,6 +53,8 @@ class DecodingConfig:
     match_segments: bool = True
     merge_segments: bool = True
     no_repeat_ngram_size: int = 0
+    min_length_ratio: float = 0.0
+    repetition_penalty: float = 1.0
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -84,6 +91,12 @@ class DecodingConfig:
                 whole("no_repeat_ngram_size") and 0 <= self.no_repeat_ngram_size <= 100,
                 "a whole number from 1 to 100, 0 for no such rule",
             ),
+            ("min_length_ratio", number("min_length_ratio") and self.min_length_ratio >= 0, "a number of at least 0"),
+            (
+                "repetition_penalty",
+                number("repetition_penalty") and 1 <= self.repetition_penalty <= 100,
+                "a number from 1, for none, to 100",
+            ),
             ("temperature", number("temperature") and self.temperature >= 1e-6, "a number of at least 0.000001"),
             ("top_k", whole("top_k") and self.top_k >= 0, "a whole number, 0 for all"),
             ("top_p", number("top_p") and 0 < self.top_p <= 1, "a number above 0 and at most 1"),
@@ -93,6 +106,8 @@ class DecodingConfig:
         faults = [(name, wanted) for name, right, wanted in checks if not right]
         if not faults and self.n_best > most:
             faults.append(("n_best", f"at most {most} with strategy={self.strategy}"))
+        if not faults and self.min_length_ratio and not self.match_segments:
+            faults.append(("min_length_ratio", "0 with match_segments=false, which knows no segment's source"))
         return faults
 
     @classmethod

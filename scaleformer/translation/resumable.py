@@ -61,6 +61,8 @@ def resumable_translations(
     }
     if (asked := tag or translator.tag) is not None:
         conditions["tag"] = asked
+    if told := {name: options[name] for name in ("fixed", "begin") if options.get(name)}:
+        conditions["told"] = _hash({name: [sorted(one.items()) for one in side] for name, side in told.items()})
     with _owned(path) as file:
         begun = _read(file, conditions, path)
         if begun:

@@ -9,7 +9,7 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,8 @@ from torch import Tensor
 
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.draws import Draws
-from scaleformer.translation.state import Active, History, Rows
+from scaleformer.translation.history import History
+from scaleformer.translation.state import Active, Rows
 from scaleformer.vocabulary import EOS
 
 
@@ -40,7 +41,8 @@ class DecodableModel(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation. `tokens` is without `<s>` and `</s>`; log_probability that of all tokens and `</s>` under the
-    model (natural logarithm, fp32); finished is False where a length limit cut the document, or one of its segments."""
+    model (natural logarithm, fp32); score ranks it, by what was not told, with the penalty for repetition; finished is
+    False where a length limit cut the document, or one of its segments."""
 
     tokens: tuple[int, ...]
     log_probability: float
@@ -59,6 +61,7 @@ def decode(
     counted: bool = False,
     keys: Sequence[str] | None = None,
     progress: Callable[[int, float], None] | None = None,
+    told: Sequence[Mapping[int, Sequence[int]]] = (),
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
 
@@ -68,22 +71,16 @@ def decode(
     are drawn from config.seed and the name, whatever else is in the batch. `progress` is called now and then with the
     number of tokens written since its last call, one row a document, and the share of the segments that is done. A beam
     search that has no more hypotheses returns fewer than n_best. A limit of the model (learned positions) is one of the
-    search. Raises ValueError if the shapes differ or the model gives NaN.
+    search. `told` has of each document tokens with which the translations of source segments begin; those that end with
+    `<sep>` are all of it (`scaleformer.translation.told`). Raises ValueError if the shapes differ, something is told
+    without match_segments, or the model gives NaN.
     """
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
         raise ValueError(f"source, source_mask and source_segments have shapes {shapes}; wanted one (B, S) with B >= 1")
-    rows = Rows(
-        source,
-        source_mask,
-        source_segments,
-        config.rows,
-        config.limit,
-        config.match_segments,
-        config.no_repeat_ngram_size,
-        counted,
-        config.merge_segments,
-    )
+    if any(told) and not config.match_segments:
+        raise ValueError("told is of segments of the source: wanted match_segments=true")
+    rows = Rows(source, source_mask, source_segments, config, counted, told)
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
@@ -118,18 +115,25 @@ def _rollout(
     total = torch.zeros(B * K, dtype=torch.double, device=limits.device)
     length = torch.zeros_like(limits)  # tokens with </s>
     ended = torch.zeros_like(limits, dtype=torch.bool)  # </s> was written
-    result = torch.zeros(4, B, K, dtype=torch.double)  # log-probability, length, ended, a segment was cut
+    merit, free = total, length  # of what was not told
+    result = torch.zeros(6, B, K, dtype=torch.double)  # log-probability, length, ended, a segment was cut; merit, free
 
     for step in range(active.steps):
         logits, state = model.step(rows.token, rows.segments, state)
         logits = _checked(logits, step)
-        allowed = rows.allow(logits)  # (A*K, V)
+        weighed = rows.weigh(logits)
+        allowed = rows.allow(weighed)  # (A*K, V)
         token = allowed.argmax(1) if draws is None else sample(allowed, config, draws.take(step, active.places))
         log_probability = logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
+        worth = log_probability
+        if weighed is not logits:
+            worth = weighed.gather(1, token[:, None])[:, 0] - weighed.logsumexp(1)
         # A row that is done goes on beside the others, unread: nothing that is kept of it may move any more.
         running = ~ended & (length < limits)
         total = total + torch.where(running, log_probability, 0.0)
         length = length + running
+        chosen = running if rows.told is None else running & ~rows.forced
+        merit, free = merit + torch.where(chosen, worth, 0.0), free + chosen
         ended = ended | (running & (token == EOS))
         cut = rows.cut
         rows.advance(token)
@@ -139,8 +143,8 @@ def _rollout(
         if (keep := active.keep(step, rows)) is None:
             continue
         history.flush(active.places)
-        values = torch.stack([total, length.double(), ended.double(), rows.cut.double()])
-        result[:, active.places.cpu()] = values.view(4, -1, K).cpu()
+        values = torch.stack([total, length.double(), ended.double(), rows.cut.double(), merit, free.double()])
+        result[:, active.places.cpu()] = values.view(6, -1, K).cpu()
         if len(keep) == 0:
             break
         kept = active.all_rows(keep)
@@ -148,14 +152,13 @@ def _rollout(
         rows.select(kept, keep)
         active.drop(keep)
         limits, total, length, ended = limits[kept], total[kept], length[kept], ended[kept]
+        merit, free = merit[kept], free[kept]
     history.close()
 
     def hypothesis(b: int, k: int) -> Hypothesis:
-        log_probability, n, end, was_cut = result[:, b, k].tolist()
-        tokens = history.read(b, k, int(n - end))
-        return Hypothesis(
-            tokens, log_probability, log_probability / n**config.length_penalty, bool(end and not was_cut)
-        )
+        log_probability, n, end, was_cut, merit, free = result[:, b, k].tolist()
+        score = merit / max(free, 1) ** config.length_penalty
+        return Hypothesis(history.read(b, k, int(n - end)), log_probability, score, bool(end and not was_cut))
 
     return [sorted((hypothesis(b, k) for k in range(K)), key=lambda h: -h.score) for b in range(B)]
 
@@ -185,11 +188,15 @@ def _beam(
 
     A document is done when no live hypothesis can come before the n-th best finished one any more: log-probabilities
     only fall, so log-probability / limit ** alpha bounds whatever score it may reach. With alpha > 0 this bound is
-    weak; so it is also done when K are finished and the best live one, scored at its present length, comes behind."""
+    weak; so it is also done when K are finished and the best live one, scored at its present length, comes behind.
+
+    What is told has no part in this order: however improbable, all hypotheses have to write it, and those that put it
+    off would else drive out the others."""
     B, K, alpha, device = len(rows.limits), config.rows, config.length_penalty, rows.limits.device
     history, limits = History(B), rows.limits.tolist()
     total = torch.full((B, K), -math.inf, dtype=torch.double, device=device)
     total[:, 0] = 0.0  # the K rows start alike: only one of them counts
+    merit = total  # log-probabilities of what was not told, with the penalty for repetition
     # Of a finished hypothesis: score, log-probability, tokens before </s>, the row it was, a segment was cut.
     finished = torch.zeros(5, B, K, dtype=torch.double, device=device)
     finished[0] = -math.inf
@@ -200,28 +207,38 @@ def _beam(
         A = len(active.done)
         logits, state = model.step(rows.token, rows.segments, state)
         logits = _checked(logits, step)
-        best, tokens = rows.allow(logits).topk(min(2 * K, logits.shape[1]))  # (A*K, W)
-        candidates = total.view(A * K, 1) + (best - logits.logsumexp(1, keepdim=True))
-        ranked, place = candidates.view(A, -1).topk(2 * K)  # (A, 2K)
+        weighed = rows.weigh(logits)
+        best, tokens = rows.allow(weighed).topk(min(2 * K, logits.shape[1]))  # (A*K, W)
+        gain = worth = best - weighed.logsumexp(1, keepdim=True)
+        if weighed is not logits:
+            gain = logits.gather(1, tokens) - logits.logsumexp(1, keepdim=True)
+            gain = gain.masked_fill(worth == -math.inf, -math.inf)
+        if rows.told is not None:
+            worth = worth.masked_fill(rows.forced[:, None] & (worth > -math.inf), 0.0)
+        merits, place = (merit.view(A * K, 1) + worth).view(A, -1).topk(2 * K)  # (A, 2K)
+        ranked = (total.view(A * K, 1) + gain).view(A, -1).gather(1, place)
         parent = place // best.shape[1]
         token = tokens.view(A, -1).gather(1, place)
         end = token == EOS
 
         running = ~active.done[:, None]
         ends = end[:, :K] & (ranked[:, :K] > -math.inf) & running
-        score = (ranked[:, :K] / (step + 1) ** alpha).masked_fill(~ends, -math.inf)
+        told = 0 if rows.told is None else rows.told.count[:, None]  # all of it, of what has ended
+        score = (merits[:, :K] / (step + 1 - told) ** alpha).masked_fill(~ends, -math.inf)
         cut = rows.cut.view(A, K).gather(1, parent[:, :K])
         new = [score, ranked[:, :K], torch.full_like(score, step), parent[:, :K].double(), cut.double()]
         finished = torch.cat([finished, torch.stack(new)], 2)  # (5, A, 2K)
         finished = finished.gather(2, finished[0].topk(K).indices.expand(5, A, K))
 
         live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends once at most: K or more of 2K live on
-        total, parent, token = (values.gather(1, live) for values in (ranked, parent, token))  # (A, K)
+        merit, total, parent, token = (values.gather(1, live) for values in (merits, ranked, parent, token))  # (A, K)
         history.append(token, parent)
         unfinished = torch.where(running, total, unfinished)
         full = finished[0, :, -1] > -math.inf
-        reach = torch.where(full, step + 1, rows.limits).double() ** alpha  # (A,)
-        beaten = total[:, 0] / reach <= finished[0, :, config.n_best - 1]
+        reach = torch.where(full, step + 1, rows.limits)  # (A,)
+        if rows.told is not None:
+            reach = (reach - rows.told.count).clamp(min=1)
+        beaten = merit[:, 0] / reach.double() ** alpha <= finished[0, :, config.n_best - 1]
         active.done = active.done | beaten | (step + 1 >= rows.limits)
 
         continued = (torch.arange(A, device=device)[:, None] * K + parent).flatten()  # (A*K,) old rows
@@ -232,7 +249,7 @@ def _beam(
                 break
             active.drop(keep)
             continued, token = continued.view(A, K)[keep].flatten(), token[keep]
-            total, finished, unfinished = total[keep], finished[:, keep], unfinished[keep]
+            merit, total, finished, unfinished = merit[keep], total[keep], finished[:, keep], unfinished[keep]
         state = model.reorder(state, continued, keep)
         rows.select(continued, keep)
         rows.advance(token.flatten())
@@ -245,7 +262,7 @@ def _beam(
             for score, log_probability, n, row, was_cut in zip(*ends, strict=True)
             if score > -math.inf
         ]
-        for row, log_probability in enumerate(rest):
+        for row, log_probability in sorted(enumerate(rest), key=lambda entry: -entry[1]):
             if len(found) < config.n_best and log_probability > -math.inf:
                 score = log_probability / limit**alpha
                 found.append(Hypothesis(history.read(b, row, limit), log_probability, score, False))

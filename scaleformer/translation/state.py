@@ -1,4 +1,4 @@
-"""The bookkeeping of a search beside the state of the model: limits and counts of rows, what was written, what is done.
+"""The bookkeeping of a search beside the state of the model: limits and counts of rows, what is done.
 
 Letters: B documents, K rows a document (beams or samples), row = b * K + k, A documents still in the batch, V words.
 """
@@ -6,12 +6,13 @@ Letters: B documents, K rows a document (beams or samples), row = b * K + k, A d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.told import Forced
 from scaleformer.vocabulary import BOS, EOS, MOST, PAD, PLACEHOLDER, PLACEHOLDERS, SEP, SEP0, consumed, is_separator
 
 # Finished documents are looked for every so many steps: on a GPU each look waits for the device.
@@ -33,10 +34,12 @@ class Rows:
                    for all that follow
     wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
     counts (A,) long: segments of the source
-    text (A*K, W) long: the tokens since the last source segment was consumed, only with ngram, of which none is written
-    twice there
+    least (A*K, n) long: the fewest, likewise, only with min_length_ratio
+    text (A*K, W) long: the tokens since the last source segment was consumed, only with rules against
+    repetition
     placeholders (A*K, n, 9) bool: those of each source segment, only with match_segments where the source has any
     missing (A*K, 9) bool: those of the segment at hand that are still to be written, each once
+    forced (A*K,) bool: whether what comes next is told (`scaleformer.translation.told`); only with forced tokens
     """
 
     def __init__(
@@ -44,15 +47,12 @@ class Rows:
         source: Tensor,
         mask: Tensor,
         source_segments: Tensor,
-        rows: int,
-        limit: Callable[[Tensor], Tensor],
-        match_segments: bool,
-        ngram: int = 0,
+        config: DecodingConfig,
         counted: bool = False,
-        merge_segments: bool = True,
+        told: Sequence[Mapping[int, Sequence[int]]] = (),
     ) -> None:
-        B = source.shape[0]
-        self.counted, self.merge_segments = counted, merge_segments
+        B, rows, limit = source.shape[0], config.rows, config.limit
+        self.counted, self.merge_segments = counted, config.merge_segments
         self.token = source.new_full((B * rows,), BOS)
         self.segments = source.new_zeros(B * rows)
         self.segment_tokens = source.new_zeros(B * rows)
@@ -67,25 +67,32 @@ class Rows:
         n = int(source_segments.max()) + 1
         lengths = source.new_zeros(B, n).scatter_add_(1, source_segments, (mask & ~separators).long())  # (B, n)
         limits = limit(lengths)
+        self.told = Forced(told, n, rows, source) if any(told) else None
+        if self.told is not None:
+            limits = limits.maximum(self.told.limits)
         free, longest = limit(mask.sum(1)), limits.amax(1, keepdim=True)  # which segment answers which is not known
-        if match_segments:
+        self.least: Tensor | None = None
+        if config.match_segments:
             real = torch.arange(n, device=source.device) < wanted[:, None]
             matched = ((limits + 1) * real).sum(1) + 1  # a <sep> after each, </s> after all
             self.limits = torch.where(wanted > 0, matched, free)  # (B,)
             limits = torch.where(wanted[:, None] > 0, limits, longest)
             self.wanted = wanted.repeat_interleave(rows)
+            if config.min_length_ratio:
+                least = (lengths * config.min_length_ratio).floor().long() * real
+                self.least = least.minimum(limits).repeat_interleave(rows, 0)
         else:
             self.limits, limits = free, longest
         self.segment_limits = limits.repeat_interleave(rows, 0)
-        self.ngram = ngram
+        self.ngram, self.penalty = config.no_repeat_ngram_size, config.repetition_penalty
         self.text: Tensor | None = None
-        if ngram:
-            width = max(ngram, min(int(limits.max()), int(self.limits.max())))
+        if self.ngram or self.penalty != 1:
+            width = max(self.ngram, min(int(limits.max()), int(self.limits.max())))
             self.text = source.new_full((B * rows, width), PAD)
         self.placeholders: Tensor | None = None
         kinds = source - PLACEHOLDER
         is_placeholder = (kinds >= 0) & (kinds < len(PLACEHOLDERS)) & mask
-        if counted and match_segments and bool(is_placeholder.any()):
+        if counted and config.match_segments and bool(is_placeholder.any()):
             found = torch.zeros(B, n, len(PLACEHOLDERS), dtype=torch.bool, device=source.device)
             documents = torch.arange(B, device=source.device)[:, None].expand_as(source)
             found[documents[is_placeholder], source_segments[is_placeholder], kinds[is_placeholder]] = True
@@ -93,6 +100,16 @@ class Rows:
             found = torch.cat([found, torch.zeros_like(found[:, :1])], 1)
             self.placeholders = found.repeat_interleave(rows, 0)
             self.missing = self.placeholders[:, 0]
+
+    def weigh(self, logits: Tensor) -> Tensor:
+        """The logits (A*K, V) with the penalty for what the segment at hand has already [Keskar 2019]."""
+        if self.text is None or self.penalty == 1:
+            return logits
+        whole = torch.arange(self.text.shape[1], device=logits.device) < self.segment_tokens[:, None]
+        there = torch.zeros_like(logits, dtype=torch.bool).scatter(1, torch.where(whole, self.text, PAD), True)
+        there[:, PAD] = False  # the segment has none
+        worse = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        return torch.where(there, worse, logits)
 
     def allow(self, logits: Tensor) -> Tensor:
         """The logits (A*K, V) with -inf where a token may not come next."""
@@ -108,7 +125,10 @@ class Rows:
                     self._never = self._never | self._is_placeholder
                 if not self.merge_segments:
                     self._never = self._never | (self._consumed > 1)
-        forbidden = self._never
+        forbidden, given = self._never, logits
+        if self.told is not None:
+            told, ahead = self.told.following(self.segments, self.segment_tokens)
+            self.forced = told != PAD
         if self.wanted is not None:
             bound = self.wanted > 0  # (A*K,)
             complete = ((self.segments >= self.wanted) & bound)[:, None]
@@ -116,24 +136,37 @@ class Rows:
             early = self._never | (incomplete & (self._ids == EOS))
             if self.counted:  # no source segment twice, and something written before the next one for the same
                 twice = (self._consumed > (self.wanted - self.segments)[:, None]) & bound[:, None]
+                if self.told is not None:
+                    twice = twice | (self._consumed > ahead[:, None])
                 early = early | twice | ((self.words == 0)[:, None] & (self._ids == SEP0))
             if self.placeholders is not None:
                 early = early | self._misplaced(self.placeholders)
             forbidden = torch.where(complete, self._ids != EOS, early)  # (A*K, V)
         limit = self._limit()
         logits = logits.masked_fill(forbidden, -math.inf)
-        if self.text is not None:
+        if self.text is not None and self.ngram:
             # where neither <sep> nor </s> is possible, a given beginning goes on
             free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
             if self.placeholders is not None:  # which keep a segment from its end, no given beginning
                 free = free | self.missing.any(1, keepdim=True)
             logits = logits.masked_fill(self._repeats(self.text, logits.shape[1]) & free, -math.inf)
+        if self.least is not None:
+            short = (self.segment_tokens < self._of_segment(self.least))[:, None] & is_separator(
+                self._ids, self.counted
+            )
+            longer = logits.masked_fill(short, -math.inf)
+            logits = torch.where((longer > -math.inf).any(1, keepdim=True), longer, logits)
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self.ending = full & (self._consumed[logits.argmax(1)] == 0)
         # what the limit ends consumes one; what the model ends by itself as many as it says
         ends = torch.where(self.ending[:, None], self._ids == SEP, self._consumed > 0)  # (A*K, V)
-        return logits.masked_fill(full[:, None] & ~ends, -math.inf)
+        logits = logits.masked_fill(full[:, None] & ~ends, -math.inf)
+        if self.told is not None:
+            self.ending = self.ending & ~self.forced
+            only = given.masked_fill(self._ids != told[:, None], -math.inf)
+            logits = torch.where(self.forced[:, None], only, logits)
+        return logits
 
     def _misplaced(self, placeholders: Tensor) -> Tensor:
         """(A*K, V) bool: placeholders that the segment at hand has not, or not any more, and separators that would
@@ -151,8 +184,11 @@ class Rows:
 
     def _limit(self) -> Tensor:
         """(A*K,) the most tokens of the segment at hand."""
-        current = self.segments.clamp(max=self.segment_limits.shape[1] - 1)
-        return self.segment_limits.gather(1, current[:, None])[:, 0]
+        return self._of_segment(self.segment_limits)
+
+    def _of_segment(self, values: Tensor) -> Tensor:
+        """(A*K,) of values (A*K, n) those of the segment at hand."""
+        return values.gather(1, self.segments.clamp(max=values.shape[1] - 1)[:, None])[:, 0]
 
     def left(self, done: Tensor) -> float:
         """Segments of the source that the documents not done (A,) have still to answer, about: the one at hand by what
@@ -200,50 +236,13 @@ class Rows:
             self.placeholders, self.missing = self.placeholders[rows], self.missing[rows]
         if documents is not None:
             self.limits, self.segment_limits = self.limits[documents], self.segment_limits[rows]
+            if self.least is not None:
+                self.least = self.least[rows]
             self.counts = self.counts[documents]
+            if self.told is not None:
+                self.told.select(documents)
             if self.wanted is not None:
                 self.wanted = self.wanted[rows]
-
-
-class History:
-    """The tokens that were chosen, and with beams the rows that they continued: an (A, K) entry of each a step.
-
-    Kept as back-pointers, so that a step costs the same however much has been written.
-    """
-
-    def __init__(self, documents: int) -> None:
-        self.documents = documents
-        self.waiting: list[Tensor] = []
-        self.parts: list[np.ndarray] = []
-        self.entries = np.zeros((0, 1, documents, 1), dtype=np.int32)  # (T, 1|2, B, K), when closed
-
-    def append(self, *entries: Tensor) -> None:
-        self.waiting.append(torch.stack(entries))  # (1|2, A, K)
-
-    def flush(self, active: Tensor) -> None:
-        """Put away what was appended while the batch held the documents `active` (A,)."""
-        if self.waiting:
-            held = torch.stack(self.waiting).cpu().numpy()  # (steps, 1|2, A, K)
-            part = np.zeros((*held.shape[:2], self.documents, held.shape[3]), dtype=np.int32)
-            part[:, :, active.cpu().numpy()] = held
-            self.parts.append(part)
-            self.waiting = []
-
-    def close(self) -> None:
-        """After the last flush; from then on `read`."""
-        self.entries = np.concatenate(self.parts)
-        self.parts = []
-
-    def read(self, document: int, row: int, length: int) -> tuple[int, ...]:
-        """The first `length` tokens of what ended in `row`."""
-        entries = self.entries[:length, :, document]  # (length, 1|2, K)
-        if entries.shape[1] == 1:
-            return tuple(entries[:, 0, row].tolist())
-        tokens = []
-        for step in range(length - 1, -1, -1):
-            tokens.append(int(entries[step, 0, row]))
-            row = entries[step, 1, row]
-        return tuple(reversed(tokens))
 
 
 class Active:

@@ -15,6 +15,7 @@ from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
+from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.vocabulary import EOS
 
 MODES = ("document", "segment")
@@ -123,23 +124,26 @@ class Translator:
         max_tokens: int | None = None,
         mode: str = "document",
         tag: str | None = None,
+        fixed: Sequence[Texts] | None = None,
+        begin: Sequence[Texts] | None = None,
         **decoding: Any,
     ) -> list[list[str]]:
         """The best translation of each document, in the order given; a document is a list of segments.
 
         `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens,
-        mode and tag as in `translate_documents`. A document without any text (no segments, or blank ones only) comes
-        back as empty segments, without the model. The number of segments is the source's, unless match_segments is
-        switched off. Raises ValueError for what is no list of lists of strings, for wrong settings, those that the
-        strategy does not read (a beam without beam search), and n_best above 1: `translate_documents` returns all
-        hypotheses.
+        mode, tag, fixed and begin as in `translate_documents`. A document without any text (no segments, or blank ones
+        only) comes back as empty segments, without the model. The number of segments is the source's, unless
+        match_segments is switched off. Raises ValueError for what is no list of lists of strings, for wrong settings,
+        those that the strategy does not read (a beam without beam search), and n_best above 1: `translate_documents`
+        returns all hypotheses.
         Documents that hit the length limit, and segments longer than any in training, are logged as warnings.
         """
         if decoding.get("n_best", 1) != 1:
             raise ValueError(
                 f"n_best={decoding['n_best']}: translate returns the best alone; translate_documents has all hypotheses"
             )
-        found = self.translate_documents(documents, max_tokens=max_tokens, mode=mode, tag=tag, **decoding)
+        settings: dict[str, Any] = {"max_tokens": max_tokens, "mode": mode, "tag": tag, "fixed": fixed, "begin": begin}
+        found = self.translate_documents(documents, **settings, **decoding)
         return [list(translation.segments) for translation in found]
 
     def translate_documents(
@@ -151,6 +155,8 @@ class Translator:
         max_tokens: int | None = None,
         mode: str = "document",
         tag: str | None = None,
+        fixed: Sequence[Texts] | None = None,
+        begin: Sequence[Texts] | None = None,
         progress: Callable[[float, int], None] | None = None,
         begun: Sequence[Translation] = (),
         finished: Callable[[Translation], None] | None = None,
@@ -168,6 +174,9 @@ class Translator:
         mode        "document", or "segment": each on its own, the output then has the segments of the source
         tag         what to translate to, `2es` say, of a model that was trained with tags (`tag_tokens`); it stands
                     before every document, piece or segment that is translated on its own
+        fixed       of each document translations of segments, by their numbers from 0: {12: "text"}. The model scores
+                    them and goes on from them, and they come out as they are; neither limits nor rules hold for them
+        begin       likewise beginnings of translations; the model goes on as it likes
         progress    called with the share of source tokens that is translated and the target tokens written so far
         begun       translations of the first documents, which are not made again
         finished    called with each of the others, in the order of the documents, as soon as it and those before it
@@ -185,6 +194,7 @@ class Translator:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
         if config.n_best > 1 and (max_tokens is not None or mode == "segment"):
             raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
+        told = told_of(documents, fixed, begin, config.match_segments)
         rest, before = documents[len(begun) :], self.tag_tokens(tag)
         if mode == "segment":
             pieces = [[[segment] for segment in segments] for segments in rest]
@@ -203,7 +213,13 @@ class Translator:
             for name, group in zip(names[len(begun) :], pieces, strict=True)
             for n in range(len(group))
         ]
-        parts = self._translate([piece for group in pieces for piece in group], keys, config, before, progress, done)
+        flat = [piece for group in pieces for piece in group]
+        told = [
+            one.part(stop - len(piece), stop)
+            for one, group in zip(told[len(begun) :], pieces, strict=True)
+            for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
+        ]
+        parts = self._translate(flat, keys, told, config, before, progress, done)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -225,6 +241,7 @@ class Translator:
         self,
         documents: Sequence[Sequence[str]],
         keys: Sequence[str],
+        told: Sequence[Told],
         config: DecodingConfig,
         before: Sequence[int],
         progress: Callable[[float, int], None] | None,
@@ -235,7 +252,7 @@ class Translator:
         sources = {
             place: [*before, *self.source_tokenizer.encode_segments(segments), EOS]
             for place, segments in enumerate(documents)
-            if any(segment.strip() for segment in segments)
+            if told[place] or any(segment.strip() for segment in segments)
         }
         lengths = {place: len(tokens) for place, tokens in sources.items()}
         total = done + sum(lengths.values())
@@ -253,11 +270,13 @@ class Translator:
             if places:
                 batch = pad([sources[place] for place in places], self.device)
                 at_hand = sum(lengths[place] for place in places)
-                names, counted = [keys[place] for place in places], self.target_tokenizer.counted
-                decoded = decode(self.model, *batch, config, counted=counted, keys=names, progress=report)
+                decoded = decode(
+                    self.model, *batch, config, counted=self.target_tokenizer.counted, keys=[keys[n] for n in places],
+                    progress=report, told=[told[n].tokens(self.target_tokenizer) for n in places],
+                )  # fmt: skip
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = Translation(
-                        tuple(self._hypothesis(h, config.match_segments) for h in hypotheses),
+                        tuple(self._hypothesis(h, config.match_segments, told[place]) for h in hypotheses),
                         len(documents[place]),
                         lengths[place],
                     )
@@ -267,9 +286,10 @@ class Translator:
                 yield found.pop(following)
                 following += 1
 
-    def _hypothesis(self, found: Hypothesis, match: bool) -> DocumentHypothesis:
+    def _hypothesis(self, found: Hypothesis, match: bool, told: Told) -> DocumentHypothesis:
         written = self.target_tokenizer.decode_counted(found.tokens)
         segments, shared = by_source(written) if match else ([text for text, _ in written], [])
+        segments = told.restore(segments, self.target_tokenizer) if told else segments
         return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
 
 

@@ -65,15 +65,20 @@ def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, c
 
 @pytest.mark.parametrize(
     "change",
-    [{"config": replace(CONFIG, max_length_offset=4)}, {"documents": [["x"], *DOCUMENTS[1:]]}, {"ids": list("vwxyz")}],
-    ids=["decoding", "documents", "ids"],
+    [
+        {"config": replace(CONFIG, max_length_offset=4)},
+        {"documents": [["x"], *DOCUMENTS[1:]]},
+        {"ids": list("vwxyz")},
+        {"fixed": [{0: "x"}, {}, {}, {}, {}]},
+    ],
+    ids=["decoding", "documents", "ids", "fixed"],
 )
 def test_another_call_begins_anew(translator, tmp_path, caplog, capsys, change):
     path = tmp_path / "out.part"
     interrupt(translator, path, 2)
     given = {"config": CONFIG, "documents": DOCUMENTS, "ids": IDS, **change}
     with call(translator, path, **change) as found:
-        assert found == translator.translate_documents(given["documents"], given["config"])
+        assert found == translator.translate_documents(given["documents"], given["config"], fixed=given.get("fixed"))
     assert "begun anew" in caplog.text
     assert capsys.readouterr().err.count("going on") == 0
 

@@ -16,7 +16,9 @@ from scaleformer.data.readers.lines import Input
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.files.paths import TRANSLATED
 from scaleformer.translation.files.restoring import Change, find_changes
-from scaleformer.translation.files.segments import Block, split_block
+from scaleformer.translation.files.segments import Block, Span, split_block
+from scaleformer.translation.memory import Masked
+from scaleformer.translation.told import Told
 from scaleformer.translation.translator import Translation
 
 LARGEST = 1 << 28  # bytes of a file, packed or not: a library has fewer in one
@@ -51,6 +53,8 @@ class LinesFile:
         self._source = read_documents(Input(str(path)), format)
         self.documents = [document.source for document in self._source.documents]
         self.ids = [document.id for document in self._source.documents]
+        self.told = self._source.told or (Told(),) * len(self.ids)
+        self.masked: list[Sequence[str | Masked]] = list(self.documents)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file."""
@@ -70,7 +74,10 @@ class ProseFile:
         grain = "paragraph" if format in ("po", "xliff", "srt") else grain
         self._segments = [split_block(block, language, grain) for block in self._file.blocks]
         self.ids = [str(path)]
-        self.documents = [[segment.text for segments in self._segments for segment in segments]]
+        flat = [segment for segments in self._segments for segment in segments]
+        self.documents = [[segment.text for segment in flat]]
+        self.told = (Told(),)
+        self.masked: list[Sequence[str | Masked]] = [[Masked(s.text, tuple(map(_text, s.groups))) for s in flat]]
         self.spans = sum(len(segment.groups) for segments in self._segments for segment in segments)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
@@ -88,6 +95,12 @@ class ProseFile:
         content = self._file.write(changes)
         counts.update(self._file.left)
         return content
+
+
+def _text(spans: Sequence[Span]) -> str | None:
+    """What a placeholder stands for; None where that is no text."""
+    contents = [span.content for span in spans]
+    return "".join(contents) if all(isinstance(content, str) for content in contents) else None
 
 
 def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesFile | ProseFile:

@@ -16,6 +16,7 @@ from scaleformer.data.readers.lines import Input, read_lines
 from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
+from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translator import Translation
 
 FORMATS = ("jsonl", "text")
@@ -28,12 +29,14 @@ class DocumentFile:
 
     gaps   of a text file the blank lines before each segment, by document, and in a last tuple those after all
     where  each segment's place in a file of text, FILE:LINE, by document; else nothing
+    told   of JSON Lines what each document is told ("fixed", "begin")
     """
 
     format: str
     documents: list[Document]
     gaps: tuple[tuple[int, ...], ...] = ()
     where: tuple[tuple[str, ...], ...] = ()
+    told: tuple[Told, ...] = ()
 
     def counts(self) -> str:
         """ "2 documents, 6 segments"."""
@@ -96,9 +99,11 @@ def read_documents(source: Input, format: str, boundaries: str = "file", ids: st
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
     else:
-        found = DocumentFile(
-            format, [parse_document(line, f"{where}:{number}", require_target=False) for number, line in lines]
-        )
+        documents, told = [], []
+        for number, line in lines:
+            documents.append(parse_document(line, f"{where}:{number}", require_target=False))
+            told.append(parse_told(line, f"{where}:{number}", len(documents[-1].source)))
+        found = DocumentFile(format, documents, told=tuple(told))
     if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")
     return found

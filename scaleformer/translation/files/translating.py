@@ -19,7 +19,9 @@ from scaleformer.system.files import replaced
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.paths import TRANSLATED, plan_files
+from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.told import as_settings
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class FileRequest:
     source_language: str | None = None
     mode: str = "document"
     max_tokens: int | None = None
+    memory: Memory | None = None
 
 
 def are_files(name: str, format: str, split: str) -> bool:
@@ -69,6 +72,8 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
     config = _decoding(translator, config, files)
     documents = [document_of(file, source) for file, (source, _) in zip(files, plan.pairs, strict=True)]
     every = [document for some in documents for document in some]
+    given = [one for file in files for one in file.told]
+    given = recall(asked.memory, given, [masked for file in files for masked in file.masked])
     segments = sum(len(document.source) for document in every)
     numbers = f"{len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments"
     print(f"{', '.join(asked.inputs)}: {numbers}", file=sys.stderr)
@@ -89,6 +94,7 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
                     max_tokens=asked.max_tokens,
                     mode=asked.mode,
                     progress=progress,
+                    **as_settings(given),
                 )
             )
         rest = iter(translations)

@@ -1,0 +1,155 @@
+"""What a translation is told to say: segments that are fixed, and beginnings of others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.schema import shown
+from scaleformer.vocabulary import PAD, SEP
+
+Texts = Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What one document is told: texts by the numbers of their source segments, from 0.
+
+    fixed  whole translations of segments: what follows has them as its context, and they come out as they are
+    begin  beginnings of translations, which go on as the model likes
+    """
+
+    fixed: Texts = field(default_factory=dict)
+    begin: Texts = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.fixed or self.begin)
+
+    def part(self, first: int, stop: int) -> Told:
+        """That of the segments first to stop, numbered anew."""
+        fixed, begin = ({n - first: text for n, text in side.items() if first <= n < stop} for side in self._sides())
+        return Told(fixed, begin)
+
+    def tokens(self, tokenizer: Tokenizer) -> dict[int, list[int]]:
+        """What is written of each segment that is told, as `decode` takes it: a fixed one ends with its `<sep>`."""
+        numbers = [*self.fixed, *self.begin]
+        encoded = tokenizer.encode_batch([*self.fixed.values(), *self.begin.values()])
+        told = {n: [*words, SEP] if n in self.fixed else words for n, words in zip(numbers, encoded, strict=True)}
+        return {n: tokens for n, tokens in told.items() if tokens}
+
+    def restore(self, segments: Sequence[str], tokenizer: Tokenizer) -> list[str]:
+        """A translation with the texts as they were given, where the tokenizer writes them otherwise."""
+        restored = list(segments)
+        for n, text in enumerate(segments):
+            if n in self.fixed:
+                restored[n] = self.fixed[n]
+            elif text.startswith(written := tokenizer.decode(tokenizer.encode(self.begin.get(n, "")))):
+                restored[n] = self.begin.get(n, "") + text[len(written) :]
+        return restored
+
+    def fault(self, segments: int) -> str | None:
+        """What is wrong with this for a document of so many segments, in words; None where nothing is."""
+        for name, side in zip(("fixed", "begin"), self._sides(), strict=True):
+            for n, text in side.items():
+                if not isinstance(n, int) or not 0 <= n < segments:
+                    return f"{name}[{shown(n)}]: no such source segment: there are {segments}, numbered from 0"
+                if not isinstance(text, str):
+                    return f"{name}[{n}] is {type(text).__name__}, wanted a text"
+                if any("\ud800" <= character <= "\udfff" for character in text):
+                    return f"{name}[{n}] has a lone surrogate (\\ud800-\\udfff)"
+        if both := sorted(set(self.fixed) & set(self.begin)):
+            return f"segment {both[0]} is in both fixed and begin: wanted in one of them"
+        return None
+
+    def _sides(self) -> tuple[Texts, Texts]:
+        return self.fixed, self.begin
+
+
+def told_of(
+    documents: Sequence[Sequence[str]], fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, match: bool
+) -> list[Told]:
+    """What each document is told. Raises ValueError for segments that are not there, for what is no text, and without
+    `match`, decoding.match_segments."""
+    for name, side in (("fixed", fixed), ("begin", begin)):
+        if side is not None and len(side) != len(documents):
+            raise ValueError(f"{name} is of {len(side)} documents, there are {len(documents)}: wanted one of each")
+    nothing: list[Texts] = [{}] * len(documents)
+    told = [Told(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
+    for number, (one, segments) in enumerate(zip(told, documents, strict=True)):
+        if fault := one.fault(len(segments)):
+            raise ValueError(f"document {number}: {fault}")
+    if any(told) and not match:
+        raise ValueError("fixed and begin are of segments of the source: set decoding.match_segments=true")
+    return told
+
+
+def as_settings(told: Sequence[Told]) -> dict[str, Any]:
+    """`fixed` and `begin` of the translator; nothing where no document is told anything."""
+    return {"fixed": [one.fixed for one in told], "begin": [one.begin for one in told]} if any(told) else {}
+
+
+def parse_told(line: str, where: str, segments: int) -> Told:
+    """The "fixed" and "begin" of a document of so many segments in JSON Lines, `{"12": "text"}`.
+
+    `line` is JSON (`parse_document`). Raises DataError that begins with `where`.
+    """
+    if '"fixed"' not in line and '"begin"' not in line:
+        return Told()
+    record: dict[str, Any] = json.loads(line)
+    sides = []
+    for name in ("fixed", "begin"):
+        side = record.get(name, {})
+        if not isinstance(side, dict):
+            wanted = 'an object of texts by the numbers of their segments, {"12": "text"}'
+            raise DataError(f"{where}: {name!r} is {type(side).__name__}, wanted {wanted}")
+        sides.append({int(key) if key.isdecimal() and key.isascii() else key: text for key, text in side.items()})
+    told = Told(*sides)
+    if fault := told.fault(segments):
+        raise DataError(f"{where}: {fault}")
+    return told
+
+
+class Forced:
+    """The tokens that are written whatever the search would choose, as tensors; A documents, n segments of the longest.
+
+    limits (A, n) long: tokens of each segment that no limit cuts: those that are told, without a separator
+    count (A,) long: all that are told a document
+    ahead (A, n) long: source segments from each on to the next one that is told, which no separator may consume
+    """
+
+    def __init__(self, told: Sequence[Mapping[int, Sequence[int]]], segments: int, rows: int, like: Tensor) -> None:
+        flat = [token for one in told for tokens in one.values() for token in tokens]
+        starts, lengths, texts, ahead = torch.zeros(4, len(told), segments, dtype=torch.long)
+        ahead[:] = segments + 1
+        start = 0
+        for document, one in enumerate(told):
+            for n, tokens in one.items():
+                starts[document, n], lengths[document, n] = start, len(tokens)
+                texts[document, n] = len(tokens) - (SEP in tokens)
+                ahead[document, :n] = ahead[document, :n].minimum(torch.arange(n, 0, -1))
+                start += len(tokens)
+        self._tokens = like.new_tensor([*flat, PAD])
+        self._starts, self._lengths = starts.to(like.device), lengths.to(like.device)
+        self.limits, self.ahead, self.count = texts.to(like.device), ahead.to(like.device), self._lengths.sum(1)
+        self._rows = rows
+
+    def following(self, segments: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
+        """For rows (A*K,) that have consumed so many source segments, and written so many tokens since: the token that
+        has to come next, PAD where any may, and how many source segments a separator may consume at most."""
+        documents = torch.arange(len(segments), device=segments.device) // self._rows
+        current = segments.clamp(max=self._lengths.shape[1] - 1)
+        place = self._starts[documents, current] + written
+        token = self._tokens[place.clamp(max=len(self._tokens) - 1)]
+        return torch.where(written < self._lengths[documents, current], token, PAD), self.ahead[documents, current]
+
+    def select(self, documents: Tensor) -> None:
+        """Keep the documents at these old places."""
+        self._starts, self._lengths = self._starts[documents], self._lengths[documents]
+        self.ahead, self.count = self.ahead[documents], self.count[documents]
