@@ -15,6 +15,7 @@ from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
+from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.vocabulary import EOS
 
 MODES = ("document", "segment")
@@ -155,6 +156,7 @@ class Translator:
         begun: Sequence[Translation] = (),
         finished: Callable[[Translation], None] | None = None,
         place: Callable[[int, int], str] | None = None,
+        watch: Callable[[int, int, Sequence[str]], bool] | None = None,
         **decoding: Any,
     ) -> list[Translation]:
         """As `translate`, with all hypotheses (n_best of each document) and what is to be known of each.
@@ -173,6 +175,9 @@ class Translator:
         finished    called with each of the others, in the order of the documents, as soon as it and those before it
                     are there
         place       what to call a segment, by document and segment from 0, in warnings
+        watch       called now and then for each document at hand, with its number, and with the place of the first and
+                    the texts of segments that are final since (`streaming.SegmentStreams` tells when there are any);
+                    where it returns False the document is given up, and its translation is whatever there is
         """
         config = DecodingConfig.from_mapping({**asdict(config or self.decoding), **decoding})
         config.refuse_unread(decoding)
@@ -203,7 +208,9 @@ class Translator:
             for name, group in zip(names[len(begun) :], pieces, strict=True)
             for n in range(len(group))
         ]
-        parts = self._translate([piece for group in pieces for piece in group], keys, config, before, progress, done)
+        streams = watch and SegmentStreams(pieces, len(begun), self.target_tokenizer, config.match_segments, watch)
+        every = [piece for group in pieces for piece in group]
+        parts = self._translate(every, keys, config, before, progress, done, streams)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -229,6 +236,7 @@ class Translator:
         before: Sequence[int],
         progress: Callable[[float, int], None] | None,
         done: int = 0,
+        streams: SegmentStreams | None = None,
     ) -> Iterator[Translation]:
         """Whole documents in their order, in batches of like length; keys: of their samples; before: the tag;
         done: source tokens translated before."""
@@ -254,7 +262,8 @@ class Translator:
                 batch = pad([sources[place] for place in places], self.device)
                 at_hand = sum(lengths[place] for place in places)
                 names, counted = [keys[place] for place in places], self.target_tokenizer.counted
-                decoded = decode(self.model, *batch, config, counted=counted, keys=names, progress=report)
+                watch = streams and streams.of(places)
+                decoded = decode(self.model, *batch, config, counted=counted, keys=names, progress=report, watch=watch)
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = Translation(
                         tuple(self._hypothesis(h, config.match_segments) for h in hypotheses),
