@@ -208,7 +208,9 @@ class Translator:
             for name, group in zip(names[len(begun) :], pieces, strict=True)
             for n in range(len(group))
         ]
-        streams = watch and SegmentStreams(pieces, len(begun), self.target_tokenizer, config.match_segments, watch)
+        streams = None
+        if watch is not None:
+            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, config.match_segments, watch)
         every = [piece for group in pieces for piece in group]
         parts = self._translate(every, keys, config, before, progress, done, streams)
         translations = list(begun)
@@ -262,7 +264,7 @@ class Translator:
                 batch = pad([sources[place] for place in places], self.device)
                 at_hand = sum(lengths[place] for place in places)
                 names, counted = [keys[place] for place in places], self.target_tokenizer.counted
-                watch = streams and streams.of(places)
+                watch = None if streams is None else streams.of(places)
                 decoded = decode(self.model, *batch, config, counted=counted, keys=names, progress=report, watch=watch)
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = Translation(
