@@ -60,8 +60,6 @@ def main(options: Options, given: Sequence[str]) -> None:
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if not is_loopback(options.host) and token is None:
         log.warning("host=%s: other machines reach this, and no token is asked for: set token=", options.host)
-    # each answer says so of its own documents
-    logging.getLogger("scaleformer.translation").setLevel(logging.ERROR)
     name = Path(options.checkpoint).name
     limits = Limits(options.body, options.waiting, options.longest, options.seconds)
     service = Service(translator, decoding, limits, Splitting(options.split, options.source_language), name)

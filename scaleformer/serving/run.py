@@ -13,8 +13,6 @@ from fastapi import FastAPI
 
 from scaleformer.serving.service import Service
 
-log = logging.getLogger(__name__)
-
 
 class Server(uvicorn.Server):
     """uvicorn, which ends so: nothing more is taken, what waits is refused, what has begun is answered."""
@@ -65,6 +63,8 @@ def is_loopback(host: str) -> bool:
 
 def serve(app: FastAPI, service: Service, listener: socket.socket, name: str) -> None:
     """Answer until SIGTERM or Ctrl-C."""
+    # what was cut or left out each answer says of its own documents
+    logging.getLogger("scaleformer.translation").setLevel(logging.ERROR)
     host, port = listener.getsockname()[:2]
     server = Server(app, service)
     where = f"[{host}]" if ":" in host else host
