@@ -19,6 +19,7 @@ FLOORS = (
     "data",
     "checkpoints",
     "translation",
+    "serving",
     "evaluation",
     "report",
     "training",

@@ -37,7 +37,8 @@ class History:
         self.parts = []
 
     def read(self, document: int, row: int, length: int) -> tuple[int, ...]:
-        """The first `length` tokens of what ended in `row`."""
+        """The first `length` tokens of what ended in `row`, or all where it was given up before."""
+        length = min(length, len(self.entries))
         entries = self.entries[:length, :, document]  # (length, 1|2, K)
         if entries.shape[1] == 1:
             return tuple(entries[:, 0, row].tolist())

@@ -32,8 +32,7 @@ def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Tra
     empty = [
         place(n, i)
         for n, (segments, translation) in enumerate(zip(documents, translations, strict=True))
-        for i, (segment, text) in enumerate(zip(segments, translation.segments, strict=False))
-        if segment.strip() and not text.strip() and i not in translation.hypotheses[0].shared
+        for i in empty_places(segments, translation)
     ]
     if empty:
         log.warning("%d segments have an empty translation: %s", len(empty), _some(empty))
@@ -45,7 +44,7 @@ def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longe
         f"{place(n, i)} ({len(tokens) + 2:,})"
         for n, segments in enumerate(documents)
         for i, tokens in enumerate(tokenizer.encode_batch(segments))
-        if len(tokens) + 2 > longest
+        if is_long(tokens, longest)
     ]
     if long:
         log.warning(
@@ -55,6 +54,20 @@ def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longe
             longest,
             _some(long),
         )
+
+
+def empty_places(segments: Sequence[str], translation: Translation) -> list[int]:
+    """The segments with text whose translation has none, and which the one before them does not translate, too."""
+    return [
+        i
+        for i, (segment, text) in enumerate(zip(segments, translation.segments, strict=False))
+        if segment.strip() and not text.strip() and i not in translation.hypotheses[0].shared
+    ]
+
+
+def is_long(tokens: Sequence[int], longest: int | None) -> bool:
+    """Whether a segment of these tokens is longer than the longest one of the training, `<sep>` and `</s>` counted."""
+    return longest is not None and len(tokens) + 2 > longest
 
 
 def _some(names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.draws import Draws
 from scaleformer.translation.history import History
-from scaleformer.translation.state import Active, Rows
+from scaleformer.translation.state import Active, Rows, Watch
 from scaleformer.vocabulary import EOS
 
 
@@ -62,6 +62,7 @@ def decode(
     keys: Sequence[str] | None = None,
     progress: Callable[[int, float], None] | None = None,
     told: Sequence[Mapping[int, Sequence[int]]] = (),
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
 
@@ -69,11 +70,13 @@ def decode(
     before each token. The model must be in evaluation mode. `counted` is whether separators of the target say how many
     source segments they consume (`scaleformer.vocabulary`). `keys` name the documents (their places otherwise): samples
     are drawn from config.seed and the name, whatever else is in the batch. `progress` is called now and then with the
-    number of tokens written since its last call, one row a document, and the share of the segments that is done. A beam
-    search that has no more hypotheses returns fewer than n_best. A limit of the model (learned positions) is one of the
-    search. `told` has of each document tokens with which the translations of source segments begin; those that end with
-    `<sep>` are all of it (`scaleformer.translation.told`). Raises ValueError if the shapes differ, something is told
-    without match_segments, or the model gives NaN.
+    number of tokens written since its last call, one row a document, and the share of the segments that is done. `told`
+    has of each document tokens with which the translations of source segments begin; those that end with `<sep>` are
+    all of it (`scaleformer.translation.told`). `watch` is called as often for each document that is being written, with
+    its place and, where it has one row, the tokens written since; where it returns False nobody wants the document any
+    more: it is given up, and what there is of it returned. A beam search that has no more hypotheses returns fewer than
+    n_best. A limit of the model (learned positions) is one of the search. Raises ValueError if the shapes differ,
+    something is told without match_segments, or the model gives NaN.
     """
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
@@ -84,7 +87,7 @@ def decode(
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
-    active = Active(rows, progress)
+    active = Active(rows, progress, watch)
     if config.strategy == "beam":
         return _beam(model, state, rows, active, config)
     draws = None
@@ -139,8 +142,8 @@ def _rollout(
         rows.advance(token)
         rows.cut = torch.where(running, rows.cut, cut)
         history.append(token.view(-1, K))
-        active.done = (ended | (length >= limits)).view(-1, K).all(1)
-        if (keep := active.keep(step, rows)) is None:
+        active.done = active.done | (ended | (length >= limits)).view(-1, K).all(1)
+        if (keep := active.keep(step, rows, history)) is None:
             continue
         history.flush(active.places)
         values = torch.stack([total, length.double(), ended.double(), rows.cut.double(), merit, free.double()])
@@ -242,7 +245,7 @@ def _beam(
         active.done = active.done | beaten | (step + 1 >= rows.limits)
 
         continued = (torch.arange(A, device=device)[:, None] * K + parent).flatten()  # (A*K,) old rows
-        if (keep := active.keep(step, rows)) is not None:
+        if (keep := active.keep(step, rows, history)) is not None:
             history.flush(active.places)
             result[:, active.places.cpu()] = torch.cat([finished, unfinished[None]]).cpu()
             if len(keep) == 0:

@@ -15,6 +15,7 @@ from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
+from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.vocabulary import EOS
 
@@ -161,6 +162,7 @@ class Translator:
         begun: Sequence[Translation] = (),
         finished: Callable[[Translation], None] | None = None,
         place: Callable[[int, int], str] | None = None,
+        watch: Callable[[int, int, Sequence[str]], bool] | None = None,
         **decoding: Any,
     ) -> list[Translation]:
         """As `translate`, with all hypotheses (n_best of each document) and what is to be known of each.
@@ -182,6 +184,9 @@ class Translator:
         finished    called with each of the others, in the order of the documents, as soon as it and those before it
                     are there
         place       what to call a segment, by document and segment from 0, in warnings
+        watch       called now and then for each document at hand, with its number, and with the place of the first and
+                    the texts of segments that are final since (`streaming.SegmentStreams` tells when there are any);
+                    where it returns False the document is given up, and its translation is whatever there is
         """
         config = DecodingConfig.from_mapping({**asdict(config or self.decoding), **decoding})
         config.refuse_unread(decoding)
@@ -213,13 +218,16 @@ class Translator:
             for name, group in zip(names[len(begun) :], pieces, strict=True)
             for n in range(len(group))
         ]
+        streams = None
+        if watch is not None:
+            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, config.match_segments, watch)
         flat = [piece for group in pieces for piece in group]
         told = [
             one.part(stop - len(piece), stop)
             for one, group in zip(told[len(begun) :], pieces, strict=True)
             for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
         ]
-        parts = self._translate(flat, keys, told, config, before, progress, done)
+        parts = self._translate(flat, keys, told, config, before, progress, done, streams)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -246,6 +254,7 @@ class Translator:
         before: Sequence[int],
         progress: Callable[[float, int], None] | None,
         done: int = 0,
+        streams: SegmentStreams | None = None,
     ) -> Iterator[Translation]:
         """Whole documents in their order, in batches of like length; keys: of their samples; before: the tag;
         done: source tokens translated before."""
@@ -273,6 +282,7 @@ class Translator:
                 decoded = decode(
                     self.model, *batch, config, counted=self.target_tokenizer.counted, keys=[keys[n] for n in places],
                     progress=report, told=[told[n].tokens(self.target_tokenizer) for n in places],
+                    watch=None if streams is None else streams.of(places),
                 )  # fmt: skip
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = Translation(

@@ -66,14 +66,14 @@ class LinesFile:
 class ProseFile:
     """A file whose prose is one document: its segments, and the same file with their translations."""
 
-    def __init__(self, path: Path, format: str, language: str, grain: str) -> None:
-        module, name = _FILES[format].split(".")
-        kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.translation.files.{module}"), name)
-        self._file = kind(read_content(path), str(path))
+    def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
+        module, kind_name = _FILES[format].split(".")
+        kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.translation.files.{module}"), kind_name)
+        self._file = kind(content, name)
         # what stands on a line or in a unit of its own is a segment there
         grain = "paragraph" if format in ("po", "xliff", "srt") else grain
         self._segments = [split_block(block, language, grain) for block in self._file.blocks]
-        self.ids = [str(path)]
+        self.ids = [name]
         flat = [segment for segments in self._segments for segment in segments]
         self.documents = [[segment.text for segment in flat]]
         self.told = (Told(),)
@@ -115,7 +115,7 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
         raise DataError(f"{path}: {format.title} is not translated: wanted one of {wanted}")
     if format.name == "jsonl" or (format.name == "text" and not split_text):
         return LinesFile(path, format.name)
-    return ProseFile(path, format.name, language, grain)
+    return ProseFile(read_content(path), str(path), format.name, language, grain)
 
 
 def read_content(path: Path) -> bytes:

@@ -67,9 +67,9 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
     Raises ValueError (DataError for a file) in one line before anything is written, OSError.
     """
     plan = plan_files(asked.inputs, asked.output)
-    grain, language = _splitting(translator, asked)
+    grain, language = choose_splitting(translator, asked.split, asked.source_language)
     files = [open_file(source, language, grain, asked.split != "auto") for source, _ in plan.pairs]
-    config = _decoding(translator, config, files)
+    config = choose_file_decoding(translator, config, files)
     documents = [document_of(file, source) for file, (source, _) in zip(files, plan.pairs, strict=True)]
     every = [document for some in documents for document in some]
     given = [one for file in files for one in file.told]
@@ -111,20 +111,22 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
         log.warning("%d %s: %s%s", where.total(), reason, names, " ..." if len(where) > 5 else "")
 
 
-def _splitting(translator: Translator, asked: FileRequest) -> tuple[str, str]:
-    """The grain and the language of the segments."""
-    if asked.split not in SPLITS:
-        raise ValueError(f"split={asked.split}: choose one of {', '.join(SPLITS)}")
+def choose_splitting(translator: Translator, split: str, source_language: str | None) -> tuple[str, str]:
+    """The grain and the language of the segments: those asked for, or of the training. Raises ValueError."""
+    if split not in SPLITS:
+        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
     known = translator.segmentation
-    grain = known.get("grain") or "sentence" if asked.split == "auto" else asked.split
-    language = asked.source_language or known.get("source_language")
+    grain = known.get("grain") or "sentence" if split == "auto" else split
+    language = source_language or known.get("source_language")
     if language is None and grain == "sentence":
         raise ValueError("the model does not say which language it reads: set source_language=en, or split=paragraph")
     return ("paragraph" if grain == "none" else grain), language or ""
 
 
-def _decoding(translator: Translator, config: DecodingConfig, files: Sequence[LinesFile | ProseFile]) -> DecodingConfig:
-    """Settings by which every segment has a translation of its own, with its spans."""
+def choose_file_decoding(
+    translator: Translator, config: DecodingConfig, files: Sequence[LinesFile | ProseFile]
+) -> DecodingConfig:
+    """Settings by which every segment has a translation of its own, with its spans. Raises ValueError."""
     if config.n_best > 1:
         raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")
     spans = sum(file.spans for file in files if isinstance(file, ProseFile))

@@ -1,0 +1,66 @@
+"""Serve a model by HTTP: documents and files are translated, segments streamed, and a page does so in a browser.
+
+scaleformer serve checkpoint=RUN [host=127.0.0.1] [port=8000]
+
+docs/server.md tells what a request looks like. Wants the extra `serve`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from scaleformer.system.schema import AtLeast
+from scaleformer.translation.config import choose_decoding
+from scaleformer.translation.files.translating import SPLITS
+from scaleformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/serve.yaml describes them."""
+
+    checkpoint: str
+    host: str
+    port: Annotated[int, AtLeast(0)]
+    token: str | None
+    body: Annotated[int, AtLeast(1000)]
+    waiting: Annotated[int, AtLeast(1000)]
+    longest: Annotated[int, AtLeast(10)]
+    seconds: Annotated[float, AtLeast(1)]
+    tag: str | None
+    split: str
+    source_language: str | None
+    device: str
+    threads: int | None
+    decoding: dict[str, Any]
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    try:
+        from scaleformer.serving.app import make_app
+        from scaleformer.serving.run import is_loopback, open_socket, serve
+        from scaleformer.serving.service import Limits, Service
+        from scaleformer.serving.sources import Splitting
+    except ModuleNotFoundError as error:
+        raise ValueError(f"serving needs {error.name}: pip install 'scaleformer[serve]'") from None
+    if options.split not in SPLITS:
+        raise ValueError(f"split={options.split}: choose one of {', '.join(SPLITS)}")
+    token = options.token or os.environ.get("SCALEFORMER_TOKEN") or None
+    if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
+        raise ValueError("token: wanted letters, digits and signs of ASCII without spaces")
+    listener = open_socket(options.host, options.port)
+    translator = Translator.load(options.checkpoint, options.device, options.tag)
+    decoding = choose_decoding(translator.decoding, options.decoding, given)
+    if not is_loopback(options.host) and token is None:
+        log.warning("host=%s: other machines reach this, and no token is asked for: set token=", options.host)
+    name = Path(options.checkpoint).name
+    limits = Limits(options.body, options.waiting, options.longest, options.seconds)
+    service = Service(translator, decoding, limits, Splitting(options.split, options.source_language), name)
+    serve(make_app(service, token), service, listener, options.checkpoint)

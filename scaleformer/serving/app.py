@@ -1,0 +1,243 @@
+"""The application: paths, what they take and answer, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, FastAPI, File, Form, HTTPException, Query, Request, UploadFile
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel, Json
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from scaleformer import __version__
+from scaleformer.serving.gate import Gate
+from scaleformer.serving.requests import (
+    ErrorAnswer,
+    FileAnswer,
+    Options,
+    TranslateAnswer,
+    TranslateRequest,
+    answer_of,
+)
+from scaleformer.serving.service import Opened, Service, in_base64
+from scaleformer.serving.worker import Done, Written
+from scaleformer.system.schema import shown
+from scaleformer.translation.translator import Translation
+
+log = logging.getLogger(__name__)
+REPORT = "X-Scaleformer-Report"
+ERRORS: dict[int | str, dict[str, Any]] = {
+    401: {"model": ErrorAnswer, "description": "Without the token of the server"},
+    413: {"model": ErrorAnswer, "description": "More than the server takes at once"},
+    422: {"model": ErrorAnswer, "description": "What cannot be translated, or options that do not fit"},
+    429: {"model": ErrorAnswer, "description": "Too much is waiting; Retry-After says when to try again"},
+    503: {"model": ErrorAnswer, "description": "The server is ending"},
+    504: {"model": ErrorAnswer, "description": "Not done in time"},
+}
+# The page has its script and its style inside, and speaks to this server alone.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+)
+POLICY += "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+router = APIRouter()
+
+
+def make_app(service: Service, token: str | None = None) -> FastAPI:
+    """The application of a service; token: what requests have to bear, None for none."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.worker.end()
+
+    app = FastAPI(
+        title="Scaleformer", version=__version__, description="Translates documents.", lifespan=lifespan, redoc_url=None
+    )
+    app.state.service, app.state.token = service, token
+    app.include_router(router)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _fault)
+    paths = {"/openapi.json", "/docs", *(route.path for route in router.routes)}  # type: ignore[attr-defined]
+    app.add_middleware(Gate, limits=service.limits, token=token, metrics=service.metrics, paths=paths)
+    return app
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+@router.post("/translate", response_model=TranslateAnswer, response_model_exclude_none=True, responses=ERRORS)
+async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswer:
+    """Translate documents, and answer when all are done."""
+    opened = await _service(request).open(asked.documents, asked.options)
+    translations = await opened.wait(request)
+    documents = [await opened.answer(number, translation) for number, translation in enumerate(translations)]
+    return TranslateAnswer(documents=documents, timing=opened.timing())
+
+
+@router.post("/translate/stream", response_class=StreamingResponse, responses=ERRORS)
+async def translate_stream(request: Request, asked: TranslateRequest) -> StreamingResponse:
+    """Server-sent events: `source` with all segments, `segment` for each that is final (with one row a document, greedy
+    search say, while the rest is written), `document` as `/translate` has it, `end` with the timing; `error` ends all.
+    """
+    opened = await _service(request).open(asked.documents, asked.options)
+    return _stream(opened, _documents(opened))
+
+
+@router.post("/translate/file", responses={**ERRORS, 200: {"content": {"application/octet-stream": {}}}})
+async def translate_file(
+    request: Request,
+    file: Annotated[UploadFile, File(description="text, Markdown, HTML, docx, PO, XLIFF, SRT or JSON Lines")],
+    options: Annotated[Json[Options], Form(description="as JSON")] = "{}",  # type: ignore[assignment]
+    report: Annotated[
+        Literal["header", "json", "stream"],
+        Query(description="header: the file, its report as a header; json: both as JSON; stream: events as they come"),
+    ] = "header",
+) -> Response:
+    """Translate a file into the same file in the other language: only its prose changes."""
+    chosen = Options.model_validate_json(options) if isinstance(options, str) else options
+    name = file.filename or ""
+    opened = await _service(request).open_file(await file.read(), name, chosen)
+    if report == "stream":
+        return _stream(opened, _file_events(opened, name))
+    found, content = await opened.file(name, await opened.wait(request))
+    if report == "json":
+        return JSONResponse(answer_of(FileAnswer(report=found, content=in_base64(content))))
+    headers = {
+        REPORT: json.dumps(answer_of(found)),
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name)}",
+    }
+    return Response(content, media_type="application/octet-stream", headers=headers)
+
+
+@router.get("/health")
+async def health(request: Request) -> dict[str, Any]:
+    """Whether the server takes requests, and what it is."""
+    service = _service(request)
+    if service.worker.ending:
+        raise HTTPException(503, "the server is ending")
+    translator = service.translator
+    return {
+        "status": "ok",
+        "version": __version__,
+        "model": service.name,
+        "sha256": translator.sha256,
+        "device": str(translator.device),
+        "tags": list(translator.source_tokenizer.tags),
+        "token": request.app.state.token is not None,
+        "waiting": service.worker.waiting,
+    }
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """What Prometheus reads."""
+    return Response(_service(request).metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+@router.get("/", include_in_schema=False)
+async def page() -> HTMLResponse:
+    """The page for people."""
+    content = files("scaleformer.serving").joinpath("page.html").read_text(encoding="utf-8")
+    return HTMLResponse(content, headers={"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"})
+
+
+def _stream(opened: Opened, events: AsyncGenerator[str, None]) -> StreamingResponse:
+    async def body() -> AsyncIterator[str]:
+        async with aclosing(events):
+            try:
+                async for event in events:
+                    yield event
+            except HTTPException as error:
+                yield _event("error", {"error": error.detail, "status": error.status_code})
+            except Exception as error:
+                log.error("a stream has failed", exc_info=error)
+                yield _event("error", {"error": _words(error), "status": 500})
+
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    # in case the client has gone before the first event
+    after = BackgroundTask(opened.cancel)
+    return StreamingResponse(body(), media_type="text/event-stream", headers=headers, background=after)
+
+
+def _event(name: str, data: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+async def _progress(opened: Opened) -> AsyncGenerator[str | Done, None]:
+    """Events of what is written; documents as they are."""
+    sources = [{"id": source.name, "source": list(source.segments)} for source in opened.sources]
+    yield _event("source", {"documents": sources})
+    async with aclosing(opened.events()) as events:
+        async for event in events:
+            if isinstance(event, Written):
+                for place, text in enumerate(event.texts, event.start):
+                    yield _event("segment", {"document": event.document, "segment": place, "target": text})
+            else:
+                yield event or ": still here\n\n"
+
+
+async def _documents(opened: Opened) -> AsyncGenerator[str, None]:
+    async with aclosing(_progress(opened)) as events:
+        async for event in events:
+            if isinstance(event, Done):
+                answer = answer_of(await opened.answer(event.document, event.translation))
+                yield _event("document", {"document": event.document, **answer})
+            else:
+                yield event
+    yield _event("end", {"timing": answer_of(opened.timing())})
+
+
+async def _file_events(opened: Opened, name: str) -> AsyncGenerator[str, None]:
+    found: dict[int, Translation] = {}
+    async with aclosing(_progress(opened)) as events:
+        async for event in events:
+            if isinstance(event, Done):
+                found[event.document] = event.translation
+                target = list(event.translation.segments)
+                yield _event("document", {"document": event.document, "target": target})
+            else:
+                yield event
+    report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])
+    yield _event("file", answer_of(FileAnswer(report=report, content=in_base64(content))))
+    yield _event("end", {"timing": answer_of(opened.timing())})
+
+
+async def _http_error(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StarletteHTTPException)
+    text = str(error.detail)
+    if error.status_code == 405:
+        text = f"{request.method} {request.url.path}: wanted {(error.headers or {}).get('Allow', 'another method')}"
+    elif error.status_code == 404:
+        text = f"{shown(request.url.path)}: no such path; /docs lists those that there are"
+    return JSONResponse({"error": text}, error.status_code, error.headers)  # type: ignore[arg-type]
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first, *others = error.errors()
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    more = f" (and {len(others)} more)" if others else ""
+    given = first.get("input")
+    value = "" if given is None or isinstance(given, (dict, list, BaseModel)) else f"={shown(given)}"
+    told = " ".join(f"{where or 'the body'}{value}: {first['msg'].removeprefix('Value error, ')}{more}".split())
+    return JSONResponse({"error": told}, 422)
+
+
+async def _fault(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": _words(error)}, 500)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: a fault of the server, which its log describes"

@@ -1,0 +1,105 @@
+"""What every request passes before it is read: who may ask, how much, for how long, and how many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Collection
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from scaleformer.serving.metrics import Metrics
+from scaleformer.serving.service import Limits
+
+OPEN = ("/", "/health", "/docs", "/openapi.json")  # without the token
+READING = 60.0  # seconds for the body of a request
+DRAINED = 64 << 20  # bytes that are read of a body too large, so that its client hears why
+
+
+class Gate:
+    """An application behind limits. A body is read whole before the application sees it.
+
+    token  that requests have to bear, None for none
+    paths  that there are, for the metrics
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, limits: Limits, token: str | None, metrics: Metrics, paths: Collection[str]
+    ) -> None:
+        self._app, self._limits, self._metrics, self._paths = app, limits, metrics, paths
+        self._token = token.encode() if token is not None else None
+        self._present = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"] if scope["path"] in self._paths else "other"
+        started, status = time.monotonic(), 499  # of a client that has gone
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._present += 1
+        try:
+            await self._pass(scope, receive, counted)
+        finally:
+            self._present -= 1
+            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.seconds.labels(path).observe(time.monotonic() - started)
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._token is not None and scope["path"] not in OPEN:
+            given = dict(scope["headers"]).get(b"authorization", b"")
+            if not hmac.compare_digest(given, b"Bearer " + self._token):
+                await self._refuse(send, 401, "wanted the token of this server: Authorization: Bearer TOKEN",
+                                   [(b"www-authenticate", b"Bearer")])  # fmt: skip
+                return
+        if self._present > self._limits.requests and scope["path"] not in OPEN:
+            error = f"{self._limits.requests} requests are here already: try again in 1 s"
+            await self._refuse(send, 429, error, [(b"retry-after", b"1")])
+            return
+        try:
+            body = await asyncio.wait_for(self._read(receive), READING)
+        except asyncio.TimeoutError:
+            await self._refuse(send, 408, f"the request was not there after {READING:g} s")
+            return
+        if body is None:
+            return
+        if len(body) > self._limits.body:
+            await self._refuse(send, 413, f"more than {self._limits.body:,} bytes: send it in parts")
+            return
+        given_out = False
+
+        async def read() -> Message:
+            nonlocal given_out
+            if given_out:
+                return await receive()
+            given_out = True
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+        await self._app(scope, read, send)
+
+    async def _read(self, receive: Receive) -> bytearray | None:
+        """The body, or more bytes than there may be; None where the client has gone."""
+        body, size, more = bytearray(), 0, True
+        while more and size <= max(DRAINED, self._limits.body):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            part = message.get("body", b"")
+            size += len(part)
+            body += part[: max(0, self._limits.body + 1 - len(body))]
+            more = message.get("more_body", False)
+        return body
+
+    async def _refuse(self, send: Send, status: int, error: str, headers: Collection[tuple[bytes, bytes]] = ()) -> None:
+        body = json.dumps({"error": error}).encode()
+        head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
+        await send({"type": "http.response.start", "status": status, "headers": [*head, (b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": body})

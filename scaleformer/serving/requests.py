@@ -1,0 +1,159 @@
+"""What a client may ask, and what it is answered; the OpenAPI page is made of this."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from scaleformer.serving.worker import Settings
+from scaleformer.translation.config import DecodingConfig
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half of a surrogate pair at character {error.start}: no text of Unicode") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_whole)]
+_DECODING = {field.name for field in fields(DecodingConfig)}
+
+
+class Options(BaseModel):
+    """How to translate; what is not given is as the server's own command has it. docs of `scaleformer translate --help`
+    tell what each does."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    strategy: Literal["greedy", "beam", "sample"] | None = None
+    beam_size: Annotated[int, Field(ge=1, le=16)] | None = None
+    length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
+    n_best: Annotated[int, Field(ge=1, le=16)] | None = None
+    max_length_ratio: Annotated[float, Field(ge=0, le=4)] | None = None
+    max_length_offset: Annotated[int, Field(ge=1, le=200)] | None = None
+    match_segments: bool | None = None
+    merge_segments: bool | None = None
+    no_repeat_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = None
+    temperature: Annotated[float, Field(ge=1e-6, le=100)] | None = None
+    top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    mode: Literal["document", "segment"] = "document"
+    max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
+    tag: Annotated[Text, Field(max_length=100)] | None = None
+    split: Literal["auto", "sentence", "paragraph"] | None = None
+    source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
+
+    def settings(self, decoding: DecodingConfig) -> Settings:
+        """The server's settings but for what is given here. Raises ValueError for what does not fit together."""
+        given = {name: value for name, value in self.model_dump(exclude_none=True).items() if name in _DECODING}
+        chosen = DecodingConfig.from_mapping({**asdict(decoding), **given})
+        chosen.refuse_unread(given)
+        return Settings(chosen, self.mode, self.max_tokens, self.tag)
+
+
+class SourceDocument(BaseModel):
+    """A document: its segments, or a text that is split into segments as files are."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: Annotated[Text, Field(max_length=200)] | None = None
+    source: list[Text] | None = None
+    text: Text | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> SourceDocument:
+        if (self.source is None) == (self.text is None):
+            raise ValueError("wanted source (a list of segments) or text, one of the two")
+        return self
+
+
+class TranslateRequest(BaseModel):
+    """Documents and how to translate them."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"documents": [{"id": "a", "source": ["A segment.", "Another."]}]}]},
+    )
+
+    documents: list[SourceDocument] = Field(min_length=1)
+    options: Options = Field(default_factory=Options)
+
+
+class Alternative(BaseModel):
+    """One hypothesis."""
+
+    target: list[str]
+    score: float
+    log_probability: float
+    finished: bool
+
+
+class TranslatedDocument(BaseModel):
+    """A translation. finished: False where a length limit cut it; long: segments (from 0) longer than any in training,
+    of which parts may be left out; empty: those with text whose translation has none; shared: those that the one before
+    them translates, too. Of a text also its segments, and the translated text."""
+
+    id: str
+    target: list[str]
+    finished: bool
+    score: float
+    log_probability: float
+    source_tokens: int
+    long: list[int] = []
+    empty: list[int] = []
+    shared: list[int] = []
+    n_best: list[Alternative] | None = None
+    source: list[str] | None = None
+    text: str | None = None
+    notes: dict[str, int] | None = None
+
+
+class Timing(BaseModel):
+    """Seconds: before the first document was begun, and from then on."""
+
+    waiting: float
+    translating: float
+
+
+class TranslateAnswer(BaseModel):
+    """The documents in the order of the request."""
+
+    documents: list[TranslatedDocument]
+    timing: Timing
+
+
+class FileReport(BaseModel):
+    """What is to be known of a translated file; notes: what could not be translated or placed, by reason."""
+
+    name: str
+    documents: int
+    segments: int
+    finished: bool
+    long: int
+    empty: int
+    notes: dict[str, int]
+    timing: Timing
+
+
+class FileAnswer(BaseModel):
+    """A translated file, its content in base64."""
+
+    report: FileReport
+    content: str
+
+
+class ErrorAnswer(BaseModel):
+    """What is wrong, in one line."""
+
+    error: str
+
+
+def answer_of(model: BaseModel) -> dict[str, Any]:
+    """As JSON has it, without what is not there."""
+    return model.model_dump(exclude_none=True)

@@ -1,0 +1,78 @@
+"""The server itself: a socket, signals, and the order in which it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import sys
+from contextlib import suppress
+
+import uvicorn
+from fastapi import FastAPI
+
+from scaleformer.serving.service import Service
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which ends so: nothing more is taken, what waits is refused, what has begun is answered."""
+
+    def __init__(self, app: FastAPI, service: Service) -> None:
+        self.service = service
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(service.limits.seconds) + 5,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.worker.end()
+        await super().shutdown(sockets)
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes a free one. Raises ValueError in one line."""
+    if not 0 <= port < 2**16:
+        raise ValueError(f"port={port}: wanted 0 to 65535")
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise ValueError(f"host={host} port={port}: {error.strerror or error}: give another port or host") from None
+    return listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def serve(app: FastAPI, service: Service, listener: socket.socket, name: str) -> None:
+    """Answer until SIGTERM or Ctrl-C."""
+    # what was cut or left out each answer says of its own documents
+    logging.getLogger("scaleformer.translation").setLevel(logging.ERROR)
+    host, port = listener.getsockname()[:2]
+    server = Server(app, service)
+    where = f"[{host}]" if ":" in host else host
+    print(f"serving {name} at http://{where}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    try:
+        server.run([listener])
+    except (KeyboardInterrupt, SystemExit):  # the signal, again, once all is done
+        if not server.should_exit:
+            raise
+    service.worker.join(5)
+    print("ended", file=sys.stderr)

@@ -1,0 +1,241 @@
+"""Requests as documents for the worker, and what it tells of them as answers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from anyio import CapacityLimiter, to_thread
+from fastapi import HTTPException, Request
+
+from scaleformer.serving.metrics import Metrics
+from scaleformer.serving.requests import (
+    Alternative,
+    FileReport,
+    Options,
+    SourceDocument,
+    Timing,
+    TranslatedDocument,
+)
+from scaleformer.serving.sources import Source, Splitting, clean_name, open_documents, open_upload
+from scaleformer.serving.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.notices import empty_places, is_long
+from scaleformer.translation.translator import Translation, Translator
+
+T = TypeVar("T")
+PULSE = 10.0  # seconds after which a stream says that it is there
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is too much.
+
+    body      bytes of a request
+    waiting   characters of sources that wait
+    longest   source tokens that are translated at once
+    seconds   for an answer
+    requests  that are read or answered at the same time
+    """
+
+    body: int = 4 << 20
+    waiting: int = 4_000_000
+    longest: int = 32_768
+    seconds: float = 600.0
+    requests: int = 200
+
+
+class Service:
+    """What the application does: `open` or `open_file` a request, then `events` of its documents, then `answer`s."""
+
+    def __init__(
+        self, translator: Translator, decoding: DecodingConfig, limits: Limits, splitting: Splitting, name: str
+    ) -> None:
+        self.translator, self.decoding, self.limits, self.splitting = translator, decoding, limits, splitting
+        self.name = name
+        self.metrics = Metrics()
+        self.worker = Worker(translator, limits.waiting, self.metrics)
+        self._readers = CapacityLimiter(2)  # reading takes processor time of the translation
+
+    async def open(self, documents: Sequence[SourceDocument], options: Options) -> Opened:
+        """The documents of a request, which the worker has taken. Raises HTTPException."""
+        read = lambda: open_documents(  # noqa: E731
+            self.translator, documents, options, self.splitting, options.settings(self.decoding)
+        )
+        return await self._open(read)
+
+    async def open_file(self, content: bytes, name: str, options: Options) -> Opened:
+        """As `open`, of a file."""
+        read = lambda: open_upload(  # noqa: E731
+            self.translator, content, name, options, self.splitting, options.settings(self.decoding), self.limits.body
+        )
+        return await self._open(read)
+
+    async def _open(self, read: Callable[[], list[Source]]) -> Opened:
+        try:
+            sources, sizes = await self.in_thread(lambda: self._measure(read()))
+        except ValueError as error:
+            raise HTTPException(422, " ".join(str(error).split("\n"))) from None
+        ticket = Ticket()
+        jobs = [
+            Job(ticket, number, source.name, source.segments, source.settings, tokens, size)
+            for number, (source, (tokens, size)) in enumerate(zip(sources, sizes, strict=True))
+        ]
+        if (size := sum(job.size for job in jobs)) > self.limits.waiting:
+            raise HTTPException(413, f"{size:,} characters, more than {self.limits.waiting:,}: send them in parts")
+        try:
+            self.worker.submit(jobs)
+        except Busy as error:
+            raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from None
+        except Ending as error:
+            raise HTTPException(503, str(error)) from None
+        return Opened(self, sources, ticket)
+
+    def _measure(self, sources: list[Source]) -> tuple[list[Source], list[tuple[int, int]]]:
+        """Tokens and characters of each. Raises ValueError for one too long to be translated at once."""
+        sizes = []
+        for source in sources:
+            self.translator.tag_tokens(source.settings.tag)
+            counts = [len(tokens) + 1 for tokens in self.translator.source_tokenizer.encode_batch(source.segments)]
+            whole = source.settings.mode == "document" and source.settings.max_tokens is None
+            most = sum(counts) if whole else max([*counts, source.settings.max_tokens or 0], default=0)
+            if counts and most > self.limits.longest:
+                cut = f"options.max_tokens={self.limits.longest} cuts it between segments" if whole else "split it"
+                raise ValueError(f"{source.name}: {most:,} source tokens, more than {self.limits.longest:,}: {cut}")
+            sizes.append((sum(counts), sum(map(len, source.segments)) + len(counts) + 1))
+        return sources, sizes
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """What a call returns, in a thread beside the loop."""
+        return await to_thread.run_sync(call, limiter=self._readers)
+
+
+class Opened:
+    """A request whose documents the worker has."""
+
+    def __init__(self, service: Service, sources: Sequence[Source], ticket: Ticket) -> None:
+        self._service, self.sources, self._ticket = service, sources, ticket
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._service.worker.cancel(self._ticket)
+
+    async def events(self) -> AsyncGenerator[Written | Done | None, None]:
+        """What becomes of the documents until all are done; None now and then where nothing does. Segments and
+        documents come once each. Raises HTTPException where the request fails, or takes longer than it may."""
+        deadline = time.monotonic() + self._service.limits.seconds
+        told = Counter[int]()
+        left = len(self.sources)
+        try:
+            while left:
+                seconds = deadline - time.monotonic()
+                if seconds <= 0:
+                    raise HTTPException(504, f"not done in {self._service.limits.seconds:g} s: send less at once")
+                try:
+                    event = await asyncio.wait_for(self._ticket.events.get(), min(seconds, PULSE))
+                except asyncio.TimeoutError:
+                    yield None
+                    continue
+                if isinstance(event, Failed):
+                    raise HTTPException(event.status, event.error)
+                if isinstance(event, Written):
+                    end = event.start + len(event.texts)
+                    if end <= told[event.document]:  # a batch that failed was begun anew
+                        continue
+                    told[event.document] = end
+                left -= isinstance(event, Done)
+                yield event
+        finally:
+            self.cancel()
+
+    async def wait(self, request: Request) -> list[Translation]:
+        """All translations, in order. Raises HTTPException, where the client has gone as well."""
+        gone = asyncio.create_task(self._leave_with(request))
+        found: dict[int, Translation] = {}
+        try:
+            async with aclosing(self.events()) as events:
+                async for event in events:
+                    if isinstance(event, Done):
+                        found[event.document] = event.translation
+        finally:
+            gone.cancel()
+        return [found[number] for number in range(len(self.sources))]
+
+    async def _leave_with(self, request: Request) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        self._ticket.tell(Failed(499, "the client has gone"))
+
+    def timing(self) -> Timing:
+        """Once all is done."""
+        ticket = self._ticket
+        begun = ticket.begun or ticket.submitted
+        return Timing(waiting=round(begun - ticket.submitted, 4), translating=round((ticket.ended or begun) - begun, 4))
+
+    async def answer(self, number: int, translation: Translation) -> TranslatedDocument:
+        """What a client is told of a document."""
+        return await self._service.in_thread(partial(self._answer, self.sources[number], translation))
+
+    def _answer(self, source: Source, translation: Translation) -> TranslatedDocument:
+        best, *_ = translation.hypotheses
+        found = TranslatedDocument(
+            id=source.name,
+            target=list(best.segments),
+            finished=best.finished,
+            score=best.score,
+            log_probability=best.log_probability,
+            source_tokens=translation.source_tokens,
+            long=self._long(source.segments),
+            empty=empty_places(source.segments, translation),
+            shared=list(best.shared),
+        )
+        if source.settings.decoding.n_best > 1:
+            found.n_best = [
+                Alternative(
+                    target=list(h.segments), **{k: getattr(h, k) for k in ("score", "log_probability", "finished")}
+                )
+                for h in translation.hypotheses
+            ]
+        if source.file is not None:
+            counts: Counter[str] = Counter()
+            found.source, found.text = list(source.segments), source.write(translation, counts)
+            found.notes = dict(counts)
+        return found
+
+    def _long(self, segments: Sequence[str]) -> list[int]:
+        tokens = self._service.translator.source_tokenizer.encode_batch(segments)
+        return [i for i, each in enumerate(tokens) if is_long(each, self._service.translator.longest_segment)]
+
+    async def file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
+        """The translated file, and what is to be known of it."""
+        return await self._service.in_thread(partial(self._file, name, translations))
+
+    def _file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
+        file = self.sources[0].file
+        assert file is not None
+        counts: Counter[str] = Counter()
+        content = file.write(translations, counts)
+        pairs = list(zip(self.sources, translations, strict=True))
+        report = FileReport(
+            name=clean_name(name),
+            documents=len(pairs),
+            segments=sum(translation.source_segments for translation in translations),
+            finished=all(translation.finished for translation in translations),
+            long=sum(len(self._long(source.segments)) for source, _ in pairs),
+            empty=sum(len(empty_places(source.segments, translation)) for source, translation in pairs),
+            notes=dict(counts),
+            timing=self.timing(),
+        )
+        return report, content
+
+
+def in_base64(content: bytes) -> str:
+    """Bytes as JSON takes them."""
+    return base64.b64encode(content).decode("ascii")

@@ -1,0 +1,124 @@
+"""What a client sends as documents: segments as they are, texts, and files of all formats that are translated."""
+
+from __future__ import annotations
+
+import io
+import re
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+
+from scaleformer.data.errors import DataError
+from scaleformer.serving.requests import Options, SourceDocument
+from scaleformer.serving.worker import Settings
+from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
+from scaleformer.translation.files.translating import choose_file_decoding, choose_splitting
+from scaleformer.translation.translator import Translation, Translator
+
+UNPACKED = 16  # times the largest body: the most that an archive may unpack to
+_GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document that is to be translated. file: the text or the file that it stands for."""
+
+    name: str
+    segments: Sequence[str]
+    settings: Settings
+    file: ProseFile | LinesFile | None = None
+
+    def write(self, translation: Translation, counts: Counter[str]) -> str:
+        """The translated text of a document that is one."""
+        assert self.file is not None
+        return self.file.write([translation], counts).decode()
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """How prose is split where a client does not say so."""
+
+    split: str
+    source_language: str | None
+
+    def choose(self, translator: Translator, options: Options) -> tuple[str, str]:
+        """The grain and the language. A model that knows neither gets whole paragraphs, unless sentences are asked
+        for. Raises ValueError."""
+        split = options.split or self.split
+        language = options.source_language or self.source_language
+        if split == "auto" and not (language or translator.segmentation.get("source_language")):
+            split = "paragraph"
+        return choose_splitting(translator, split, language)
+
+
+def open_documents(
+    translator: Translator,
+    documents: Sequence[SourceDocument],
+    options: Options,
+    splitting: Splitting,
+    settings: Settings,
+) -> list[Source]:
+    """The documents of a request. Raises ValueError in one line."""
+    found = []
+    for number, document in enumerate(documents):
+        name = str(number) if document.id is None else document.id
+        if document.source is not None:
+            found.append(Source(name, document.source, settings))
+            continue
+        grain, language = splitting.choose(translator, options)
+        file = ProseFile((document.text or "").encode(), f"document {name}", "text", language, grain)
+        decoding = choose_file_decoding(translator, replace(settings.decoding, n_best=1), [file])
+        alike = replace(settings, decoding=replace(decoding, n_best=settings.decoding.n_best))
+        found.append(Source(name, file.documents[0], alike, file))
+    return found
+
+
+def open_upload(
+    translator: Translator,
+    content: bytes,
+    name: str,
+    options: Options,
+    splitting: Splitting,
+    settings: Settings,
+    largest: int,
+) -> list[Source]:
+    """The documents of a file. Raises DataError in one line for a file that cannot be read, or that is absurdly large
+    when it is unpacked; ValueError for settings."""
+    name = clean_name(name)
+    if content.startswith(_GZIP):
+        raise DataError(f"{name}: is compressed: send it as it was before")
+    _check_archive(content, name, UNPACKED * largest)
+    grain, language = splitting.choose(translator, options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"file{''.join(re.findall(r'[.][A-Za-z0-9]{1,12}$', name))}"  # its format shows by this
+        path.write_bytes(content)
+        try:
+            file = open_file(path, language, grain, (options.split or splitting.split) != "auto")
+        except DataError as error:
+            raise DataError(str(error).replace(str(path), name)) from error
+        names = [document.id.replace(str(path), name) for document in document_of(file, path)]
+    alike = replace(settings, decoding=choose_file_decoding(translator, settings.decoding, [file]))
+    return [Source(each, texts, alike, file) for each, texts in zip(names, file.documents, strict=True)]
+
+
+def clean_name(name: str) -> str:
+    """The name of an uploaded file without folders, line breaks and more than 100 characters."""
+    last = re.split(r"[/\\]", name)[-1]
+    last = "".join(character for character in last if character.isprintable()).strip()
+    suffix = PurePath(last).suffix[:13]
+    return f"{last.removesuffix(suffix)[: 100 - len(suffix)]}{suffix}" or "file.txt"
+
+
+def _check_archive(content: bytes, name: str, most: int) -> None:
+    if not content.startswith(b"PK"):
+        return
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            size = sum(part.file_size for part in archive.infolist() if part.filename.endswith((".xml", ".rels")))
+    except Exception:  # what is damaged its reader says
+        return
+    if size > most:
+        raise DataError(f"{name}: {size:,} bytes unpacked, more than {most:,}: split it")

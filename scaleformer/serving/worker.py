@@ -1,0 +1,255 @@
+"""One thread that translates: documents of different requests share batches where their settings are alike."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import ceil
+
+from scaleformer.serving.metrics import Metrics
+from scaleformer.system.errors import is_out_of_memory, one_line
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.translator import Translation, Translator
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is alike in a batch; as in `Translator.translate_documents`."""
+
+    decoding: DecodingConfig
+    mode: str = "document"
+    max_tokens: int | None = None
+    tag: str | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """Segments of a document that are final."""
+
+    document: int
+    start: int
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A document that is translated."""
+
+    document: int
+    translation: Translation
+
+
+@dataclass(frozen=True)
+class Failed:
+    """What ends a request before it is answered, and with which status."""
+
+    status: int
+    error: str
+
+
+class Busy(Exception):
+    """There is no room for a request now; seconds: after which there may be."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"too much is waiting: try again in {seconds} s")
+        self.seconds = seconds
+
+
+class Ending(Exception):
+    """The server takes nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is ending: ask again when it is back")
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A request: what becomes of its documents comes as `events`, in the loop that made it.
+
+    wanted  False when nobody waits for the answer any more
+    submitted, begun, ended  seconds of the monotonic clock
+    """
+
+    events: asyncio.Queue[Written | Done | Failed] = field(default_factory=asyncio.Queue)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    wanted: bool = True
+    submitted: float = field(default_factory=time.monotonic)
+    begun: float | None = None
+    ended: float | None = None
+
+    def tell(self, event: Written | Done | Failed) -> None:
+        """From any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+            self.loop.call_soon_threadsafe(self.events.put_nowait, event)
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A document of a request, its number there; name: of its samples; tokens: of its source; size: its characters."""
+
+    ticket: Ticket
+    document: int
+    name: str
+    segments: Sequence[str]
+    settings: Settings
+    tokens: int
+    size: int
+
+
+class Worker:
+    """Translates jobs in the order in which they came, those with the settings of the first one beside it.
+
+    room  characters that may wait
+    """
+
+    def __init__(self, translator: Translator, room: int, metrics: Metrics) -> None:
+        self._translator, self.room, self._metrics = translator, room, metrics
+        self._waiting: deque[Job] = deque()
+        self._size = 0  # characters that wait
+        self._rate = 1000.0  # characters a second
+        self._ending = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="translating", daemon=True)
+        self._thread.start()
+
+    @property
+    def ending(self) -> bool:
+        """Whether nothing more is taken."""
+        return self._ending
+
+    @property
+    def waiting(self) -> int:
+        """Documents that wait."""
+        return len(self._waiting)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Take all documents of a request or none. Raises Busy, Ending."""
+        size = sum(job.size for job in jobs)
+        with self._changed:
+            if self._ending:
+                raise Ending
+            if self._size and self._size + size > self.room:
+                raise Busy(min(60, ceil(self._size / self._rate)))
+            self._set([*self._waiting, *jobs])
+            self._changed.notify()
+
+    def cancel(self, ticket: Ticket) -> None:
+        """Nobody waits for the answer any more: what waits is left out, what is being written is given up."""
+        ticket.wanted = False
+        with self._changed:
+            self._set([job for job in self._waiting if job.ticket is not ticket])
+
+    def end(self) -> None:
+        """Take nothing more, and finish the requests that have begun; those that wait fail with 503."""
+        with self._changed:
+            self._ending = True
+            for ticket in {job.ticket for job in self._waiting if job.ticket.begun is None}:
+                ticket.tell(Failed(503, str(Ending())))
+            self._set([job for job in self._waiting if job.ticket.begun is not None])
+            self._changed.notify()
+
+    def join(self, seconds: float | None = None) -> None:
+        """Wait for what is being finished."""
+        self._thread.join(seconds)
+
+    def _set(self, jobs: list[Job]) -> None:
+        self._waiting, self._size = deque(jobs), sum(job.size for job in jobs)
+        self._metrics.waiting.set(len(jobs))
+
+    def _work(self) -> None:
+        while batch := self._take():
+            started = time.monotonic()
+            for job in batch:
+                if job.ticket.begun is None:
+                    job.ticket.begun = started
+                    self._metrics.waited.observe(started - job.ticket.submitted)
+            self._metrics.batch.observe(len(batch))
+            self._translate(batch)
+            seconds = max(time.monotonic() - started, 1e-3)
+            self._metrics.busy.inc(seconds)
+            self._rate += 0.2 * (sum(job.size for job in batch) / seconds - self._rate)
+
+    def _take(self) -> list[Job]:
+        """The jobs of the next batch; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ending)
+            batch: list[Job] = []
+            rest: list[Job] = []
+            tokens = 0
+            for job in self._waiting:
+                settings = (batch or [job])[0].settings
+                most = settings.decoding.batch_tokens // settings.decoding.rows
+                if job.settings == settings and (not batch or tokens + job.tokens <= most):
+                    batch.append(job)
+                    tokens += job.tokens
+                else:
+                    rest.append(job)
+            self._set(rest)
+            return batch
+
+    def _translate(self, batch: Sequence[Job]) -> None:
+        settings = batch[0].settings
+        rest = deque(batch)
+
+        def watch(document: int, start: int, texts: Sequence[str]) -> bool:
+            job = batch[document]
+            if texts and job.ticket.wanted:
+                job.ticket.tell(Written(job.document, start, tuple(texts)))
+            if not any(job.ticket.wanted for job in batch):
+                raise _GivenUp
+            return job.ticket.wanted
+
+        def finish(translation: Translation) -> None:
+            job = rest.popleft()
+            self._count(job, translation)
+            job.ticket.ended = time.monotonic()
+            job.ticket.tell(Done(job.document, translation))
+
+        try:
+            self._translator.translate_documents(
+                [job.segments for job in batch],
+                settings.decoding,
+                ids=[job.name for job in batch],
+                max_tokens=settings.max_tokens,
+                mode=settings.mode,
+                tag=settings.tag,
+                finished=finish,
+                watch=watch,
+            )
+        except _GivenUp:
+            pass
+        except Exception as error:
+            if len(batch) == 1:
+                batch[0].ticket.tell(_failure(error))
+                return
+            for job in list(rest):  # one document must not take the others with it
+                self._translate([job])
+
+    def _count(self, job: Job, translation: Translation) -> None:
+        if not job.ticket.wanted:
+            self._metrics.given_up.inc()
+            return
+        self._metrics.documents.inc()
+        self._metrics.segments.inc(translation.source_segments)
+        self._metrics.source_tokens.inc(translation.source_tokens)
+
+
+class _GivenUp(Exception):
+    """Nobody wants any document of the batch."""
+
+
+def _failure(error: Exception) -> Failed:
+    if is_out_of_memory(error):
+        return Failed(507, one_line(error) or "")
+    if isinstance(error, ValueError):
+        return Failed(422, one_line(error) or "")
+    log.error("a document could not be translated", exc_info=error)
+    return Failed(500, f"{type(error).__name__}: a fault of the server, which its log describes")

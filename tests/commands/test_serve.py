@@ -1,0 +1,83 @@
+"""`scaleformer serve`: what is wrong with its settings, in one line, and what it hands to the server."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from scaleformer.commands import run as run_command
+from scaleformer.serving import run as serving_run
+from tests.commands.calls import error_line
+from tests.runs import make_run
+
+
+@pytest.fixture
+def serve(monkeypatch, capsys, tmp_path):
+    """The command in this process: exit code, stdout, stderr; the server does not start."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
+    monkeypatch.delenv("SCALEFORMER_TOKEN", raising=False)
+    served = []
+
+    def record(app, service, listener, name):
+        listener.close()
+        service.worker.end()
+        served.append((app, service))
+
+    monkeypatch.setattr(serving_run, "serve", record)
+
+    def call(*arguments: str):
+        monkeypatch.setattr(sys, "argv", ["scaleformer"])
+        code: object = 0
+        try:
+            run_command("serve", ["port=0", *arguments])
+        except SystemExit as error:
+            code = error.code
+        return served[-1] if code == 0 else (int(str(code)), *capsys.readouterr())
+
+    return call
+
+
+def test_settings_reach_the_server(serve, tmp_path, monkeypatch):
+    run = make_run(tmp_path / "run")
+    monkeypatch.setenv("SCALEFORMER_TOKEN", "abc")
+    app, service = serve(f"checkpoint={run}", "decoding=beam", "decoding.beam_size=3", "body=5000", "seconds=9")
+    assert (service.decoding.strategy, service.decoding.beam_size) == ("beam", 3)
+    assert (service.limits.body, service.limits.seconds, service.name) == (5000, 9, "run")
+    assert app.state.token == "abc"
+    app, service = serve(f"checkpoint={run}", "token=mine")
+    assert (app.state.token, service.decoding.strategy) == ("mine", "greedy")
+
+
+def test_what_is_wrong_is_one_line(serve, tmp_path):
+    run = make_run(tmp_path / "run")
+    assert "nowhere: no such run directory" in error_line(serve("checkpoint=nowhere"))
+    assert "port=70000: wanted 0 to 65535" in error_line(serve(f"checkpoint={run}", "port=70000"))
+    assert "split=page: choose one of" in error_line(serve(f"checkpoint={run}", "split=page"))
+    assert "token: wanted letters" in error_line(serve(f"checkpoint={run}", "token='a b'"))
+    assert "body=1: wanted int of at least 1000" in error_line(serve(f"checkpoint={run}", "body=1"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = error_line(serve(f"checkpoint={run}", f"port={port}"))
+    assert f"host=127.0.0.1 port={port}: Address already in use: give another port or host" in line
+
+
+def test_without_the_extra(serve, tmp_path, monkeypatch):
+    for name in list(sys.modules):
+        if name.startswith("scaleformer.serving"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    line = error_line(serve("checkpoint=x"))
+    assert line == "error: serving needs prometheus_client: pip install 'scaleformer[serve]'\n"
+
+
+def test_other_machines_want_a_token(serve, tmp_path, caplog):
+    run = make_run(tmp_path / "run")
+    serve(f"checkpoint={run}", "host=0.0.0.0")
+    assert "other machines reach this, and no token is asked for" in caplog.text
+    caplog.clear()
+    serve(f"checkpoint={run}", "host=localhost")
+    serve(f"checkpoint={run}", "host=0.0.0.0", "token=abc")
+    assert "token" not in caplog.text

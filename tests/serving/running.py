@@ -1,0 +1,88 @@
+"""A server in a thread of this process, and what a test asks it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from scaleformer.serving.app import make_app
+from scaleformer.serving.run import Server, open_socket
+from scaleformer.serving.service import Limits, Service
+from scaleformer.serving.sources import Splitting
+from scaleformer.translation.translator import Translator
+
+TEXTS = [["the cat sees", "it runs"], ["a dog"], ["a house", "a tree", "a cat"]]
+
+
+class Running:
+    """A server that runs until the block ends."""
+
+    def __init__(self, translator: Translator, token: str | None = None, **limits: Any) -> None:
+        self.service = Service(translator, translator.decoding, Limits(**limits), Splitting("auto", None), "run")
+        listener = open_socket("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.server = Server(make_app(self.service, token), self.service)
+        self._thread = threading.Thread(target=self.server.run, args=([listener],), daemon=True)
+        self._thread.start()
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+
+    def post(self, path: str = "/translate", **body: Any) -> httpx.Response:
+        """What a JSON body is answered."""
+        return self.client.post(path, json=body)
+
+    def events(self, path: str, **request: Any) -> list[tuple[str, dict[str, Any]]]:
+        """All server-sent events of a request."""
+        found = []
+        with self.client.stream("POST", path, **request) as response:
+            assert response.status_code == 200, response.read()
+            assert response.headers["content-type"].startswith("text/event-stream")
+            for line in response.iter_lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    found.append((name, json.loads(line.removeprefix("data: "))))
+        return found
+
+    def stop(self) -> None:
+        """As SIGTERM does."""
+        self.server.should_exit = True
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@contextmanager
+def running(translator: Translator, token: str | None = None, **limits: Any) -> Iterator[Running]:
+    """A server for a block."""
+    server = Running(translator, token, **limits)
+    try:
+        yield server
+    finally:
+        server.client.close()
+        server.stop()
+
+
+def documents(texts: list[list[str]] = TEXTS) -> list[dict[str, Any]]:
+    """As a request has them."""
+    return [{"id": f"d{number}", "source": source} for number, source in enumerate(texts)]
+
+
+def error_of(response: httpx.Response) -> str:
+    """The one line of an error, of which nothing else is answered."""
+    content = response.json()
+    assert set(content) == {"error"}
+    assert "\n" not in content["error"]
+    return str(content["error"])
+
+
+def markdown(folder: Path) -> Path:
+    """A file with more than prose."""
+    path = folder / "page.md"
+    path.write_text("# the cat\n\nit *runs* by `x()`\n\n- a dog\n- a house\n", encoding="utf-8")
+    return path

@@ -1,0 +1,269 @@
+"""A server asked as clients ask: documents, texts, files, streams, and what is wrong in one line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from scaleformer.translation.files.translating import FileRequest, translate_files
+from scaleformer.translation.translator import Translator
+from tests.runs import make_run
+from tests.serving.running import TEXTS, Running, documents, error_of, markdown, running
+
+LONG = {"max_length_ratio": 1.5, "max_length_offset": 5}
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return Translator.load(make_run(tmp_path_factory.mktemp("app") / "run"), "cpu")
+
+
+@pytest.fixture(scope="module")
+def server(translator: Translator):
+    with running(translator) as found:
+        yield found
+
+
+def test_documents_are_translated_as_by_the_translator(server, translator):
+    response = server.post(documents=documents(), options=LONG)
+    assert response.status_code == 200
+    answer = response.json()
+    found = translator.translate_documents(TEXTS, **LONG)
+    assert [document["id"] for document in answer["documents"]] == ["d0", "d1", "d2"]
+    assert [document["target"] for document in answer["documents"]] == [list(t.segments) for t in found]
+    assert [document["finished"] for document in answer["documents"]] == [t.finished for t in found]
+    assert [document["score"] for document in answer["documents"]] == pytest.approx(
+        [t.hypotheses[0].score for t in found], rel=1e-4
+    )
+    assert [document["source_tokens"] for document in answer["documents"]] == [t.source_tokens for t in found]
+    assert all(seconds >= 0 for seconds in answer["timing"].values())
+
+
+def test_a_hundred_at_once_are_those_of_one_after_the_other(server, translator):
+    texts = [["a cat sees " * (n % 5), f"it runs {n}", "a dog"][: 1 + n % 3] for n in range(100)]
+    options = {"strategy": "beam", "beam_size": 2, **LONG}
+
+    def ask(number: int) -> list[str]:
+        response = server.post(documents=[{"id": str(number), "source": texts[number]}], options=options)
+        assert response.status_code == 200, response.text
+        return response.json()["documents"][0]["target"]
+
+    before = server.service.metrics.registry.get_sample_value("scaleformer_batch_documents_count")
+    with ThreadPoolExecutor(100) as pool:
+        together = list(pool.map(ask, range(100)))
+    assert together == translator.translate(texts, **options)
+    batches = server.service.metrics.registry.get_sample_value("scaleformer_batch_documents_count") - before
+    assert batches < 50
+
+
+def test_n_best(server, translator):
+    options = {"strategy": "beam", "beam_size": 4, "n_best": 3}
+    [document] = server.post(documents=documents()[:1], options=options).json()["documents"]
+    [found] = translator.translate_documents(TEXTS[:1], **options)
+    assert [one["target"] for one in document["n_best"]] == [list(h.segments) for h in found.hypotheses]
+    assert document["n_best"][0]["target"] == document["target"]
+    scores = [one["score"] for one in document["n_best"]]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_samples_depend_on_seed_and_name_alone(server, translator):
+    options = {"strategy": "sample", "seed": 5, **LONG}
+    answer = server.post(documents=documents(), options=options).json()
+    found = translator.translate_documents(TEXTS, ids=["d0", "d1", "d2"], **options)
+    assert [document["target"] for document in answer["documents"]] == [list(t.segments) for t in found]
+
+
+def test_a_text_is_split_and_comes_back_as_one(server):
+    text = "the cat sees\n\nit runs on\nand on\n"
+    [document] = server.post(documents=[{"text": text}], options=LONG).json()["documents"]
+    assert document["id"] == "0"
+    assert document["source"] == ["the cat sees", "it runs on and on"]
+    assert len(document["target"]) == 2
+    blocks = document["text"].rstrip("\n").split("\n\n")
+    pairs = zip(document["target"], document["source"], strict=True)
+    assert [block.split() for block in blocks] == [(target.strip() or source).split() for target, source in pairs]
+    assert bool(document["empty"]) == ("segments without a translation left as they are" in document["notes"])
+
+
+def test_what_is_cut_long_or_empty_is_told(translator, server, monkeypatch):
+    monkeypatch.setattr(translator, "longest_segment", 8)
+    source = ["a dog", "the cat sees the cat sees the cat sees", ""]
+    [document] = server.post(documents=[{"source": source}], options={"max_length_ratio": 0}).json()["documents"]
+    assert not document["finished"]
+    assert document["long"] == [1]
+    assert document["empty"] == [i for i in (0, 1) if not document["target"][i].strip()]
+
+
+@pytest.mark.parametrize("name", ["page.md", "notes.txt", "corpus.jsonl", "page.html"])
+def test_a_file_is_translated_as_by_the_command(server, translator, tmp_path, name):
+    contents = {
+        "page.md": markdown(tmp_path).read_bytes(),
+        "notes.txt": b"the cat sees\n\nit runs\n",
+        "corpus.jsonl": b'{"id": "a", "source": ["a dog", "it runs"]}\n{"id": "b", "source": ["a tree"]}\n',
+        "page.html": b"<!DOCTYPE html><html><body><p>a <b>dog</b> runs</p><pre>x</pre></body></html>",
+    }
+    (tmp_path / name).write_bytes(contents[name])
+    (tmp_path / "out").mkdir()
+    split = "auto" if name in ("notes.txt", "corpus.jsonl") else "paragraph"
+    request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), split)
+    if split == "auto":  # lines of text want no language
+        request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), "auto", "en")
+    translate_files(translator, request, translator.decoding)
+    upload = {"files": {"file": (name, contents[name])}, "data": {"options": json.dumps({"source_language": "en"})}}
+    if split == "paragraph":
+        upload["data"] = {"options": json.dumps({"split": "paragraph"})}
+    response = server.client.post("/translate/file", **upload)
+    assert response.status_code == 200, response.text
+    assert response.content == (tmp_path / "out" / name).read_bytes()
+    assert name in response.headers["content-disposition"]
+    report = json.loads(response.headers["x-scaleformer-report"])
+    assert report["name"] == name
+    assert report["segments"] == {"page.md": 4, "notes.txt": 2, "corpus.jsonl": 3, "page.html": 1}[name]
+    answer = server.client.post("/translate/file?report=json", **upload).json()
+    assert base64.b64decode(answer["content"]) == response.content
+    assert answer["report"]["notes"] == report["notes"]
+
+
+def test_segments_stream_before_their_document(server, translator):
+    events = server.events("/translate/stream", json={"documents": documents(), "options": LONG})
+    names = [name for name, _ in events]
+    assert names[0] == "source"
+    assert names[-1] == "end"
+    assert [d["source"] for d in events[0][1]["documents"]] == TEXTS
+    found = translator.translate(TEXTS, **LONG)
+    segments = {(e["document"], e["segment"]): e["target"] for name, e in events if name == "segment"}
+    assert segments == {(n, i): text for n, texts in enumerate(found) for i, text in enumerate(texts)}
+    assert [e["target"] for name, e in sorted(events, key=str) if name == "document"] == found
+    assert names.index("segment") < names.index("document")
+
+
+def test_a_beam_streams_documents(server):
+    options = {"strategy": "beam", "beam_size": 2}
+    events = server.events("/translate/stream", json={"documents": documents(), "options": options})
+    assert [name for name, _ in events] == ["source", "document", "document", "document", "end"]
+
+
+def test_a_file_streams(server, tmp_path):
+    files = {"file": ("page.md", markdown(tmp_path).read_bytes())}
+    events = server.events("/translate/file?report=stream", files=files)
+    assert [name for name, _ in events if name != "segment"] == ["source", "document", "file", "end"]
+    whole = server.client.post("/translate/file", files=files)
+    content = next(event["content"] for name, event in events if name == "file")
+    assert base64.b64decode(content) == whole.content
+
+
+def test_what_goes_wrong_in_a_stream_is_an_event(server):
+    options = {"n_best": 2, "strategy": "beam", "mode": "segment"}
+    events = server.events("/translate/stream", json={"documents": documents(), "options": options})
+    assert events[-1] == (
+        "error",
+        {"error": "n_best=2: pieces of a document are joined from their best; set n_best=1", "status": 422},
+    )
+
+
+BAD = {
+    "nothing": ({}, "documents: Field required"),
+    "empty": ({"documents": []}, "documents: List should have at least 1 item"),
+    "no source": ({"documents": [{"id": "a"}]}, "documents.0: wanted source (a list of segments) or text, one of"),
+    "both": ({"documents": [{"source": ["a"], "text": "a"}]}, "wanted source (a list of segments) or text, one of"),
+    "number": ({"documents": [{"source": [1]}]}, "documents.0.source.0=1: Input should be a valid string"),
+    "key": ({"documents": [{"src": ["a"]}]}, "documents.0.src: Extra inputs are not permitted"),
+    "surrogate": ({"documents": [{"source": ["\ud800"]}]}, "documents.0.source.0='\\ud800': half of a surr"),
+    "option": ({"options": {"beams": 3}}, "options.beams=3: Extra inputs are not permitted"),
+    "beam": ({"options": {"beam_size": 17}}, "options.beam_size=17: Input should be less than or equal to 16"),
+    "strategy": ({"options": {"strategy": "best"}}, "options.strategy='best': Input should be 'greedy', 'beam' or"),
+    "not read": ({"options": {"beam_size": 4}}, "beam_size=4: the strategy is greedy, which has no beam"),
+    "n-best": ({"options": {"n_best": 3}}, "n_best=3 (wanted at most 1 with strategy=greedy)"),
+    "tag": ({"options": {"tag": "2es"}}, "tag='2es': the model knows no such tag"),
+    "sentences": ({"documents": [{"text": "A."}], "options": {"split": "sentence"}}, "does not say which language"),
+    "model": ({"model": "/etc/passwd"}, "model='/etc/passwd': Extra inputs are not permitted"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_is_one_line(server, name):
+    body, message = BAD[name]
+    body = {**({} if name in ("nothing",) else {"documents": documents()}), **body}
+    response = server.client.post("/translate", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    assert response.status_code == 422
+    assert message in error_of(response)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[" * 100_000, b'{"documents": 1e999}', b"\xff\xfe", b"null", b"9" * 10_000], ids=range(7)
+)
+def test_what_is_no_json_is_refused(server, content):
+    response = server.client.post("/translate", content=content, headers={"Content-Type": "application/json"})
+    assert response.status_code in (400, 422)
+    assert error_of(response)
+
+
+def test_paths_and_methods(server):
+    assert server.client.get("/translate").status_code == 405
+    assert error_of(server.client.get("/translate")) == "GET /translate: wanted POST"
+    assert server.client.get("/nothing").status_code == 404
+    assert error_of(server.client.get("/nothing")).startswith("'/nothing': no such path")
+
+
+def test_the_file_is_refused_where_it_cannot_be_read(server):
+    def upload(name: str, content: bytes, **data: str) -> httpx.Response:
+        return server.client.post("/translate/file", files={"file": (name, content)}, data=data)
+
+    refused = {
+        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF is not translated: wanted one of "),
+        "../b.docx": (b"PK\x03\x04 word/", "b.docx: not a sound docx file"),
+        "c.txt": (b"\xff\xff", "c.txt:1: not UTF-8"),
+        "d.txt.gz": (b"\x1f\x8b....", "d.txt.gz: is compressed"),
+        "e.md": (b"\xff", "e.md:1: not UTF-8"),
+    }
+    for name, (content, message) in refused.items():
+        response = upload(name, content)
+        assert response.status_code == 422, response.text
+        assert error_of(response).startswith(message)
+    assert "options" in error_of(upload("a.txt", b"a dog", options="{"))
+    assert "strategy" in error_of(upload("a.txt", b"a dog", options='{"strategy": "best"}'))
+    assert error_of(server.client.post("/translate/file")) == "file: Field required"
+
+
+def test_health_metrics_and_openapi(server, translator):
+    health = server.client.get("/health").json()
+    assert (health["status"], health["model"], health["token"]) == ("ok", "run", False)
+    assert health["sha256"] == translator.sha256
+    server.post(documents=documents())
+    text = server.client.get("/metrics").text
+    assert re.search(r'^scaleformer_requests_total\{path="/translate",status="200"\} [1-9]', text, re.MULTILINE)
+    assert re.search(r"^scaleformer_segments_total [1-9]", text, re.MULTILINE)
+    paths = server.client.get("/openapi.json").json()["paths"]
+    assert set(paths) == {"/translate", "/translate/stream", "/translate/file", "/health", "/metrics"}
+    assert "HTTPValidationError" not in json.dumps(paths["/translate"])
+    assert server.client.get("/docs").status_code == 200
+
+
+def test_the_page_holds_everything(server):
+    response = server.client.get("/")
+    assert "connect-src 'self'" in response.headers["content-security-policy"]
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)|https?://|@import|url\(""", response.text)
+
+
+def test_the_folder_of_uploads_is_gone(server, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert server.client.post("/translate/file", files={"file": ("a.txt", b"a dog\n")}).status_code == 200
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_nothing_fails_in_a_server_of_its_own(translator):
+    """What the worker has no answer for is one line for the client."""
+    server = Running(translator)
+    try:
+        server.service.worker._translator = None  # type: ignore[assignment]
+        response = server.post(documents=documents())
+        assert response.status_code == 500
+        assert error_of(response) == "AttributeError: a fault of the server, which its log describes"
+    finally:
+        server.stop()

@@ -1,0 +1,185 @@
+"""The page in a browser: a text and a file translated, segments as they come, other translations, keys and widths."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scaleformer.translation.translator import Translator
+from tests.runs import make_run
+from tests.serving.running import Running, markdown, running
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium")
+TEXT = "the cat sees\nit runs\n<b>a dog</b>\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    decoding = {"strategy": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4}
+    run = make_run(tmp_path_factory.mktemp("page") / "run", {"decoding": decoding})
+    with running(Translator.load(run, "cpu")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, server) -> Iterator[sync_api.Page]:
+    """The page, of which no script may fail and nothing be fetched from elsewhere."""
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    faults, others = [], []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
+    page.on("request", lambda request: others.append(request.url) if server.url not in request.url else None)
+    page.goto(server.url)
+    yield page
+    page.close()
+    assert not faults
+    assert not [url for url in others if not url.startswith(("data:", "blob:"))]
+
+
+def translated(page: sync_api.Page) -> list[str]:
+    """The target segments, once all are there."""
+    page.get_by_role("link", name="Download").wait_for()
+    return page.locator("button.target").all_inner_texts()
+
+
+def test_a_text_side_by_side(page, server):
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_role("button", name="Translate").click()
+    found = translated(page)
+    [document] = server.post(documents=[{"text": TEXT}]).json()["documents"]
+    assert [text.split() for text in found] == [
+        (text.strip() or "(no translation)").split() for text in document["target"]
+    ]
+    assert page.locator("li.segment > p").all_inner_texts() == document["source"]
+    assert page.locator("li.segment > p").last.get_attribute("dir") == "auto"
+    assert page.get_by_text("3 of 3 segments", exact=True).is_visible()
+    assert page.get_by_role("status").first.inner_text() == "Done: 3 segments"
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download translation.txt").click()
+    assert Path(download.value.path()).read_text(encoding="utf-8") == document["text"]
+
+
+def test_a_file_comes_back_as_one(page, server, tmp_path):
+    path = markdown(tmp_path)
+    page.get_by_label(re.compile("or a file")).set_input_files(path)
+    assert page.get_by_label("Text", exact=True).is_disabled()
+    page.get_by_role("button", name="Translate").click()
+    assert len(translated(page)) == 4
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download page.md").click()
+    data = {"options": json.dumps({"strategy": "greedy"})}
+    whole = server.client.post("/translate/file", files={"file": ("page.md", path.read_bytes())}, data=data)
+    assert Path(download.value.path()).read_bytes() == whole.content
+    page.get_by_role("button", name="Remove the file").click()
+    assert page.get_by_label("Text", exact=True).is_enabled()
+
+
+def test_a_dropped_file_is_chosen(page):
+    page.evaluate(
+        """() => { const data = new DataTransfer(); data.items.add(new File(["a dog"], "note.txt"));
+        const dropped = { dataTransfer: data, bubbles: true, cancelable: true };
+        document.body.dispatchEvent(new DragEvent("drop", dropped)); }"""
+    )
+    assert page.get_by_role("status").first.inner_text() == "note.txt is chosen"
+    page.get_by_role("button", name="Translate").click()
+    assert len(translated(page)) == 1
+
+
+def test_segments_show_before_the_end(page):
+    page.route("**/translate/stream", lambda route: route.fulfill(
+        headers={"Content-Type": "text/event-stream"},
+        body='event: source\ndata: {"documents": [{"id": "a", "source": ["one", "two"]}]}\n\n: still here\n\n'
+        'event: segment\ndata: {"document": 0, "segment": 0, "target": "eins"}\n\n',
+    ))  # fmt: skip
+    page.get_by_label("Text", exact=True).fill("one\ntwo")
+    page.get_by_role("button", name="Translate").click()
+    page.locator("#count").get_by_text("1 of 2 segments").wait_for()
+    assert page.locator("button.target").all_inner_texts() == ["eins", "…"]
+    assert page.locator("button.target").nth(1).is_disabled()
+    assert page.get_by_role("alert").inner_text() == "The connection to the server broke off"
+
+
+def test_other_translations_by_the_keys(page, server):
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_label("Text", exact=True).press("Tab")
+    page.get_by_role("button", name="Translate").press("Enter")
+    translated(page)
+    page.wait_for_function("document.activeElement.id === 'heading'")
+    page.keyboard.press("Tab")  # the download
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.locator(".others li").first.wait_for()
+    assert page.locator("button.target").first.get_attribute("aria-expanded") == "true"
+    options = {"strategy": "beam", "beam_size": 5, "n_best": 5}
+    [document] = server.post(documents=[{"source": ["the cat sees"]}], options=options).json()["documents"]
+    scores = page.locator(".others li span:first-child").all_inner_texts()
+    wanted = {" ".join(one["target"]): one["score"] for one in reversed(document["n_best"])}
+    assert scores == [f"{score:.2f}" for score in sorted(wanted.values(), reverse=True)]
+    page.keyboard.press("Escape")
+    assert page.locator(".others").count() == 0
+    assert page.locator("button.target").first.get_attribute("aria-expanded") == "false"
+
+
+def test_what_is_wrong_is_said(page):
+    page.get_by_role("button", name="Translate").click()
+    assert page.get_by_role("alert").inner_text().startswith("There is nothing to translate")
+    page.get_by_label("Text", exact=True).fill("a dog")
+    page.get_by_label("Segments", exact=True).select_option("sentence")
+    page.get_by_role("button", name="Translate").click()
+    page.get_by_role("alert").get_by_text("the model does not say which language it reads").wait_for()
+    assert page.get_by_role("button", name="Translate").is_enabled()
+
+
+@pytest.mark.parametrize("width", [1200, 400])
+def test_nothing_leaves_the_window(page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    page.get_by_label("Text", exact=True).fill("a" * 300 + "\nit runs")
+    page.get_by_role("button", name="Translate").click()
+    translated(page)
+    page.locator("button.target").first.click()
+    page.locator(".others li").first.wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    tops = [box["y"] for box in map(sync_api.Locator.bounding_box, page.locator("li.segment > *:not(.others)").all())]
+    assert (abs(tops[0] - tops[1]) < 5) == (width == 1200)
+
+
+def test_every_control_has_a_name(page):
+    controls = page.locator("input, select, textarea, button").all()
+    names = page.evaluate(
+        "[...document.querySelectorAll('input, select, textarea, button')].map(e => "
+        "(e.labels && e.labels.length ? e.labels[0].textContent : e.textContent).trim())"
+    )
+    assert len(controls) == len(names)
+    assert all(names)
+
+
+def test_a_token_is_asked_for(browser, server):
+    with running(server.service.translator, "secret") as guarded:
+        page = browser.new_page()
+        page.goto(guarded.url)
+        page.get_by_label("Text", exact=True).fill("a dog")
+        page.get_by_label("Token of the server").wait_for()
+        page.get_by_role("button", name="Translate").click()
+        page.get_by_role("alert").get_by_text("wanted the token of this server").wait_for()
+        page.get_by_label("Token of the server").fill("secret")
+        page.get_by_role("button", name="Translate").click()
+        assert len(translated(page)) == 1
+        page.close()
