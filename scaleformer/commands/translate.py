@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 class Options:
     """The settings; conf/commands/translate.yaml describes them."""
 
-    checkpoint: str
+    checkpoint: str | tuple[str, ...]
     input: str | tuple[str, ...]
     output: str
     format: str
@@ -58,6 +58,7 @@ class Options:
     split: str
     source_language: str | None
     memory: str | None
+    ensemble: str
     device: str
     threads: int | None
     decoding: dict[str, Any]
@@ -66,7 +67,7 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     if isinstance(options.input, tuple) or are_files(options.input, options.format, options.split):
         check_options(vars(options))
-        translator = Translator.load(options.checkpoint, options.device, options.tag)
+        translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
         translator.tag_tokens()  # raises where one is wanted
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
@@ -84,7 +85,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    translator = Translator.load(options.checkpoint, options.device, options.tag)
+    translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
     translator.tag_tokens()  # raises where one is wanted
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
