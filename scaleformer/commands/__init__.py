@@ -25,6 +25,7 @@ COMMANDS = {
     "consistency": "Do translations call one thing by one name?",
     "comet": "Score saved translations by COMET",
     "score": "Log-probabilities; n-best lists ranked anew",
+    "rerank": "Choose by minimum Bayes risk from n-best lists, samples",
     "compare": "Test whether runs differ by more than chance",
     "export": "Write a model as safetensors, YAML and tokenizers",
     "average": "Average the weights of several checkpoints",

@@ -23,7 +23,8 @@ from scaleformer.translation.translator import Translator
 class Options:
     """The settings; conf/commands/evaluate.yaml describes them."""
 
-    checkpoint: str
+    checkpoint: str | tuple[str, ...]
+    ensemble: str
     split: str
     metrics: dict[str, Any]
     ter: bool
@@ -40,7 +41,9 @@ class Options:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    translator = Translator.load(options.checkpoint, options.device)
+    if isinstance(options.checkpoint, tuple) and len(options.checkpoint) > 1 and options.output is None:
+        raise ValueError("checkpoint= has several models, whose results belong to none of them: set output=FOLDER")
+    translator = Translator.load(options.checkpoint, options.device, ensemble=options.ensemble)
     # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(translator.decoding, options.decoding, given)

@@ -44,7 +44,7 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
-    records, field = _read(options.input, options.field)
+    records, field = read_records(options.input, options.field)
     translator = Translator.load(options.checkpoint, options.device, options.tag)
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
     sources = [record["source"] for record in records]
@@ -104,7 +104,7 @@ def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
     return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # its score alone counts
 
 
-def _read(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
+def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
     """The documents, and which of their fields is to be scored."""
     source = Input(name)
     where = source.name

@@ -13,17 +13,18 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from scaleformer.data.readers.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
-from scaleformer.system.schema import listed
+from scaleformer.system.schema import AtLeast, listed
+from scaleformer.translation.alternatives import alternatives_config, find_alternatives
 from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files.lines import (
     choose_format,
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 class Options:
     """The settings; conf/commands/translate.yaml describes them."""
 
-    checkpoint: str
+    checkpoint: str | tuple[str, ...]
     input: str | tuple[str, ...]
     output: str
     format: str
@@ -58,6 +59,8 @@ class Options:
     split: str
     source_language: str | None
     memory: str | None
+    alternatives: Annotated[int, AtLeast(1)] | None
+    ensemble: str
     device: str
     threads: int | None
     decoding: dict[str, Any]
@@ -66,7 +69,9 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     if isinstance(options.input, tuple) or are_files(options.input, options.format, options.split):
         check_options(vars(options))
-        translator = Translator.load(options.checkpoint, options.device, options.tag)
+        if options.alternatives is not None:
+            raise ValueError(f"alternatives={options.alternatives}: stand in JSON Lines, not in files: leave it out")
+        translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
         translator.tag_tokens()  # raises where one is wanted
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
@@ -84,24 +89,44 @@ def main(options: Options, given: Sequence[str]) -> None:
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    translator = Translator.load(options.checkpoint, options.device, options.tag)
+    translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
     translator.tag_tokens()  # raises where one is wanted
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
             f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
         )
+    if options.alternatives is not None:
+        if output_format == "text" or options.mode == "segment" or options.max_tokens is not None:
+            wanted = "output_format=jsonl, without mode=segment and max_tokens"
+            raise ValueError(
+                f"alternatives={options.alternatives}: are of whole documents, in JSON Lines: set {wanted}"
+            )
+        decoding = alternatives_config(decoding)
     source = read_documents(given_input, format, options.boundaries, options.ids)
     print(f"{given_input.name}: {source.counts()}", file=sys.stderr)
     write = partial(write_translations, source=source, format=output_format, lists=decoding.n_best > 1)
     documents = [document.source for document in source.documents]
+    told = recall(_memory(options, translator), source.told or [Told()] * len(documents), documents)
     settings: dict[str, Any] = {
         "ids": [document.id for document in source.documents],
         "max_tokens": options.max_tokens,
         "mode": options.mode,
         "place": source.place,
-        **as_settings(recall(_memory(options, translator), source.told or [Told()] * len(documents), documents)),
+        **as_settings(told),
     }
+
+    def others(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
+        """The alternatives of these translations, where they are asked for."""
+        if options.alternatives is None:
+            return {}
+        part = slice(first, first + len(translations))
+        with translation_bar("alternatives") if to_file else nullcontext() as progress:
+            found = find_alternatives(
+                translator, documents[part], translations, told[part], decoding, options.alternatives, progress
+            )
+        return {"alternatives": found}
+
     with ExitStack() as stack:
         if to_file:
             with translation_bar("translating") as progress:
@@ -109,13 +134,15 @@ def main(options: Options, given: Sequence[str]) -> None:
                 translations = stack.enter_context(
                     resumable_translations(translator, documents, decoding, kept, progress=progress, **settings)
                 )
-            write(stack.enter_context(translation_writer(names[1])), translations=translations)
+            found = others(translations)
+            write(stack.enter_context(translation_writer(names[1])), translations=translations, **found)
         else:
             file = stack.enter_context(translation_writer(names[1]))
             numbers = count()
 
             def show(translation: Translation) -> None:
-                write(file, translations=[translation], first=next(numbers))
+                first = next(numbers)
+                write(file, translations=[translation], first=first, **others([translation], first))
                 file.flush()
 
             with translation_bar("translating") as progress:

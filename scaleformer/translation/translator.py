@@ -13,6 +13,7 @@ import torch
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
+from scaleformer.translation.ensemble import load_ensemble
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
@@ -92,13 +93,22 @@ class Translator:
         return f"Translator({str(self.path)!r}, {parameters:,} parameters, {self.device}, {self.decoding})"
 
     @classmethod
-    def load(cls, path: str | Path, device: str | torch.device | None = None, tag: str | None = None) -> Translator:
+    def load(
+        cls,
+        path: str | Path | Sequence[str | Path],
+        device: str | torch.device | None = None,
+        tag: str | None = None,
+        ensemble: str = "probabilities",
+    ) -> Translator:
         """From a run directory, a checkpoint file, an exported model or OWNER/NAME of the Hugging Face Hub; on a GPU
-        where there is one, or on `device`.
+        where there is one, or on `device`. Several paths are an ensemble, which averages `probabilities` or `logs`.
 
         Raises ValueError in one line: nothing there, cut short, of another version, no such device, no such tag.
         """
-        return cls(load_model(path, resolve_device(device)), tag=tag)
+        paths = [path] if isinstance(path, (str, Path)) else list(path)
+        if len(paths) == 1:
+            return cls(load_model(paths[0], resolve_device(device)), tag=tag)
+        return cls(load_ensemble(paths, resolve_device(device), ensemble), tag=tag)
 
     def tag_tokens(self, tag: str | None = None) -> list[int]:
         """What stands before the first segment of a source: the id of a tag, `2es` or `<2es>`, of `self.tag` where none

@@ -70,3 +70,21 @@ def test_a_memory_fixes_segments_of_lines_and_of_files(run, translate, tmp_path)
     paragraphs = (tmp_path / "out.md").read_text(encoding="utf-8").split("\n\n")
     assert (paragraphs[1], paragraphs[3]) == ("`x` läuft", "ein Hund!\n")
     assert "memory: of 4 segments 2 fixed, 1 left out: their code, links or marks differ\n" in err
+
+
+@pytest.mark.parametrize("pipe", [False, True], ids=["file", "stdout"])
+def test_alternatives_stand_in_json_lines(run, translate, tmp_path, pipe):
+    source, output = write(tmp_path / "in.jsonl", DOCUMENTS), tmp_path / "out.jsonl"
+    settings = (f"checkpoint={run}", f"input={source}", "decoding.max_length_offset=2", "alternatives=2")
+    code, out, err = translate(*settings, f"output={'-' if pipe else output}")
+    assert code == 0, err
+    records = [json.loads(line) for line in out.splitlines()] if pipe else read(output)
+    for record in records:
+        assert len(record["alternatives"]) == len(record["source"])
+        assert all(1 <= len(some) <= 2 for some in record["alternatives"])
+        assert all(set(one) == {"text", "log_probability"} for some in record["alternatives"] for one in some)
+    (tmp_path / "in.txt").write_text("a dog\n")
+    for changes in ((f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'o.txt'}"), ("output=-", "mode=segment")):
+        code, _, err = translate(*settings, *changes)
+        assert code == 1
+        assert "error: alternatives=2: " in err

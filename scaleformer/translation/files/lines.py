@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -16,6 +16,7 @@ from scaleformer.data.readers.lines import Input, read_lines
 from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
+from scaleformer.translation.alternatives import Alternative
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translator import Translation
 
@@ -163,8 +164,10 @@ def write_translations(
     *,
     lists: bool = False,
     first: int = 0,
+    alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
 ) -> None:
-    """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one.
+    """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one;
+    alternatives: of each of them, by segment, for JSON Lines.
 
     text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
     target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
@@ -179,7 +182,11 @@ def write_translations(
                 if segment is not None:
                     file.write(one_line([segment]) + "\n")
         else:
-            file.write(json.dumps(_record(source.documents[number - 1], translation, lists), ensure_ascii=False) + "\n")
+            record = _record(source.documents[number - 1], translation, lists)
+            if alternatives:
+                segments = alternatives[number - first - 1]
+                record["alternatives"] = [[asdict(one) for one in some] for some in segments]
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
     if text and number == len(source.documents):
         file.write("\n" * source.gaps[-1][0])
 

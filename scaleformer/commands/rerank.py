@@ -1,0 +1,62 @@
+"""Choose from n-best lists or samples what is most like all of them: minimum Bayes risk, by chrF++ or BLEU.
+
+scaleformer rerank input=TRANSLATIONS.jsonl output=CHOSEN.jsonl [metric=bleu] [level=segment]
+
+The input is what `translate` writes with decoding.n_best: a document a line with `n_best`, a list of objects with
+`segments`. Samples (decoding=sample) are what the method is made for.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scaleformer.commands.score import read_records
+from scaleformer.data.errors import DataError
+from scaleformer.evaluation.metrics import choose_metrics
+from scaleformer.evaluation.minimum_risk import LEVELS, best_segments, choose, document_utilities
+from scaleformer.system.files import check_file
+from scaleformer.translation.files.lines import translation_writer
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/rerank.yaml describes them."""
+
+    input: str
+    output: str
+    metric: str
+    level: str
+    metrics: dict[str, Any]
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    check_file("output", options.output)
+    if options.level not in LEVELS:
+        raise ValueError(f"level={options.level}: choose one of {', '.join(LEVELS)}")
+    metric = choose(options.metric, choose_metrics({}, options.metrics, given))
+    records, _ = read_records(options.input, "n_best")
+    moved = 0
+    with translation_writer(options.output) as file:
+        for record in records:
+            lists = [tuple(entry["segments"]) for entry in record["n_best"]]
+            if not lists:
+                raise DataError(f"{options.input}: the n-best list of document {record['id']} is empty")
+            kept = {key: record[key] for key in ("id", "source", "target") if key in record}
+            if options.level == "segment":
+                try:
+                    chosen, utilities = best_segments(lists, metric)
+                except ValueError as error:
+                    raise DataError(f"{options.input}: document {record['id']}: {error}") from None
+                found: dict[str, Any] = {"hypothesis": chosen, "utilities": utilities}
+            else:
+                scored = zip(lists, document_utilities(lists, metric), strict=True)
+                ranked = sorted(scored, key=lambda entry: -entry[1])
+                found = {"hypothesis": ranked[0][0], "utility": ranked[0][1]}
+                found["n_best"] = [{"segments": segments, "score": utility} for segments, utility in ranked]
+            moved += tuple(found["hypothesis"]) != lists[0]
+            file.write(json.dumps(kept | found, ensure_ascii=False) + "\n")
+    print(f"another translation than the first of the list in {moved} of {len(records)} documents", file=sys.stderr)

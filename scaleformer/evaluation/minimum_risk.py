@@ -1,0 +1,59 @@
+"""Minimum Bayes risk: of several translations of a text the one that is most like all of them [Kumar & Byrne 2004]."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from scaleformer.data.readers.documents import one_line
+from scaleformer.evaluation.metrics import Metrics
+
+METRICS = ("chrf", "bleu")
+LEVELS = ("document", "segment")
+
+
+def expected_utilities(candidates: Sequence[str], metric: Any) -> list[float]:
+    """Of each candidate the mean score, 0 to 100, against all candidates as references, itself among them.
+
+    metric: of sacrebleu, for single sentences. Equal texts have a score of 100 and are compared once: the cost grows
+    with the square of the number of different texts.
+    """
+    counts = Counter(candidates)
+    found = {
+        text: sum(
+            count * (100.0 if text == other else metric.sentence_score(text, [other]).score)
+            for other, count in counts.items()
+        )
+        / len(candidates)
+        for text in counts
+    }
+    return [found[text] for text in candidates]
+
+
+def choose(metric: str, metrics: Metrics) -> Any:
+    """sacrebleu's chrF++ or BLEU of single sentences (effective order). Raises ValueError for another name."""
+    if metric not in METRICS:
+        raise ValueError(f"metric={metric}: choose one of {', '.join(METRICS)}")
+    return metrics.chrf() if metric == "chrf" else metrics.bleu(effective_order=True)
+
+
+def document_utilities(candidates: Sequence[Sequence[str]], metric: Any) -> list[float]:
+    """`expected_utilities` of documents, each of them as one line."""
+    return expected_utilities([one_line(segments) for segments in candidates], metric)
+
+
+def best_segments(candidates: Sequence[Sequence[str]], metric: Any) -> tuple[list[str], list[float]]:
+    """A document of the best of each segment by itself, and their expected utilities; of equally good ones the first.
+
+    Raises ValueError where the candidates have not as many segments.
+    """
+    if len({len(segments) for segments in candidates}) > 1:
+        numbers = ", ".join(str(len(segments)) for segments in candidates)
+        raise ValueError(f"the candidates have {numbers} segments: wanted as many in all, or level=document")
+    chosen, utilities = [], []
+    for texts in zip(*candidates, strict=True):
+        found = expected_utilities([one_line([text]) for text in texts], metric)
+        utilities.append(max(found))
+        chosen.append(texts[found.index(utilities[-1])])
+    return chosen, utilities
