@@ -27,5 +27,10 @@ __all__ = ["Options", "main"]
 def main(options: Options, given: Sequence[str]) -> None:
     """Convert, and show the counts."""
     translator = None if options.checkpoint is None else Translator.load(options.checkpoint)
-    translate = translator.translate if translator and options.format == "raw" else None
-    rich.print(prepare(options, translate, translator.sha256 if translator else None).table())
+    if translator is None:
+        report = prepare(options)
+    elif options.format == "raw":
+        report = prepare(options, translator.translate)
+    else:
+        report = prepare(options, translated_by=translator.sha256)
+    rich.print(report.table())
