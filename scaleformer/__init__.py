@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scaleformer.translation.config import DecodingConfig
-    from scaleformer.translation.translator import DocumentHypothesis, Translation, Translator
+    from scaleformer.translation.translations import DocumentHypothesis, Translation
+    from scaleformer.translation.translator import Translator
 
 try:
     __version__ = version("scaleformer")

@@ -21,7 +21,8 @@ from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, fits
 from scaleformer.translation.files.lines import translation_writer
-from scaleformer.translation.translator import DocumentHypothesis, Translator
+from scaleformer.translation.translations import DocumentHypothesis
+from scaleformer.translation.translator import Translator
 
 FIELDS = ("n_best", "hypothesis", "target")
 

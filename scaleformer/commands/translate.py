@@ -37,7 +37,8 @@ from scaleformer.translation.files.translating import FileRequest, are_files, ch
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.told import Told, as_settings
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 

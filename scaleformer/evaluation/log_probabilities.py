@@ -13,7 +13,8 @@ import numpy as np
 
 from scaleformer.data.batching import Example
 from scaleformer.evaluation.teacher_forcing import target_losses
-from scaleformer.translation.translator import DocumentHypothesis, Translator
+from scaleformer.translation.translations import DocumentHypothesis
+from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
 
 

@@ -22,7 +22,8 @@ from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.search import DecodingConfig
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 

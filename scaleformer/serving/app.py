@@ -31,7 +31,7 @@ from scaleformer.serving.requests import (
 from scaleformer.serving.service import Opened, Service, in_base64
 from scaleformer.serving.worker import Done, Written
 from scaleformer.system.schema import shown
-from scaleformer.translation.translator import Translation
+from scaleformer.translation.translations import Translation
 
 log = logging.getLogger(__name__)
 REPORT = "X-Scaleformer-Report"

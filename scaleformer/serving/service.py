@@ -28,7 +28,8 @@ from scaleformer.serving.sources import Source, Splitting, clean_name, open_docu
 from scaleformer.serving.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.notices import empty_places, is_long
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 
 T = TypeVar("T")
 PULSE = 10.0  # seconds after which a stream says that it is there

@@ -16,7 +16,8 @@ from scaleformer.serving.requests import Options, SourceDocument
 from scaleformer.serving.worker import Settings
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.translating import choose_file_decoding, choose_splitting
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 
 UNPACKED = 16  # times the largest body: the most that an archive may unpack to
 _GZIP = b"\x1f\x8b"

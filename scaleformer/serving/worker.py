@@ -15,7 +15,8 @@ from math import ceil
 from scaleformer.serving.metrics import Metrics
 from scaleformer.system.errors import is_out_of_memory, one_line
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.told import Told
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scaleformer.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from scaleformer.translation.translator import Translation
+    from scaleformer.translation.translations import Translation
 
 log = logging.getLogger(__name__)
 Place = Callable[[int, int], str]  # what to call a segment, by document and segment

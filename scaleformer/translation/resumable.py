@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.translator import DocumentHypothesis, Translation, Translator
+from scaleformer.translation.translations import DocumentHypothesis, Translation
+from scaleformer.translation.translator import Translator
 
 try:
     import fcntl

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -18,45 +18,10 @@ from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Texts, Told, told_of
+from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
 from scaleformer.vocabulary import EOS
 
 MODES = ("document", "segment")
-
-
-@dataclass(frozen=True)
-class DocumentHypothesis:
-    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
-
-    shared  the places of segments that are empty because the one before them translates theirs, too
-    """
-
-    segments: tuple[str, ...]
-    log_probability: float
-    score: float
-    finished: bool
-    shared: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What became of one document: its hypotheses, finished ones first, the best before others, and its source's size.
-
-    source_tokens counts what the model read, `<sep>` and `</s>` too; 0 for a document without any text.
-    """
-
-    hypotheses: tuple[DocumentHypothesis, ...]
-    source_segments: int
-    source_tokens: int
-
-    @property
-    def segments(self) -> tuple[str, ...]:
-        """The segments of the best hypothesis."""
-        return self.hypotheses[0].segments
-
-    @property
-    def finished(self) -> bool:
-        """False where a length limit cut the best hypothesis."""
-        return self.hypotheses[0].finished
 
 
 class Translator:
@@ -200,7 +165,7 @@ class Translator:
         """
         config = DecodingConfig.from_mapping({**asdict(config or self.decoding), **decoding})
         config.refuse_unread(decoding)
-        _check(documents)
+        check_documents(documents)
         if mode not in MODES:
             raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
         if max_tokens is not None and mode == "segment":
@@ -241,7 +206,7 @@ class Translator:
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
-            translation = found[0] if max_tokens is None and mode == "document" else _join(found, mode)
+            translation = found[0] if max_tokens is None and mode == "document" else join(found, mode)
             translations.append(translation)
             if finished is not None:
                 finished(translation)
@@ -283,7 +248,7 @@ class Translator:
             if progress is not None:
                 progress((done + share * at_hand) / total, written)
 
-        found = {n: _nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
+        found = {n: nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
         following = 0
         for places in [*make_batches(lengths, config), []]:
             if places:
@@ -332,39 +297,3 @@ def _all_tagged(data: Any) -> bool:
         return False
     corpora = (data.get("corpora") or {"": data}).values()
     return all(isinstance(corpus, Mapping) and corpus.get("tag") is not None for corpus in corpora)
-
-
-def _check(documents: Sequence[Sequence[str]]) -> None:
-    wanted = "wanted a list of documents, each a list of segments, each a string"
-    if isinstance(documents, str) or not isinstance(documents, Sequence):
-        raise ValueError(f"documents is {type(documents).__name__}: {wanted}")
-    for number, segments in enumerate(documents):
-        if isinstance(segments, str) or not isinstance(segments, Sequence):
-            raise ValueError(f"document {number} is {type(segments).__name__}: {wanted}")
-        for place, segment in enumerate(segments):
-            if not isinstance(segment, str):
-                raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
-
-
-def _nothing(segments: int) -> Translation:
-    return Translation((DocumentHypothesis(("",) * segments, 0.0, 0.0, True),), segments, 0)
-
-
-def _join(parts: list[Translation], mode: str) -> Translation:
-    """One translation from those of a document's pieces, numbers summed; by segment each part is one segment."""
-    best = [part.hypotheses[0] for part in parts]
-    if mode == "segment":
-        segments = tuple(" ".join(h.segments) for h in best)
-    else:
-        segments = tuple(segment for h in best for segment in h.segments)
-    starts = accumulate((len(h.segments) for h in best), initial=0)
-    joined = DocumentHypothesis(
-        segments,
-        sum(h.log_probability for h in best),
-        sum(h.score for h in best),
-        all(h.finished for h in best),
-        () if mode == "segment" else tuple(start + i for start, h in zip(starts, best, strict=False) for i in h.shared),
-    )
-    return Translation(
-        (joined,), sum(part.source_segments for part in parts), sum(part.source_tokens for part in parts)
-    )

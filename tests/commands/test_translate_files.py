@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.translation.translator import DocumentHypothesis, Translation, Translator
+from scaleformer.translation.translations import DocumentHypothesis, Translation
+from scaleformer.translation.translator import Translator
 from tests.commands.calls import error_line, run_script
 from tests.runs import make_run
 from tests.translation.files.pages import page, structure

@@ -9,7 +9,8 @@ import torch
 
 from scaleformer.evaluation.log_probabilities import DocumentScore, SegmentScore, perplexity, rescore, score_documents
 from scaleformer.translation.batches import pad
-from scaleformer.translation.translator import DocumentHypothesis, Translator
+from scaleformer.translation.translations import DocumentHypothesis
+from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS, SEP
 from tests.runs import DOCUMENTS, make_run
 

@@ -16,7 +16,7 @@ from scaleformer.data.readers.bitexts import Bitext, read_bitext
 from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.lines import Input
 from scaleformer.translation.files.lines import read_documents, write_translations
-from scaleformer.translation.translator import DocumentHypothesis, Translation
+from scaleformer.translation.translations import DocumentHypothesis, Translation
 from tests.fuzz.checks import Finding, answer, checked, plain, same
 from tests.fuzz.inputs import Rng, document, mutated, segment, slow_jsonl, slow_lines, write
 

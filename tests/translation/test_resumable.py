@@ -10,7 +10,8 @@ import pytest
 
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.resumable import resumable_translations
-from scaleformer.translation.translator import Translation, Translator
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
 from tests.runs import make_run
 
 CONFIG = DecodingConfig(strategy="greedy", max_length_ratio=0.2, max_length_offset=3, batch_tokens=1)

@@ -19,7 +19,7 @@ from scaleformer.translation.files.restoring import Change, find_changes
 from scaleformer.translation.files.segments import Block, Span, split_block
 from scaleformer.translation.memory import Masked
 from scaleformer.translation.told import Told
-from scaleformer.translation.translator import Translation
+from scaleformer.translation.translations import Translation
 
 LARGEST = 1 << 28  # bytes of a file, packed or not: a library has fewer in one
 GRAINS = ("sentence", "paragraph", "none")

@@ -18,7 +18,7 @@ from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
 from scaleformer.translation.alternatives import Alternative
 from scaleformer.translation.told import Told, parse_told
-from scaleformer.translation.translator import Translation
+from scaleformer.translation.translations import Translation
 
 FORMATS = ("jsonl", "text")
 BOUNDARIES = ("file", "blank", "ids", "lines")

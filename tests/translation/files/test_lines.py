@@ -23,7 +23,7 @@ from scaleformer.translation.files.lines import (
     translation_writer,
     write_translations,
 )
-from scaleformer.translation.translator import DocumentHypothesis, Translation
+from scaleformer.translation.translations import DocumentHypothesis, Translation
 
 
 def unchanged(file: DocumentFile) -> str:

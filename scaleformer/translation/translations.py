@@ -1,0 +1,81 @@
+"""What becomes of documents: translations, their hypotheses, and pieces joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+
+@dataclass(frozen=True)
+class DocumentHypothesis:
+    """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
+
+    shared  the places of segments that are empty because the one before them translates theirs, too
+    """
+
+    segments: tuple[str, ...]
+    log_probability: float
+    score: float
+    finished: bool
+    shared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one document: its hypotheses, finished ones first, the best before others, and its source's size.
+
+    source_tokens counts what the model read, `<sep>` and `</s>` too; 0 for a document without any text.
+    """
+
+    hypotheses: tuple[DocumentHypothesis, ...]
+    source_segments: int
+    source_tokens: int
+
+    @property
+    def segments(self) -> tuple[str, ...]:
+        """The segments of the best hypothesis."""
+        return self.hypotheses[0].segments
+
+    @property
+    def finished(self) -> bool:
+        """False where a length limit cut the best hypothesis."""
+        return self.hypotheses[0].finished
+
+
+def check_documents(documents: Sequence[Sequence[str]]) -> None:
+    """Raises ValueError for what is no list of lists of strings."""
+    wanted = "wanted a list of documents, each a list of segments, each a string"
+    if isinstance(documents, str) or not isinstance(documents, Sequence):
+        raise ValueError(f"documents is {type(documents).__name__}: {wanted}")
+    for number, segments in enumerate(documents):
+        if isinstance(segments, str) or not isinstance(segments, Sequence):
+            raise ValueError(f"document {number} is {type(segments).__name__}: {wanted}")
+        for place, segment in enumerate(segments):
+            if not isinstance(segment, str):
+                raise ValueError(f"segment {place} of document {number} is {type(segment).__name__}: {wanted}")
+
+
+def nothing(segments: int) -> Translation:
+    """Of a document without any text, of so many segments."""
+    return Translation((DocumentHypothesis(("",) * segments, 0.0, 0.0, True),), segments, 0)
+
+
+def join(parts: list[Translation], mode: str) -> Translation:
+    """One translation from those of a document's pieces, numbers summed; by segment each part is one segment."""
+    best = [part.hypotheses[0] for part in parts]
+    if mode == "segment":
+        segments = tuple(" ".join(h.segments) for h in best)
+    else:
+        segments = tuple(segment for h in best for segment in h.segments)
+    starts = accumulate((len(h.segments) for h in best), initial=0)
+    joined = DocumentHypothesis(
+        segments,
+        sum(h.log_probability for h in best),
+        sum(h.score for h in best),
+        all(h.finished for h in best),
+        () if mode == "segment" else tuple(start + i for start, h in zip(starts, best, strict=False) for i in h.shared),
+    )
+    return Translation(
+        (joined,), sum(part.source_segments for part in parts), sum(part.source_tokens for part in parts)
+    )
