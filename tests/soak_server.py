@@ -233,11 +233,11 @@ def main() -> None:
             time.sleep(1)
         load.stop.set()
         for thread in threads:
-            thread.join(120)
+            thread.join(300)
         lost = sum(thread.is_alive() for thread in threads)
         metrics = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
         process.send_signal(signal.SIGTERM)
-        code = process.wait(60)
+        code = process.wait(300)
     finally:
         process.kill()
     fifth = max(1, len(memory) // 5)

@@ -74,5 +74,5 @@ def serve(app: FastAPI, service: Service, listener: socket.socket, name: str) ->
     except (KeyboardInterrupt, SystemExit):  # the signal, again, once all is done
         if not server.should_exit:
             raise
-    service.worker.join(5)
+    service.worker.join()
     print("ended", file=sys.stderr)

@@ -105,10 +105,14 @@ class Service:
         for source in sources:
             self.translator.tag_tokens(source.settings.tag)
             counts = [len(tokens) + 1 for tokens in self.translator.source_tokenizer.encode_batch(source.segments)]
-            whole = source.settings.mode == "document" and source.settings.max_tokens is None
-            most = sum(counts) if whole else max([*counts, source.settings.max_tokens or 0], default=0)
-            if counts and most > self.limits.longest:
-                cut = f"options.max_tokens={self.limits.longest} cuts it between segments" if whole else "split it"
+            pieces = source.settings.max_tokens if source.settings.mode == "document" else 0
+            most = sum(counts) if pieces is None else max([*counts, min(sum(counts), pieces)], default=0)
+            if most > self.limits.longest:
+                cut = (
+                    f"options.max_tokens={self.limits.longest} cuts it between segments"
+                    if pieces is None
+                    else "split it"
+                )
                 raise ValueError(f"{source.name}: {most:,} source tokens, more than {self.limits.longest:,}: {cut}")
             sizes.append((sum(counts), sum(map(len, source.segments)) + len(counts) + 1))
         return sources, sizes

@@ -157,9 +157,9 @@ class Worker:
             self._set([job for job in self._waiting if job.ticket.begun is not None])
             self._changed.notify()
 
-    def join(self, seconds: float | None = None) -> None:
+    def join(self) -> None:
         """Wait for what is being finished."""
-        self._thread.join(seconds)
+        self._thread.join()
 
     def _set(self, jobs: list[Job]) -> None:
         self._waiting, self._size = deque(jobs), sum(job.size for job in jobs)

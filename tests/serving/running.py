@@ -31,7 +31,7 @@ class Running:
         self._thread = threading.Thread(target=self.server.run, args=([listener],), daemon=True)
         self._thread.start()
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False)
+        self.client = httpx.Client(base_url=self.url, headers=headers, timeout=300, trust_env=False)
 
     def post(self, path: str = "/translate", **body: Any) -> httpx.Response:
         """What a JSON body is answered."""
@@ -53,7 +53,7 @@ class Running:
     def stop(self) -> None:
         """As SIGTERM does."""
         self.server.should_exit = True
-        self._thread.join(60)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
 

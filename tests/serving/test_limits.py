@@ -42,13 +42,13 @@ class Held:
     def __call__(self, documents, *arguments, **settings):
         self.names.append(settings["ids"])
         self.here.set()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return self._translate(documents, *arguments, **settings)
 
 
 def until(condition) -> None:
     """Wait for what another thread does."""
-    for _ in range(3000):
+    for _ in range(12_000):
         if condition():
             return
         time.sleep(0.01)
@@ -96,6 +96,7 @@ def test_documents_too_long(translator):
         assert "more than 40: options.max_tokens=40 cuts it between segments" in error_of(response)
         answer = server.post(documents=documents(long), options={"max_tokens": 40}).json()
         assert answer["documents"][0]["target"] == translator.translate(long, max_tokens=40)[0]
+        assert server.post(documents=documents(), options={"max_tokens": 5000}).status_code == 200
         response = server.post(documents=documents([["a cat sees a dog " * 20]]), options={"mode": "segment"})
         assert "split it" in error_of(response)
 
@@ -105,7 +106,7 @@ def test_what_does_not_fit_the_queue(translator):
     with running(translator, waiting=60) as server, ThreadPoolExecutor(4) as pool:
         assert error_of(server.post(documents=documents([["x" * 80]]))).startswith("82 characters, more than 60")
         first = pool.submit(server.post, documents=documents())
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         second = pool.submit(server.post, documents=documents())
         until(lambda: server.service.worker.waiting)
         third = server.post(documents=documents())
@@ -119,7 +120,9 @@ def test_what_does_not_fit_the_queue(translator):
 def test_too_many_requests_at_once(translator):
     held = Held(translator)
     with running(translator, requests=2) as server, ThreadPoolExecutor(4) as pool:
-        others = [pool.submit(server.post, documents=documents()) for _ in range(2)]
+        others = [pool.submit(server.post, documents=documents())]
+        assert held.here.wait(120)
+        others.append(pool.submit(server.post, documents=documents()))
         until(lambda: server.service.worker.waiting)
         response = server.post(documents=documents())
         assert (response.status_code, response.headers["retry-after"]) == (429, "1")
@@ -136,7 +139,7 @@ def test_requests_share_a_batch_where_settings_are_alike(translator):
             return server.post(documents=[{"id": name, "source": ["a dog"]}], options=options)
 
         asked = [pool.submit(ask, "first", {})]
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         for name, options in (("a", {}), ("b", {"strategy": "beam"}), ("c", {}), ("d", {"strategy": "beam"})):
             waiting = server.service.worker.waiting
             asked.append(pool.submit(ask, name, options))
@@ -151,7 +154,7 @@ def test_a_client_that_goes_is_not_translated_for(translator, path):
     held = Held(translator)
     with running(translator) as server, ThreadPoolExecutor(2) as pool:
         first = pool.submit(server.post, documents=documents())
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         connection = hang_up(server, path)
         until(lambda: server.service.worker.waiting)
         connection.close()
@@ -167,7 +170,7 @@ def test_a_client_that_goes_while_its_document_is_written(translator):
     held = Held(translator)
     with running(translator) as server, ThreadPoolExecutor(2) as pool:
         first = pool.submit(server.post, documents=documents([["x"]]))
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         connection = hang_up(server)
         until(lambda: server.service.worker.waiting)
         other = pool.submit(server.post, documents=documents())
@@ -175,7 +178,7 @@ def test_a_client_that_goes_while_its_document_is_written(translator):
         held.here.clear()
         held.go.set()
         first.result()
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         connection.close()
         assert [d["target"] for d in other.result().json()["documents"]] == expected
         total = server.service.metrics.registry.get_sample_value
@@ -204,7 +207,7 @@ def test_one_document_does_not_take_the_others_with_it(translator):
     held._translate = fails
     with running(translator) as server, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(server.post, documents=documents())]
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         for name in ("bad", "good"):
             waiting = server.service.worker.waiting
             asked.append(pool.submit(server.post, documents=[{"id": name, "source": ["a dog"]}]))
@@ -221,7 +224,7 @@ def test_the_end_is_in_order(translator):
     server = Running(translator)
     with ThreadPoolExecutor(3) as pool:
         running_one = pool.submit(server.post, documents=documents())
-        assert held.here.wait(30)
+        assert held.here.wait(120)
         waiting_one = pool.submit(server.post, documents=documents())
         until(lambda: server.service.worker.waiting)
         ended = pool.submit(server.stop)

@@ -83,6 +83,7 @@ def test_a_file_comes_back_as_one(page, server, tmp_path):
     assert page.get_by_label("Text", exact=True).is_disabled()
     page.get_by_role("button", name="Translate").click()
     assert len(translated(page)) == 4
+    assert page.get_by_text("⟨1⟩ stands for code").is_visible()
     with page.expect_download() as download:
         page.get_by_role("link", name="Download page.md").click()
     data = {"options": json.dumps({"strategy": "greedy"})}

@@ -1,0 +1,55 @@
+"""Names of uploads, archives that unpack to absurd sizes, and how prose is split."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaleformer.data.errors import DataError
+from scaleformer.serving.requests import Options
+from scaleformer.serving.sources import Splitting, clean_name, open_upload
+from scaleformer.serving.worker import Settings
+from scaleformer.translation.translator import Translator
+from tests.runs import make_run
+from tests.soak_server import ENTITIES, bomb
+
+AUTO = Splitting("auto", None)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    return Translator.load(make_run(tmp_path_factory.mktemp("sources") / "run"), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("a.md", "a.md"),
+        ("/etc/pass.txt", "pass.txt"),
+        ("..\\..\\a\nb.docx", "ab.docx"),
+        ("", "file.txt"),
+        ("x" * 300 + ".md", "x" * 97 + ".md"),
+        ("año.txt", "año.txt"),
+    ],
+)
+def test_names_are_names_of_files(given, wanted):
+    assert clean_name(given) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.docx", bomb(), r"^a.docx: 200,000,\d+ bytes unpacked, more than 16,000: split it$"),
+        ("a.xliff", ENTITIES, "^a.xliff: "),
+    ],
+)
+def test_bombs_are_refused(translator, name, content, message):
+    with pytest.raises(DataError, match=message):
+        open_upload(translator, content, name, Options(), AUTO, Settings(translator.decoding), 1000)
+
+
+def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
+    assert AUTO.choose(translator, Options()) == ("paragraph", "")
+    assert AUTO.choose(translator, Options(source_language="en")) == ("sentence", "en")
+    assert Splitting("sentence", "en").choose(translator, Options(split="paragraph")) == ("paragraph", "en")
+    monkeypatch.setattr(translator, "segmentation", {"source_language": "de", "grain": "sentence"})
+    assert AUTO.choose(translator, Options()) == ("sentence", "de")
