@@ -19,7 +19,7 @@ FLOORS = (
     "data",
     "checkpoints",
     "translation",
-    "serving",
+    "server",
     "evaluation",
     "report",
     "training",

@@ -44,10 +44,10 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     try:
-        from scaleformer.serving.app import make_app
-        from scaleformer.serving.run import is_loopback, open_socket, serve
-        from scaleformer.serving.service import Limits, Service
-        from scaleformer.serving.sources import Splitting
+        from scaleformer.server.app import make_app
+        from scaleformer.server.run import is_loopback, open_socket, serve
+        from scaleformer.server.service import Limits, Service
+        from scaleformer.server.sources import Splitting
     except ModuleNotFoundError as error:
         raise ValueError(f"serving needs {error.name}: pip install 'scaleformer[serve]'") from None
     if options.split not in SPLITS:

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from scaleformer.commands import run as run_command
-from scaleformer.serving import run as serving_run
+from scaleformer.server import run as serving_run
 from tests.commands.calls import error_line
 from tests.runs import make_run
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_is_one_line(serve, tmp_path):
 
 def test_without_the_extra(serve, tmp_path, monkeypatch):
     for name in list(sys.modules):
-        if name.startswith("scaleformer.serving"):
+        if name.startswith("scaleformer.server"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     line = error_line(serve("checkpoint=x"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scaleformer.data.errors import DataError
-from scaleformer.serving.requests import Options
-from scaleformer.serving.sources import Splitting, clean_name, open_upload
-from scaleformer.serving.worker import Settings
+from scaleformer.server.requests import Options
+from scaleformer.server.sources import Splitting, clean_name, open_upload
+from scaleformer.server.worker import Settings
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
 from tests.soak_server import ENTITIES, bomb

@@ -19,8 +19,8 @@ from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from scaleformer import __version__
-from scaleformer.serving.gate import Gate
-from scaleformer.serving.requests import (
+from scaleformer.server.gate import Gate
+from scaleformer.server.requests import (
     ErrorAnswer,
     FileAnswer,
     Options,
@@ -28,8 +28,8 @@ from scaleformer.serving.requests import (
     TranslateRequest,
     answer_of,
 )
-from scaleformer.serving.service import Opened, Service, in_base64
-from scaleformer.serving.worker import Done, Written
+from scaleformer.server.service import Opened, Service, in_base64
+from scaleformer.server.worker import Done, Written
 from scaleformer.system.schema import shown
 from scaleformer.translation.translations import Translation
 
@@ -149,7 +149,7 @@ async def metrics(request: Request) -> Response:
 @router.get("/", include_in_schema=False)
 async def page() -> HTMLResponse:
     """The page for people."""
-    content = files("scaleformer.serving").joinpath("page.html").read_text(encoding="utf-8")
+    content = files("scaleformer.server").joinpath("page.html").read_text(encoding="utf-8")
     return HTMLResponse(content, headers={"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"})
 
 

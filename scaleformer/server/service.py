@@ -15,8 +15,8 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import HTTPException, Request
 
-from scaleformer.serving.metrics import Metrics
-from scaleformer.serving.requests import (
+from scaleformer.server.metrics import Metrics
+from scaleformer.server.requests import (
     Alternative,
     FileReport,
     Options,
@@ -24,8 +24,8 @@ from scaleformer.serving.requests import (
     Timing,
     TranslatedDocument,
 )
-from scaleformer.serving.sources import Source, Splitting, clean_name, open_documents, open_upload
-from scaleformer.serving.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
+from scaleformer.server.sources import Source, Splitting, clean_name, open_documents, open_upload
+from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.notices import empty_places, is_long
 from scaleformer.translation.translations import Translation

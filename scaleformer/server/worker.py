@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 
-from scaleformer.serving.metrics import Metrics
+from scaleformer.server.metrics import Metrics
 from scaleformer.system.errors import is_out_of_memory, one_line
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.translations import Translation

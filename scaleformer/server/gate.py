@@ -10,8 +10,8 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from scaleformer.serving.metrics import Metrics
-from scaleformer.serving.service import Limits
+from scaleformer.server.metrics import Metrics
+from scaleformer.server.service import Limits
 
 OPEN = ("/", "/health", "/docs", "/openapi.json")  # without the token
 READING = 60.0  # seconds for the body of a request

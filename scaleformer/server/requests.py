@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from scaleformer.serving.worker import Settings
+from scaleformer.server.worker import Settings
 from scaleformer.translation.config import DecodingConfig
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import httpx
 
-from scaleformer.serving.app import make_app
-from scaleformer.serving.run import Server, open_socket
-from scaleformer.serving.service import Limits, Service
-from scaleformer.serving.sources import Splitting
+from scaleformer.server.app import make_app
+from scaleformer.server.run import Server, open_socket
+from scaleformer.server.service import Limits, Service
+from scaleformer.server.sources import Splitting
 from scaleformer.translation.translator import Translator
 
 TEXTS = [["the cat sees", "it runs"], ["a dog"], ["a house", "a tree", "a cat"]]

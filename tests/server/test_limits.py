@@ -18,7 +18,7 @@ import pytest
 
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
-from tests.serving.running import TEXTS, Running, documents, error_of, running
+from tests.server.running import TEXTS, Running, documents, error_of, running
 
 
 @pytest.fixture(scope="module")

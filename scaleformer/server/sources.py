@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from scaleformer.data.errors import DataError
-from scaleformer.serving.requests import Options, SourceDocument
-from scaleformer.serving.worker import Settings
+from scaleformer.server.requests import Options, SourceDocument
+from scaleformer.server.worker import Settings
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.translating import choose_file_decoding, choose_splitting
 from scaleformer.translation.translations import Translation

@@ -11,7 +11,7 @@ import pytest
 
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
-from tests.serving.running import Running, markdown, running
+from tests.server.running import Running, markdown, running
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = Path("/usr/bin/chromium")

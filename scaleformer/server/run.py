@@ -11,7 +11,7 @@ from contextlib import suppress
 import uvicorn
 from fastapi import FastAPI
 
-from scaleformer.serving.service import Service
+from scaleformer.server.service import Service
 
 
 class Server(uvicorn.Server):

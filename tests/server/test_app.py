@@ -14,7 +14,7 @@ import pytest
 from scaleformer.translation.files.translating import FileRequest, translate_files
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
-from tests.serving.running import TEXTS, Running, documents, error_of, markdown, running
+from tests.server.running import TEXTS, Running, documents, error_of, markdown, running
 
 LONG = {"max_length_ratio": 1.5, "max_length_offset": 5}
 
