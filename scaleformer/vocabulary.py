@@ -16,7 +16,6 @@ from torch import Tensor
 
 PAD, UNK, BOS, EOS, SEP = range(5)
 SEP0, SEP2, SEP3 = 5, 6, 7
-PLACE = 8  # the first of the placeholders
 SEPARATORS = (SEP0, SEP, SEP2, SEP3)  # by how many source segments they consume
 MOST = len(SEPARATORS) - 1
 PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"

@@ -96,6 +96,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         "corpus": corpus.to_dict(),
         "metrics": metrics.to_dict(),
         "missing": options.missing,
+        "draw_seed": options.seed,
         "segments": options.segments,
         "decoding": asdict(decoding) if found else None,
         "documents": len(documents),

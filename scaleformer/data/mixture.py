@@ -258,7 +258,8 @@ class MixedBatches:
         ends = [(corpus.place.drawn + corpus.left) / corpus.share for corpus in self._corpora]
         windows = [end for end, corpus in zip(ends, self._corpora, strict=True) if not corpus.kept]
         passes = [e for e, c in zip(ends, self._corpora, strict=True) if c.kept and c.place.passes <= epoch]
-        end = min([*([max(passes)] if passes else []), *([min(windows)] if windows else [])] or [max(ends)])
+        nearest = [choose(some) for choose, some in ((max, passes), (min, windows)) if some]
+        end = min(nearest, default=max(ends))
         return [round(corpus.share * end) - corpus.place.drawn for corpus in self._corpora]
 
     def _remember(self, key: tuple[int, int], places: list[list[Place]], read: list[float]) -> None:

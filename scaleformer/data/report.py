@@ -13,7 +13,7 @@ from scaleformer.data.batching import make_batches, padded_sizes, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe
-from scaleformer.vocabulary import PLACE, PLACEHOLDERS, UNK
+from scaleformer.vocabulary import PLACEHOLDER, PLACEHOLDERS, UNK
 
 
 @dataclass(frozen=True)
@@ -180,8 +180,8 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
     kept_documents = len(np.unique(corpus.document_of[plan.order]))
-    most = PLACE + len(PLACEHOLDERS) if corpus.counted else PLACE
-    masked = np.flatnonzero((corpus.source >= PLACE) & (corpus.source < most))
+    most = PLACEHOLDER + len(PLACEHOLDERS) if corpus.counted else PLACEHOLDER
+    masked = np.flatnonzero((corpus.source >= PLACEHOLDER) & (corpus.source < most))
     return SplitCounts(
         documents=len(corpus.documents) - 1,
         segments=corpus.segments,

@@ -56,7 +56,7 @@ def find_alternatives(
         for document, n in asked
     ]
     keys = [f"{document} {n}" for document, n in asked]
-    parts = translator._translate(sources, keys, rest, config, translator.tag_tokens(), progress)
+    parts = translator.translate_pieces(sources, keys, rest, config, translator.tag_tokens(), progress)
     found = dict(zip(asked, parts, strict=True))
     return [
         [

@@ -55,13 +55,17 @@ class Memory:
         if found.name not in BITEXTS:
             wanted = ", ".join(FORMATS[name].title for name in BITEXTS)
             raise DataError(f"memory={path}: {found.title}, wanted one of {wanted}")
+        dropped: Counter[str] = Counter()
         if found.name == "tsv" and not has_names(Path(path), Columns()):
-            documents = read_tsv(path)
+            documents = read_tsv(path, dropped)
         else:
-            documents = read_bitext(Bitext(found.name, path, languages=languages), Counter())
+            documents = read_bitext(Bitext(found.name, path, languages=languages), dropped)
         memory = cls(pair for document in documents for pair in zip(document.source, document.target, strict=True))
         if not memory._texts:
             raise DataError(f"memory={path}: no segment with a translation, or none in the languages of the model")
+        if dropped:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+            print(f"memory={path}: left out: {reasons}", file=sys.stderr)
         return memory
 
     def fill(self, told: Told, segments: Sequence[str | Masked], counts: Counter[str]) -> Told:

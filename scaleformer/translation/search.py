@@ -135,8 +135,11 @@ def _rollout(
         running = ~ended & (length < limits)
         total = total + torch.where(running, log_probability, 0.0)
         length = length + running
-        chosen = running if rows.told is None else running & ~rows.forced
-        merit, free = merit + torch.where(chosen, worth, 0.0), free + chosen
+        if rows.told is None and weighed is logits:
+            merit, free = total, length
+        else:
+            chosen = running if rows.told is None else running & ~rows.forced
+            merit, free = merit + torch.where(chosen, worth, 0.0), free + chosen
         ended = ended | (running & (token == EOS))
         cut = rows.cut
         rows.advance(token)

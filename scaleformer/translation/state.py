@@ -37,8 +37,7 @@ class Rows:
     wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
     counts (A,) long: segments of the source
     least (A*K, n) long: the fewest, likewise, only with min_length_ratio
-    text (A*K, W) long: the tokens since the last source segment was consumed, only with rules against
-    repetition
+    text (A*K, W) long: the tokens since the last source segment was consumed, only with rules against repetition
     placeholders (A*K, n, 9) bool: those of each source segment, only with match_segments where the source has any
     missing (A*K, 9) bool: those of the segment at hand that are still to be written, each once
     forced (A*K,) bool: whether what comes next is told (`scaleformer.translation.told`); only with forced tokens

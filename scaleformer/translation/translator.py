@@ -202,7 +202,7 @@ class Translator:
             for one, group in zip(told[len(begun) :], pieces, strict=True)
             for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
         ]
-        parts = self._translate(flat, keys, told, config, before, progress, done, streams)
+        parts = self.translate_pieces(flat, keys, told, config, before, progress, done, streams)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -220,7 +220,7 @@ class Translator:
         sizes = [len(encoded) + 1 for encoded in tokens]  # with `<sep>`
         return list(runs(zip(segments, sizes, strict=True), max_tokens - 1))  # `</s>` is one
 
-    def _translate(
+    def translate_pieces(
         self,
         documents: Sequence[Sequence[str]],
         keys: Sequence[str],
@@ -231,8 +231,11 @@ class Translator:
         done: int = 0,
         streams: SegmentStreams | None = None,
     ) -> Iterator[Translation]:
-        """Whole documents in their order, in batches of like length; keys: of their samples; before: the tag;
-        done: source tokens translated before."""
+        """Documents, each at once, in their order, made in batches of like length: what the other methods are built on.
+
+        keys: of their samples; told: to say; before: the tag; done: source tokens translated before; streams: that
+        are told of segments.
+        """
         sources = {
             place: [*before, *self.source_tokenizer.encode_segments(segments), EOS]
             for place, segments in enumerate(documents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,9 @@ def test_what_is_left_out_or_misplaced_is_said(translate, tmp_path, caplog):
         (["input=empty", "output=out"], "nothing to translate (no files)"),
         (["input=pictures", "output=out"], "nothing to translate (1 .png)"),
         (["input=bad", "output=out"], "bad/a.md:1: not UTF-8"),
+        (["input=en/a.md", "output=nowhere/a.md"], "there is no folder nowhere"),
+        (["input=en", "output=nowhere/es"], "there is no folder nowhere"),
+        (["input=packed.md.gz", "output=out.md"], "packed.md.gz: is compressed: unpack it first"),
         (["input=en", "output=out", "decoding=beam", "decoding.n_best=2"], "a file holds one translation"),
         (["input=en", "output=out", "boundaries=blank"], "boundaries=blank: is of lines of text"),
         (["input=en", "output=out", "split=word"], "split=word: choose one of auto, sentence, paragraph"),
@@ -140,6 +144,7 @@ def test_what_is_wrong_ends_in_one_line(translate, tmp_path, monkeypatch, argume
         Path(name).write_text("# The cat")
     Path("pictures/a.png").write_bytes(b"\x89PNG")
     Path("bad/a.md").write_bytes(b"caf\xe9")
+    Path("packed.md.gz").write_bytes(gzip.compress(b"# The cat"))
     before = files(tmp_path)
     assert message in error_line(translate(*arguments))
     assert files(tmp_path) == before

@@ -88,7 +88,7 @@ def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path,
     path = tmp_path / "out.part"
     with pytest.raises(OSError, match="full"), call(translator, path):
         raise OSError("full")
-    monkeypatch.setattr(Translator, "_translate", lambda *_: iter(()))
+    monkeypatch.setattr(Translator, "translate_pieces", lambda *_: iter(()))
     with call(translator, path) as found:
         assert len(found) == 5
 

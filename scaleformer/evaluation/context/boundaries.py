@@ -241,8 +241,9 @@ def _tokens(segments: Sequence[Sequence[int]], ends: Sequence[int | None]) -> np
 
 def _joined(segments: Sequence[str], places: Sequence[int]) -> list[str]:
     joined: list[str] = []
+    lacking = set(places)
     for number, segment in enumerate(segments):
-        if number - 1 in set(places):
+        if number - 1 in lacking:
             joined[-1] = f"{joined[-1]} {segment}"
         else:
             joined.append(segment)

@@ -1,9 +1,10 @@
-"""Line breaks that mean something: a translation gets as many of them as what it takes the place of."""
+"""What takes the place of a part of a file that is text: prose and spans, with as many line breaks as there were."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import groupby
 
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, Span
@@ -13,15 +14,38 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uff
 _DASHES = ("-", "–", "—")
 
 
+class Break(str):
+    """A line break as the file writes it."""
+
+
 def plain(text: str) -> str:
     """Text of a model as a line that every format can hold."""
     return _UNWRITABLE.sub(" ", text)
 
 
-def break_again(block: Block, change: Change, written: Callable[[int, int], str]) -> list[str | Span]:
+def render(
+    block: Block,
+    change: Change,
+    written: Callable[[int, int], str],
+    escape: Callable[[str], str] = str,
+    *,
+    letters: bool = False,
+) -> str:
+    """A change of a block whose spans are text, as the file has it: prose through `escape`, and `break_again`."""
+    pieces = []
+    for kind, parts in groupby(break_again(block, change, written, letters=letters), type):
+        texts = [str(part.content) if isinstance(part, Span) else str(part) for part in parts]
+        pieces.append(escape("".join(texts)) if kind is str else "".join(texts))
+    return "".join(pieces)
+
+
+def break_again(
+    block: Block, change: Change, written: Callable[[int, int], str], *, letters: bool = False
+) -> list[str | Span]:
     """The parts of a change, prose as single characters, a space made a line break for each one of what it replaces.
 
     written  what the file has between two origins. A space of the block that has a line break there is one.
+    letters  take spaces before letters alone, so that no line begins with what the format may take for a mark
     Each break goes to the space nearest the same share of the length; one in front of a dash, which begins what another
     one says, to such a space, where there is one. A translation of few spaces gets fewer lines.
     """
@@ -34,6 +58,8 @@ def break_again(block: Block, change: Change, written: Callable[[int, int], str]
         if block.text[place] == " " and re.search("[\r\n]", text := written(*block.origins[place]))
     ]
     spaces = [place for place in range(1, len(parts) - 1) if parts[place] == " "]
+    if letters:
+        spaces = [place for place in spaces if isinstance(after := parts[place + 1], str) and after.isalpha()]
     for number, (place, text) in enumerate(breaks, 1):
         choices = spaces[: max(len(spaces) - (len(breaks) - number), 1)]  # the breaks to come want one each
         if block.text[place + 1] in _DASHES:
@@ -43,6 +69,6 @@ def break_again(block: Block, change: Change, written: Callable[[int, int], str]
         share = (place - change.start) / (change.stop - change.start) * len(parts)
         distances = [abs(space - share) for space in choices]
         chosen = choices[distances.index(min(distances))]
-        parts[chosen] = text
+        parts[chosen] = Break(text)
         spaces = [space for space in spaces if space > chosen]
     return parts

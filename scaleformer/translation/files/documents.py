@@ -13,6 +13,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.readers.formats import FORMATS, recognise
 from scaleformer.data.readers.lines import Input
+from scaleformer.translation.files.breaks import plain
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.files.paths import TRANSLATED
 from scaleformer.translation.files.restoring import Change, find_changes
@@ -21,6 +22,7 @@ from scaleformer.translation.memory import Masked
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 
+_GZIP = b"\x1f\x8b"
 LARGEST = 1 << 28  # bytes of a file, packed or not: a library has fewer in one
 GRAINS = ("sentence", "paragraph", "none")
 _FILES = {
@@ -87,8 +89,8 @@ class ProseFile:
         for segments in self._segments:
             found = []
             for segment in segments:
-                text = " ".join(next(texts, "").split("\n")).strip()
-                if not text:
+                text = next(texts, "")
+                if text != segment.text and not (text := plain(text).strip()):
                     counts["segments without a translation left as they are"] += 1
                 found.append(text or segment.text)
             changes.append(find_changes(segments, found, counts))
@@ -119,13 +121,16 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
 
 
 def read_content(path: Path) -> bytes:
-    """All of a file. Raises DataError where it is none, cannot be read, or is larger than `LARGEST`."""
+    """All of a file. Raises DataError where it is none, cannot be read, is larger than `LARGEST`, or compressed."""
     try:
         if (size := path.stat().st_size) > LARGEST:
             raise DataError(f"{path}: {size:,} bytes, more than {LARGEST:,}: split it")
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if content.startswith(_GZIP):
+        raise DataError(f"{path}: is compressed: unpack it first")
+    return content
 
 
 def document_of(file: LinesFile | ProseFile, path: Path) -> list[Document]:

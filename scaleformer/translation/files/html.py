@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
 from scaleformer.data.errors import DataError
+from scaleformer.translation.files.breaks import render
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, BlockBuilder
-from scaleformer.translation.files.splicing import Edit, decode, encode, line_breaks, render, splice
+from scaleformer.translation.files.splicing import Edit, decode, encode, splice
 
 # Others may not stand inside a sentence.
 _INLINE = frozenset(
@@ -88,7 +89,7 @@ class HtmlFile:
 
 def html_edit(block: Block, change: Change, content: str) -> Edit:
     """What a change of a block of HTML writes."""
-    text = render(change, lambda prose: html.escape(prose, quote=False), line_breaks(block, change, content))
+    text = render(block, change, lambda start, stop: content[start:stop], lambda prose: html.escape(prose, quote=False))
     return *block.origin(change.start, change.stop), text
 
 

@@ -11,18 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from scaleformer.translation.files.breaks import render
 from scaleformer.translation.files.html import html_blocks, html_edit
 from scaleformer.translation.files.markdown_parser import MarkdownParser
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, BlockBuilder
-from scaleformer.translation.files.splicing import (
-    Edit,
-    decode,
-    encode,
-    line_breaks,
-    render,
-    splice,
-)
+from scaleformer.translation.files.splicing import Edit, decode, encode, splice
 
 _FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL)
 _LINE_END = re.compile(r"\r\n?|\n")
@@ -77,9 +71,8 @@ class MarkdownFile:
     def _edit(self, block: Block, inline: _Inline, changes: Sequence[Change], inside: list[Edit]) -> None:
         """Add the changes of a block to the edits inside a heading, paragraph or cell."""
         for change in changes:
-            breaks = [(share, "\n") for share, _ in line_breaks(block, change, inline.content)]
             for escape in (_escape_cell if inline.kind == "cell" else str, _escape):
-                text = render(change, escape, breaks)
+                text = render(block, change, inline.line_end, escape, letters=True)
                 if inline.kind != "cell" and change.start == 0 and escape is _escape:
                     text = _BLOCK_MARK.sub(r"\1\\\2", text)
                 edit = *block.origin(change.start, change.stop), text
@@ -118,6 +111,10 @@ class _Inline:
             indent = len(line) - len(line.lstrip())
             self.places += [place] * indent + list(range(place, place + len(shown)))
             self.places += [place + len(shown)] * (len(line) - indent - len(shown) + 1)
+
+    def line_end(self, start: int, stop: int) -> str:
+        """A line end where there is one between two places; how it is written `raw` knows."""
+        return "\n" if "\n" in self.content[start:stop] else ""
 
     def raw(self, edit: Edit, content: str) -> Edit:
         """The edit of the content as one of the file: line breaks as they are written there."""

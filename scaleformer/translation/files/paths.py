@@ -27,12 +27,14 @@ class FilePlan:
 def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
     """One file to a file or into a folder; several, or the files below folders, into a folder, their names kept.
 
-    What lies in the output folder is no input. Raises DataError: nothing there, nothing of a known format, an output
-    that is an input or is of another format, two files of one name.
+    What lies in the output folder is no input. Raises DataError: nothing there, nothing of a known format, no folder
+    around the output, an output that is an input or is of another format, two files of one name.
     """
     plan = FilePlan()
     folder = Path(output)
     single = len(inputs) == 1 and not Path(inputs[0]).is_dir()
+    if not folder.parent.is_dir():
+        raise DataError(f"output={output}: there is no folder {folder.parent}: correct the name, or make it")
     if single and not folder.is_dir() and not output.endswith(os.sep):
         plan.pairs.append((Path(inputs[0]), folder))
     else:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
 from scaleformer.data.errors import DataError
-from scaleformer.translation.files.restoring import Change
-from scaleformer.translation.files.segments import Block, Span
 
 Edit = tuple[int, int, str]  # what to write instead of the content from a place to another
 
@@ -23,37 +21,6 @@ def splice(content: str, edits: Iterable[Edit]) -> str:
         pieces += [content[place:start], text]
         place = stop
     return "".join([*pieces, content[place:]])
-
-
-def line_breaks(block: Block, change: Change, content: str) -> list[tuple[float, str]]:
-    """The line breaks of what a change takes the place of: where, as a share of its length, and as they are written."""
-    breaks = []
-    for place in range(change.start, change.stop):
-        written = content[slice(*block.origins[place])] if block.text[place] == " " else ""
-        if "\n" in written or "\r" in written:
-            breaks.append(((place - change.start) / (change.stop - change.start), written))
-    return breaks
-
-
-def render(change: Change, escape: Callable[[str], str] = str, breaks: Sequence[tuple[float, str]] = ()) -> str:
-    """The parts of a change, whose spans are text, with line breaks at about the same shares of its length.
-
-    Prose goes through `escape`. A break takes the place of a space of the prose before a letter, so that no line begins
-    with what a format may take for a mark; one for which there is none is left out.
-    """
-    text, spaces = "", []
-    for part in change.parts:
-        written = part.content if isinstance(part, Span) else escape(part)
-        if isinstance(part, str):
-            spaces += [len(text) + found.start() for found in re.finditer(r" (?=[^\W\d_])", written)]
-        text += written
-    edits: list[Edit] = []
-    for share, written in breaks:
-        if spaces:
-            nearest = min(spaces, key=lambda space: abs(space - share * len(text)))
-            edits.append((nearest, nearest + 1, written))
-            spaces = [space for space in spaces if space > nearest]
-    return splice(text, edits)
 
 
 def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]:

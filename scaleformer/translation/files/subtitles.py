@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from scaleformer.data.errors import DataError
 from scaleformer.system.schema import shown
-from scaleformer.translation.files.breaks import break_again
+from scaleformer.translation.files.breaks import render
 from scaleformer.translation.files.restoring import Change
-from scaleformer.translation.files.segments import Block, BlockBuilder, Span
+from scaleformer.translation.files.segments import Block, BlockBuilder
 from scaleformer.translation.files.splicing import decode, encode, splice
 
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r|\Z)")
@@ -37,8 +37,7 @@ class SrtFile:
         edits = []
         for block, some in zip(self.blocks, changes, strict=True):
             for change in some:
-                parts = break_again(block, change, lambda start, stop: self._content[start:stop])
-                text = "".join(part.content if isinstance(part, Span) else part for part in parts)
+                text = render(block, change, lambda start, stop: self._content[start:stop])
                 edits.append((*block.origin(change.start, change.stop), text))
         return encode(splice(self._content, edits), "utf-8")
 

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from scaleformer.data.align.blocks import UNWRAPPED
+from scaleformer.translation.files.breaks import render
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import BlockBuilder
-from scaleformer.translation.files.splicing import decode, encode, line_breaks, render, splice
+from scaleformer.translation.files.splicing import decode, encode, splice
 
 _LINE = re.compile(r"[^\r\n]+")
 _PARAGRAPH = re.compile(r"[^\r\n]+(?:(?:\r\n?|\n)[^\r\n]*[^\s][^\r\n]*)*")
@@ -33,7 +34,10 @@ class TextFile:
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The text with the changes of each block."""
         edits = [
-            (*block.origin(change.start, change.stop), render(change, breaks=line_breaks(block, change, self.content)))
+            (
+                *block.origin(change.start, change.stop),
+                render(block, change, lambda start, stop: self.content[start:stop]),
+            )
             for block, some in zip(self.blocks, changes, strict=True)
             for change in some
         ]

@@ -81,7 +81,6 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
         kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
         log.warning("%d of other formats left out: %s", plan.left.total(), kinds)
     kept = Path(f"{asked.output.rstrip('/')}.part")
-    kept.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         with translation_bar("translating") as progress:
             translations = stack.enter_context(

@@ -1,8 +1,10 @@
 """How well documents are aligned whose alignment is known: joined to prose, spoilt on purpose, split and aligned again.
 
     python -m tests.data.align.bars FILE.jsonl[.gz] [en es]
+    python -m tests.data.align.bars FILE.jsonl[.gz] en es FOLDER
 
-prints the F1 of the links of aligned documents, as they are and spoilt, and the pages of 300 words a minute.
+prints the F1 of the links of aligned documents, as they are and spoilt, and the pages of 300 words a minute;
+the second form writes the prose of either side as text files below FOLDER, for `prepare format=raw`.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from scaleformer.data.align.beads import Bead
 from scaleformer.data.align.blocks import Block
@@ -96,8 +99,21 @@ def measure(documents: Sequence[Document], languages: Sequence[str], spoilt: boo
     return {**found, "pages a minute": words / PAGE / minutes}
 
 
+def write(documents: Sequence[Document], languages: Sequence[str], folder: Path) -> None:
+    """A file of each document in a folder of each language, a line between paragraphs."""
+    rng = random.Random(1)
+    for document in documents:
+        for language, side in zip(languages, prose(document, rng), strict=True):
+            path = folder / language / f"{document.id.replace('/', '__')}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n\n".join(" ".join(text for _, text in p) for p in side) + "\n", encoding="utf-8")
+
+
 if __name__ == "__main__":
     corpus = list(read_jsonl(sys.argv[1]))
+    if sys.argv[4:]:
+        write(corpus, sys.argv[2:4], Path(sys.argv[4]))
+        sys.exit()
     for name, bad in (("as they are", False), ("spoilt", True)):
         found = measure(corpus, sys.argv[2:4] or ("en", "es"), bad)
         print(name, ", ".join(f"{key} {value:.4g}" for key, value in found.items()))
