@@ -37,7 +37,9 @@ class Options(BaseModel):
     max_length_offset: Annotated[int, Field(ge=1, le=200)] | None = None
     match_segments: bool | None = None
     merge_segments: bool | None = None
+    min_length_ratio: Annotated[float, Field(ge=0, le=4)] | None = None
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=1, le=100)] | None = None
     temperature: Annotated[float, Field(ge=1e-6, le=100)] | None = None
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None

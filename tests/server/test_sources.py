@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from scaleformer.data.errors import DataError
 from scaleformer.server.requests import Options
 from scaleformer.server.sources import Splitting, clean_name, open_upload
 from scaleformer.server.worker import Settings
+from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run
 from tests.soak_server import ENTITIES, bomb
@@ -53,3 +56,8 @@ def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
     assert Splitting("sentence", "en").choose(translator, Options(split="paragraph")) == ("paragraph", "en")
     monkeypatch.setattr(translator, "segmentation", {"source_language": "de", "grain": "sentence"})
     assert AUTO.choose(translator, Options()) == ("sentence", "de")
+
+
+def test_a_client_may_choose_every_setting_of_the_search() -> None:
+    """But how many tokens make a batch, which is the server's to say."""
+    assert {setting.name for setting in fields(DecodingConfig)} - {"batch_tokens"} <= set(Options.model_fields)
