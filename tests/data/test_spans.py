@@ -89,9 +89,11 @@ def test_what_is_found(wanted: str) -> None:
 
 
 @pytest.mark.parametrize("part", ENDLESS)
-def test_time_is_linear_whatever_the_text_holds(part: str) -> None:
+def test_long_texts_of_beginnings_come_to_an_end(part: str) -> None:
+    """A pattern that tries every end again for every beginning would be at it for hours."""
     for beginning in ("", "<a ", "`", "[x](", ":a:`"):
-        find_spans(beginning + part * 10_000)
+        text = beginning + part * 10_000
+        assert sum(stop - start for start, stop in find_spans(text)) <= len(text)
 
 
 @settings(max_examples=300, deadline=None)
