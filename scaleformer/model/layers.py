@@ -120,4 +120,4 @@ class DecoderLayer(nn.Module):
 
     def reorder(self, state: LayerState, rows: Tensor, documents: Tensor | None) -> LayerState:
         memory = state.memory if documents is None else self.cross_attention.reorder(state.memory, documents)
-        return LayerState(self.attention.reorder(state.own, rows), memory)
+        return LayerState(self.attention.reorder_own(state.own, rows), memory)

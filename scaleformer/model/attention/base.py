@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,13 @@ from scaleformer.ops.common.matmul import Linear, linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
 SITES = ("encoder", "decoder", "cross")
+
+
+class OwnState(NamedTuple):
+    """Decoding state of the decoder's self-attention: its projections as one, and what the mechanism keeps."""
+
+    project: Callable[[Tensor], Tensor]
+    inner: Any
 
 
 class Attention(nn.Module, ABC):
@@ -89,7 +98,7 @@ class Attention(nn.Module, ABC):
         if self.site == "cross":
             key, value = self._project(memory, self.key, self.value)  # (B, H, S, d)
             return self.memory_state(key, value, key_mask, key_segments)
-        return self.empty_state(rows, memory)
+        return OwnState(partial(linear, weight=self.step_weight()), self.empty_state(rows, memory))
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One position of every hypothesis; the same numbers as `forward` at that position.
@@ -97,14 +106,26 @@ class Attention(nn.Module, ABC):
         x (B*K, D), segments (B*K,) long; returns (B*K, D) and the state advanced by the position.
         """
         rows, width = x.shape
-        query = self.query(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
         if self.site == "cross":
+            query = self.query(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
             out = self.attend_memory(query, position, segments, state)  # (B*K, H, d)
         else:
-            key = self.key(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
-            value = self.value(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
-            out, state = self.attend_step(query, key, value, position, segments, state)
+            out, inner = self.step_projected(state.project(x), position, segments, state.inner)  # (B*K, H, d)
+            state = OwnState(state.project, inner)
         return self.output(out.reshape(rows, width)), state
+
+    def reorder_own(self, state: OwnState, rows: Tensor) -> OwnState:
+        """Decoder self-attention: the state whose row n continues the old row rows[n]."""
+        return OwnState(state.project, self.reorder(state.inner, rows))
+
+    def step_weight(self) -> Tensor:
+        """(n, D), all that decoder self-attention projects a position with, in one product a step."""
+        return torch.cat([self.query.weight, self.key.weight, self.value.weight])
+
+    def step_projected(self, projected: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """`attend_step` of what `step_weight` makes of a position, (B*K, n)."""
+        query, key, value = projected.view(len(projected), 3, self.heads, self.head_width).unbind(1)  # (B*K, H, d)
+        return self.attend_step(query, key, value, position, segments, state)
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:

@@ -14,7 +14,12 @@ from torch import Tensor, nn
 from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
-from scaleformer.ops.recall.decoding import recall_causal_init, recall_causal_step
+from scaleformer.ops.recall.decoding import (
+    RecallCausalState,
+    recall_causal_init,
+    recall_causal_step,
+    relative_excess,
+)
 from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -106,6 +111,26 @@ class SegmentRecallAttention(Attention):
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         arguments = self.log_gate, self.saliences(key), self.recency, key_segments, key_mask
         return recall_cross_state(key, value, *arguments, self.kept)
+
+    def step_weight(self) -> Tensor:
+        """(H (3 d + 1 + R), D): for each head the scaled query, key, value and salience, and by how much the scores of
+        the last R tokens exceed those of all before (`relative_excess`)."""
+        width = self.heads * self.head_width
+        query, key, value = (x.weight.view(self.heads, -1, width) for x in (self.query, self.key, self.value))
+        query = query * self.head_width**-0.5  # (H, d, D)
+        salience = self.salience.to(key.dtype)[:, None] @ key  # (H, 1, D)
+        relative = relative_excess(self.relative_embedding).to(query.dtype) @ query  # (H, R, D)
+        return torch.cat([query, key, value, salience, relative], dim=1).flatten(0, 1)
+
+    def step_projected(
+        self, projected: Tensor, position: int, segments: Tensor, state: RecallCausalState
+    ) -> tuple[Tensor, RecallCausalState]:
+        d, dtype = self.head_width, state.tokens.dtype
+        with torch.autocast(projected.device.type, enabled=False):
+            heads = projected.view(len(projected), self.heads, -1)  # (B*K, H, 3 d + 1 + R)
+            query, token, relative = heads.to(dtype).split([d, 2 * d + 1, heads.shape[2] - 3 * d - 1], dim=2)
+            out = state.step(query, token, relative, segments)
+        return out.to(projected.dtype), state
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any

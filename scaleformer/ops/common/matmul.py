@@ -46,10 +46,10 @@ def weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
 def by_convolution(x: Tensor, outputs: int) -> bool:
     """Whether the product of x (..., K) with a weight (outputs, K) is taken as a convolution."""
     return (
-        x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and x.numel() >= _FEWEST_ROWS * x.shape[-1]
+        x.numel() >= _FEWEST_ROWS * x.shape[-1]
         and x.numel() * outputs >= _FEWEST_PRODUCTS
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
         and torch.get_num_threads() > 1
         and not torch.is_autocast_enabled("cpu")
         and convolutions_are_faster()

@@ -2,38 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from scaleformer.ops.common.checks import check_gate, check_step
 from scaleformer.ops.recall.attention import check_recall
-from scaleformer.ops.recall.near_tokens import NearTokens
 from scaleformer.ops.segments.gate import HIDDEN
+from scaleformer.ops.segments.layout import NO_SEGMENT
+
+_FIRST_ROOM = 64
 
 
 @dataclass
 class RecallCausalState:
-    """What causal attention with recall keeps of the tokens so far; t is the segment of the last one.
+    """What causal attention with recall keeps of the tokens so far; changed in place.
 
-    recent                keys, values and saliences (c = 1) of segments t - N .. t
-    kept_key, kept_value, kept_salience  (B, H, M, d), (B, H, M, e) and (B, H, M), of the tokens before those
-    kept_position         (B, H, M) long
-    priority              (B, H, M) theirs, falling; minus infinity where there is none
-    position              how many tokens there have been
-    log_gate, recency     (H, 2N+3) and (H,)
+    A table of M + C slots a row. The first M hold the tokens that are kept, the one of highest priority last, so that
+    those in use lie beside the near tokens: the token of position p is in slot M + p - origin. All rows stand at the
+    same position: a step writes one slot, and reads one range of slots. What a row does not see has a bias of minus
+    infinity. Nothing but the new token changes until a row begins another segment.
+
+    tokens         (B, H, M+C, d+e+1) key, value and salience
+    bias           (B, H, M+C) what is added to the score of a slot: the gate, and the salience of what is kept
+    kept_position  (B, H, M) long
+    priority       (B, H, M) minus infinity where nothing is kept
+    numbers        (B, C) long, the segments of the near slots
+    start          (B,) long, the position of the first near token
+    segment        (B,) long, that of the last token
+    log_gate, recency  (H, 2N+3) and (H,)
+    width          d
+    position       how many tokens there have been
+    origin         the position of the first near slot
+    used           the most tokens that any row keeps
+    newest         the greatest position of any kept token
     """
 
-    recent: NearTokens
-    kept_key: Tensor
-    kept_value: Tensor
-    kept_salience: Tensor
+    tokens: Tensor
+    bias: Tensor
     kept_position: Tensor
     priority: Tensor
-    position: int
+    numbers: Tensor
+    start: Tensor
+    segment: Tensor
     log_gate: Tensor
     recency: Tensor
+    width: int
+    position: int = 0
+    origin: int = 0
+    used: int = 0
+    newest: int = -1
+    shut: bool = field(init=False)  # whether a token may see nothing at all
+
+    def __post_init__(self) -> None:
+        self.shut = bool((self.log_gate <= HIDDEN / 2).any())
 
     @property
     def near(self) -> int:
@@ -41,9 +65,107 @@ class RecallCausalState:
 
     def reorder(self, index: Tensor) -> RecallCausalState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
-        names = ("kept_key", "kept_value", "kept_salience", "kept_position", "priority")
-        kept = {name: getattr(self, name).index_select(0, index) for name in names}
-        return replace(self, recent=self.recent.reorder(index), **kept)
+        kept = self.priority.shape[2]
+        used = slice(kept - self.used, kept + self.position - self.origin)
+        tokens = self.tokens.new_empty(len(index), *self.tokens.shape[1:])
+        tokens[:, :, used] = self.tokens[:, :, used].index_select(0, index)
+        names = ("bias", "kept_position", "priority", "numbers", "start", "segment")
+        chosen = {name: getattr(self, name).index_select(0, index) for name in names}
+        return replace(self, tokens=tokens, **chosen)
+
+    def step(self, query: Tensor, token: Tensor, relative: Tensor | None, segments: Tensor) -> Tensor:
+        """Attention of a new token to itself and those before it.
+
+        query (B, H, d), scaled; token (B, H, d+e+1) key, value, salience; relative (B, H, R), by how much the scores
+        of the last R tokens, the new one the last of them, exceed those of all before; segments (B,), those of the
+        rows. Returns (B, H, e).
+        """
+        batch, heads, d = query.shape
+        if not torch.equal(segments, self.segment):
+            rows = (segments > self.segment).nonzero()[:, 0]
+            if len(rows):
+                self._begin(segments, rows)
+        kept, room = self.priority.shape[2], self.numbers.shape[1]
+        if self.position - self.origin == room:
+            self._make_room()
+        slot = kept + self.position - self.origin
+        self.position += 1
+        self.tokens[:, :, slot] = token
+        first, stop = kept - self.used, slot + 1
+        tokens = self.tokens[:, :, first:stop].flatten(0, 1)  # (B*H, T, d+e+1)
+        bias = self.bias[:, :, first:stop].flatten(0, 1)[:, None]  # (B*H, 1, T)
+        scores = torch.baddbmm(bias, query.reshape(-1, 1, d), tokens[..., :d].transpose(1, 2))
+        if relative is not None:
+            horizon = relative.shape[2]
+            last = min(horizon, self.position - self.origin)
+            scores[:, 0, -last:] += relative.reshape(-1, horizon)[:, -last:]
+            if self.used and self.position - self.newest <= horizon:  # short segments: what is kept is as near
+                place = (self.kept_position[:, :, first:] - self.position + horizon).clamp(min=-1) + 1
+                far = functional.pad(relative, (1, 0))  # (B, H, R+1)
+                scores[:, 0, : self.used] += far.gather(2, place).flatten(0, 1)
+        weights = scores.softmax(-1)
+        if self.shut:
+            weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
+        return (weights @ tokens[..., d:-1]).view(batch, heads, -1)
+
+    def _begin(self, segments: Tensor, rows: Tensor) -> None:
+        """Begin segment segments[b] in each row b of `rows` (r,): of the tokens that are near no longer and those kept,
+        the ones of highest priority are kept."""
+        kept, written, device = self.priority.shape[2], self.position - self.origin, rows.device
+        segments = segments[rows, None].to(self.segment)  # (r, 1)
+        numbers, start = self.numbers[rows, :written], self.start[rows]
+        place = torch.arange(self.origin, self.position, device=device)  # (n,)
+        leaves = (segments - numbers > self.near) & (place >= start[:, None])  # (r, n), the first ones of a row
+        began = start + leaves.sum(1)  # (r,)
+        low, high = int(start.min()) - self.origin, int(began.max()) - self.origin
+        if high > low:
+            self._keep(rows, low, high, leaves[:, low:high], numbers[:, low:high])
+        self.start[rows], self.segment[rows] = began, segments[:, 0]
+        self.numbers[rows, written:] = segments
+        distance = (numbers - segments).clamp(-self.near, 0)
+        gate = self.log_gate[:, distance + self.near + 1].transpose(0, 1)  # (r, H, n)
+        hidden = place < began[:, None]
+        self.bias[rows, :, kept : kept + written] = gate.masked_fill(hidden[:, None], float("-inf"))
+
+    def _keep(self, rows: Tensor, low: int, high: int, leaves: Tensor, numbers: Tensor) -> None:
+        """Choose anew what is kept in `rows` (r,) among it and the near slots low to high, of which those leave that
+        `leaves` (r, g) says, of segments `numbers` (r, g)."""
+        kept = self.priority.shape[2]
+        # The newest first: among equals the sort below keeps their order.
+        leaving = self.tokens[rows, :, kept + low : kept + high].flip(2)  # (r, H, g, d+e+1)
+        toward = self.recency[:, None] * numbers.flip(1)[:, None].to(leaving.dtype)  # (r, H, g)
+        priority = (leaving[..., -1] + toward).masked_fill(~leaves.flip(1)[:, None], float("-inf"))
+        priority = torch.cat([priority, self.priority[rows].flip(2)], dim=2)
+        position = torch.arange(self.origin + high - 1, self.origin + low - 1, -1, device=rows.device)  # (g,)
+        position = torch.cat([position.expand(leaving.shape[:3]), self.kept_position[rows].flip(2)], dim=2)
+        tokens = torch.cat([leaving, self.tokens[rows, :, :kept].flip(2)], dim=2)
+        priority, order = priority.sort(dim=2, descending=True, stable=True)
+        priority, order = priority[:, :, :kept].flip(2), order[:, :, :kept].flip(2)  # (r, H, M)
+        tokens, position = tokens.take_along_dim(order[..., None], 2), position.gather(2, order)
+        none = priority == float("-inf")
+        self.tokens[rows, :, :kept], self.kept_position[rows], self.priority[rows] = tokens, position, priority
+        self.bias[rows, :, :kept] = (tokens[..., -1] + self.log_gate[:, :1]).masked_fill(none, float("-inf"))
+        self.used = max(self.used, int((~none).sum(2).max()))
+        self.newest = max(self.newest, int(position.masked_fill(none, -1).max()))
+
+    def _make_room(self) -> None:
+        """Let go of slots that no row sees any more, or double them where those are few."""
+        kept, room = self.priority.shape[2], self.numbers.shape[1]
+        gone = int(self.start.min()) - self.origin if len(self.start) else room
+        own, segment = self.log_gate[:, self.near + 1, None], self.segment[:, None]
+        if gone < room // 4:
+            self.tokens = functional.pad(self.tokens, (0, 0, 0, room))
+            more = own.expand(len(self.bias), -1, room)
+            self.bias = torch.cat([self.bias, more], dim=2)
+            self.numbers = torch.cat([self.numbers, segment.expand(-1, room)], dim=1)
+            return
+        left = room - gone
+        for table in (self.tokens, self.bias):
+            table[:, :, kept : kept + left] = table[:, :, kept + gone :].clone()
+        self.bias[:, :, kept + left :] = own
+        self.numbers[:, :left] = self.numbers[:, gone:].clone()
+        self.numbers[:, left:] = segment
+        self.origin += gone
 
 
 @torch.no_grad()
@@ -61,17 +183,22 @@ def recall_causal_init(
     """The state before the first token; log_gate (H, 2N+3), recency (H,)."""
     check_gate(log_gate, heads)
     check_recall(recency, kept, heads)
-    kept_salience = torch.zeros(batch, heads, kept, dtype=dtype, device=device)
+    tokens = torch.zeros(batch, heads, kept + _FIRST_ROOM, d + e + 1, dtype=dtype, device=device)
+    log_gate = log_gate.to(tokens).clamp(min=HIDDEN)
+    bias = log_gate[:, log_gate.shape[1] // 2, None].repeat(batch, 1, kept + _FIRST_ROOM)
+    bias[:, :, :kept] = float("-inf")
+    numbers = torch.full((batch, _FIRST_ROOM), NO_SEGMENT, device=device)
     return RecallCausalState(
-        recent=NearTokens.none(batch, heads, (d, e, 1), kept_salience),
-        kept_key=kept_salience.new_zeros(batch, heads, kept, d),
-        kept_value=kept_salience.new_zeros(batch, heads, kept, e),
-        kept_salience=kept_salience,
-        kept_position=torch.zeros_like(kept_salience, dtype=torch.long),
-        priority=torch.full_like(kept_salience, float("-inf")),
-        position=0,
-        log_gate=log_gate.to(kept_salience).clamp(min=HIDDEN),
-        recency=recency.to(kept_salience),
+        tokens,
+        bias,
+        torch.zeros_like(bias[:, :, :kept], dtype=torch.long),
+        bias[:, :, :kept].clone(),
+        numbers,
+        torch.zeros_like(numbers[:, 0]),
+        numbers[:, 0].clone(),
+        log_gate,
+        recency.to(tokens),
+        d,
     )
 
 
@@ -85,63 +212,22 @@ def recall_causal_step(
     (H, 2R+1, d) or None. Returns (B, H, e) in the dtype of v and the state, which is updated in place. Raises
     ValueError if they do not fit together.
     """
-    check_step(q, k, v, rel, segments, state.recent.length.shape[0])
+    check_step(q, k, v, rel, segments, state.start.shape[0])
     if salience.shape != q.shape[:2]:
         raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(q.shape[:2])}")
-    d = q.shape[2]
     with torch.autocast(q.device.type, enabled=False):
-        recent, near = state.recent, state.near
-        rows = (segments > recent.segment).nonzero().flatten()
-        if rows.numel() > 0:
-            _advance(state, segments.to(recent.segment), rows)
-        recent.append(k, v, salience[..., None])
-        state.position += 1
-        keys, values, _ = recent.used()  # (B, H, T, d | e)
-        scaled = q.to(keys.dtype)[:, :, None] * d**-0.5  # (B, H, 1, d)
-        offset = recent.offset()  # (B, T)
-        gate = state.log_gate[:, recent.distance(near) + near + 1].transpose(0, 1)  # (B, H, T)
-        scores = (scaled @ keys.transpose(-1, -2))[:, :, 0] + gate  # (B, H, T)
-        kept = (scaled @ state.kept_key.transpose(-1, -2))[:, :, 0] + state.kept_salience + state.log_gate[:, :1]
+        dtype = state.tokens.dtype
+        scaled = q.to(dtype) * q.shape[2] ** -0.5  # (B, H, d)
+        token = torch.cat([k.to(dtype), v.to(dtype), salience[..., None].to(dtype)], dim=-1)
+        relative = None
         if rel is not None:
-            horizon = rel.shape[-2] // 2
-            by_distance = (scaled @ rel.to(scaled.dtype).transpose(-1, -2))[:, :, 0]  # (B, H, 2R+1)
-            place = (offset.clamp(-horizon, 0) + horizon)[:, None].expand_as(scores)
-            scores = scores + by_distance.gather(-1, place)  # (B, H, T)
-            place = (state.kept_position - state.position + 1).clamp(-horizon, 0) + horizon
-            kept = kept + by_distance.gather(-1, place)  # (B, H, M)
-        scores = scores.masked_fill((offset > 0)[:, None], float("-inf"))
-        kept = kept.masked_fill(state.priority == float("-inf"), float("-inf"))
-        scores = torch.cat([scores, kept], dim=-1)
-        weights = scores.softmax(-1) * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        own, others = weights[:, :, None].split((recent.most, kept.shape[2]), -1)
-        out = own @ values + others @ state.kept_value  # (B, H, 1, e)
-    return out[:, :, 0].to(v.dtype), state
+            relative = (scaled[:, :, None] @ relative_excess(rel).to(dtype).transpose(-1, -2))[:, :, 0]  # (B, H, R)
+        out = state.step(scaled, token, relative, segments)
+    return out.to(v.dtype), state
 
 
-def _advance(state: RecallCausalState, segments: Tensor, rows: Tensor) -> None:
-    """Begin another segment in `rows`, in place: of what is no longer near and what was kept, the highest are kept."""
-    leaving = state.recent.begin(segments, rows, state.near)
-    if leaving.real.shape[1] == 0:
-        return
-    # The newest first: among equals the sort below keeps their order.
-    key, value, salience = (column.flip(2) for column in leaving.columns)  # (r, H, g, c)
-    real = leaving.real.flip(1)  # (r, g)
-    toward = state.recency[:, None] * leaving.numbers.flip(1)[:, None].to(key.dtype)  # (r, H, g)
-    priority = (salience[..., 0] + toward).masked_fill(~real[:, None], float("-inf"))
-    first = state.position - leaving.length[:, None]  # (r, 1)
-    position = first + torch.arange(real.shape[1], device=rows.device).flip(0)  # (r, g)
-    priority = torch.cat([priority, state.priority[rows]], dim=-1)
-    priority, order = priority.sort(dim=-1, descending=True, stable=True)
-    count = state.priority.shape[2]
-    order = order[..., :count]  # (r, H, M)
-    state.priority[rows] = priority[..., :count]
-    for name, new in (
-        ("kept_key", key),
-        ("kept_value", value),
-        ("kept_salience", salience[..., 0]),
-        ("kept_position", position[:, None].expand(salience.shape[:-1])),
-    ):
-        kept = getattr(state, name)
-        all_of_them = torch.cat([new, kept[rows]], dim=2)
-        where = order if new.dim() == 3 else order[..., None]
-        kept[rows] = all_of_them.take_along_dim(where, dim=2)
+def relative_excess(rel: Tensor) -> Tensor:
+    """rel (..., 2R+1, d) -> (..., R, d): the embeddings of the last R tokens, less that of all before them. A softmax
+    does not see what all of its scores have in common."""
+    horizon = rel.shape[-2] // 2
+    return rel[..., 1 : horizon + 1, :] - rel[..., :1, :]

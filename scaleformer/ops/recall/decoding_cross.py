@@ -16,10 +16,27 @@ from scaleformer.ops.segments.layout import clean_segments
 
 
 @dataclass
-class RecallCrossState:
-    """What attention to a whole source keeps of it; it never changes while decoding.
+class Seen:
+    """What hypotheses see of their sources in the segments that they are in; M = B*K of them.
 
-    key, value  (B, H, S, d) and (B, H, S, e)
+    segments  (M,) long
+    tokens    (M, H, n, d+e) keys and values, of as many slots as the one that sees most needs
+    bias      (M, H, n) what is added to the score of a slot: the gate, and the salience of what is kept; HIDDEN for
+              those that are empty
+    blind     whether one of them may see nothing at all
+    """
+
+    segments: Tensor
+    tokens: Tensor
+    bias: Tensor
+    blind: bool
+
+
+@dataclass
+class RecallCrossState:
+    """What attention to a whole source keeps of it; but for `seen` it never changes while decoding.
+
+    tokens      (B, H, S, d+e) keys and values
     salience    (B, H, S)
     segments    (B, S) long, never falling
     mask        (B, S) bool, True = real token
@@ -27,27 +44,88 @@ class RecallCrossState:
     kept        (B, E, H, N) long for what lies before each border, and the same for what lies after it: the positions
                 of the tokens kept, S where there are fewer
     log_gate    (H, 2N+3)
+    width       d
+    seen        by the hypotheses of the last step; gathered anew for those that begin another segment
     """
 
-    key: Tensor
-    value: Tensor
+    tokens: Tensor
     salience: Tensor
     segments: Tensor
     mask: Tensor
     borders: Tensor
     kept: tuple[Tensor, Tensor]
     log_gate: Tensor
+    width: int
+    seen: Seen | None = None
 
     @property
     def documents(self) -> int:
-        return self.key.shape[0]
+        return self.tokens.shape[0]
 
     def select(self, documents: Tensor) -> RecallCrossState:
         """The state whose row b is this one's row documents[b]; documents (B',) long."""
-        names = ("key", "value", "salience", "segments", "mask", "borders")
+        names = ("tokens", "salience", "segments", "mask", "borders")
         chosen = {name: getattr(self, name).index_select(0, documents) for name in names}
         before, after = (x.index_select(0, documents) for x in self.kept)
-        return replace(self, **chosen, kept=(before, after))
+        return replace(self, **chosen, kept=(before, after), seen=None)
+
+    def look(self, segments: Tensor) -> Seen:
+        """What the K hypotheses of each document see, which are in `segments` (B, K)."""
+        flat = segments.flatten()
+        seen = self.seen
+        if seen is not None and torch.equal(seen.segments, flat):
+            return seen
+        if seen is None or len(seen.segments) != len(flat):
+            rows = torch.arange(len(flat), device=flat.device)
+        else:
+            rows = (seen.segments != flat).nonzero()[:, 0]
+        tokens, bias = self._gather(rows // segments.shape[1], flat[rows])
+        blind = bool((bias.amax(2) <= HIDDEN / 2).any())
+        if seen is None or len(rows) == len(flat):
+            self.seen = Seen(flat, tokens, bias, blind)
+            return self.seen
+        missing = bias.shape[2] - seen.bias.shape[2]
+        if missing > 0:
+            seen.tokens = functional.pad(seen.tokens, (0, 0, 0, missing))
+            seen.bias = functional.pad(seen.bias, (0, missing), value=HIDDEN)
+        seen.tokens[rows, :, : tokens.shape[2]], seen.bias[rows, :, : bias.shape[2]] = tokens, bias
+        seen.bias[rows, :, bias.shape[2] :] = HIDDEN
+        seen.segments, seen.blind = flat, seen.blind or blind
+        return seen
+
+    def _gather(self, documents: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens (r, H, n, d+e) and their bias (r, H, n): all of 2N + 1 segments, and those kept of the others, for
+        hypotheses of `documents` (r,) that are in `segments` (r,)."""
+        batch, heads, length, _ = self.tokens.shape
+        reach = self.log_gate.shape[1] // 2
+        near = reach - 1
+        theirs = self.segments[documents]  # (r, S)
+        first = torch.searchsorted(theirs, segments[:, None] - near)  # (r, 1)
+        end = torch.searchsorted(theirs, segments[:, None] + near, right=True)  # (r, 1)
+        width = max(1, int((end - first).max()))
+        at = first + torch.arange(width, device=segments.device)  # (r, W)
+        at = torch.where(at < end, at, length)[:, None].expand(-1, heads, -1)
+        borders = self.borders[documents]
+        before, after = (
+            x[documents, torch.searchsorted(borders, border).clamp(max=x.shape[1] - 1)[:, 0]]
+            for x, border in zip(self.kept, (first, end), strict=True)
+        )  # (r, H, N)
+        at = torch.cat([before, at, after], dim=-1)  # (r, H, n)
+        row = documents[:, None, None]
+        hidden, at = at == length, at.clamp(max=length - 1)
+        hidden |= ~self.mask[row, at]
+        there = (~hidden).flatten(0, 1).any(0)  # (n,)
+        if not there.all():  # slots that are empty for all: few tokens are far, or none
+            there[int(there.int().argmax())] = True  # one at least
+            at, hidden = at[..., there], hidden[..., there]
+        head = torch.arange(heads, device=segments.device)[:, None]
+        rows = (row * heads + head) * length + at  # (r, H, n)
+        distance = (self.segments[row, at] - segments[:, None, None]).clamp(-reach, reach)
+        bias = self.log_gate[head, distance + reach]  # (r, H, n)
+        salience = self.salience.flatten()[rows].to(bias)
+        bias = (bias + torch.where(distance.abs() == reach, salience, 0.0)).masked_fill_(hidden, HIDDEN)
+        tokens = self.tokens.flatten(0, 2).index_select(0, rows.flatten())
+        return tokens.view(*at.shape, -1).to(bias.dtype), bias
 
 
 @torch.no_grad()
@@ -97,14 +175,14 @@ def recall_cross_state(
     following = real.flip(1).cummax(1).values.flip(1)  # (B, S), whether a real token follows
     segments = segments.masked_fill(~following, torch.iinfo(torch.long).max // 2)  # the others are in no segment
     return RecallCrossState(
-        k.contiguous(),
-        v.contiguous(),
+        torch.cat([k, v], dim=-1),
         salience,
         segments,
         real,
         borders,
         (sets[0], sets[1]),
         log_gate.to(dtype).clamp(min=HIDDEN),
+        k.shape[3],
     )
 
 
@@ -118,36 +196,15 @@ def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> T
     """
     batch, heads, beams, d = q.shape
     check_segments("segments", segments, batch, beams)
-    length, reach, dtype = state.key.shape[2], state.log_gate.shape[1] // 2, state.log_gate.dtype
-    segments, near = segments.long(), reach - 1
     if 0 in (batch, beams):
-        return q.new_zeros(batch, heads, beams, state.value.shape[3])
+        return q.new_zeros(batch, heads, beams, state.tokens.shape[3] - d)
     with torch.autocast(q.device.type, enabled=False):
-        first = torch.searchsorted(state.segments, segments - near)  # (B, K)
-        end = torch.searchsorted(state.segments, segments + near, right=True)  # (B, K)
-        width = max(1, int((end - first).max()))
-        row = torch.arange(batch, device=q.device).repeat_interleave(beams)  # (B K,)
-        at = first.flatten()[:, None] + torch.arange(width, device=q.device)  # (B K, W)
-        at = torch.where(at < end.flatten()[:, None], at, length)
-        before, after = (
-            x[row, torch.searchsorted(state.borders, border).clamp(max=x.shape[1] - 1).flatten()]
-            for x, border in zip(state.kept, (first, end), strict=True)
-        )  # (B K, H, N)
-        at = torch.cat([before, at[:, None].expand(-1, heads, -1), after], dim=-1)  # (B K, H, n)
-        hidden, at = at == length, at.clamp(max=length - 1)
-        hidden |= ~state.mask[row[:, None, None], at]
-        rows = ((row[:, None] * heads + torch.arange(heads, device=q.device))[:, :, None] * length + at).flatten()
-        keys, values = (
-            x.flatten(0, 2).index_select(0, rows).view(*at.shape, -1).to(dtype) for x in (state.key, state.value)
-        )  # (B K, H, n, d | e)
-        query = q.transpose(1, 2).reshape(len(row), heads, 1, d).to(dtype) * d**-0.5  # (B K, H, 1, d)
-        distance = (state.segments[row[:, None, None], at] - segments.flatten()[:, None, None]).clamp(-reach, reach)
-        head = torch.arange(heads, device=q.device)[:, None]
-        bias = state.log_gate[head, distance + reach]  # (B K, H, n)
-        salience = state.salience.flatten().index_select(0, rows).view(at.shape).to(dtype)
-        bias = bias + torch.where(distance.abs() == reach, salience, 0.0)
-        scores = (query @ keys.transpose(-1, -2))[:, :, 0] + bias  # (B K, H, n)
-        scores = scores.masked_fill(hidden, HIDDEN)
-        weights = scores.softmax(-1) * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        out = (weights[:, :, None] @ values)[:, :, 0]
+        seen = state.look(segments.long())
+        query = q.transpose(1, 2).reshape(-1, 1, d).to(seen.bias.dtype)  # (B*K*H, 1, d)
+        tokens, bias = seen.tokens.flatten(0, 1), seen.bias.view(len(query), 1, -1)  # (B*K*H, n, d+e) and (., 1, n)
+        scores = torch.baddbmm(bias, query, tokens[..., :d].transpose(1, 2), alpha=d**-0.5)
+        weights = scores.softmax(-1)
+        if seen.blind:
+            weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
+        out = weights @ tokens[..., d:]
     return out.view(batch, beams, heads, -1).transpose(1, 2).to(q.dtype)  # (B, H, K, e)
