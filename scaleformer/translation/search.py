@@ -125,12 +125,12 @@ def _rollout(
         logits, state = model.step(rows.token, rows.segments, state)
         logits = _checked(logits, step)
         weighed = rows.weigh(logits)
+        logs = logits.log_softmax(1)
+        weighed_logs = logs if weighed is logits else weighed.log_softmax(1)
         allowed = rows.allow(weighed)  # (A*K, V)
         token = allowed.argmax(1) if draws is None else sample(allowed, config, draws.take(step, active.places))
-        log_probability = logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(1)
-        worth = log_probability
-        if weighed is not logits:
-            worth = weighed.gather(1, token[:, None])[:, 0] - weighed.logsumexp(1)
+        log_probability = logs.gather(1, token[:, None])[:, 0]
+        worth = log_probability if weighed is logits else weighed_logs.gather(1, token[:, None])[:, 0]
         # A row that is done goes on beside the others, unread: nothing that is kept of it may move any more.
         running = ~ended & (length < limits)
         total = total + torch.where(running, log_probability, 0.0)
@@ -214,11 +214,12 @@ def _beam(
         logits, state = model.step(rows.token, rows.segments, state)
         logits = _checked(logits, step)
         weighed = rows.weigh(logits)
+        logs = logits.log_softmax(1)
+        weighed_logs = logs if weighed is logits else weighed.log_softmax(1)
         best, tokens = rows.allow(weighed).topk(min(2 * K, logits.shape[1]))  # (A*K, W)
-        gain = worth = best - weighed.logsumexp(1, keepdim=True)
+        gain = worth = weighed_logs.gather(1, tokens).masked_fill(best == -math.inf, -math.inf)
         if weighed is not logits:
-            gain = logits.gather(1, tokens) - logits.logsumexp(1, keepdim=True)
-            gain = gain.masked_fill(worth == -math.inf, -math.inf)
+            gain = logs.gather(1, tokens).masked_fill(best == -math.inf, -math.inf)
         if rows.told is not None:
             worth = worth.masked_fill(rows.forced[:, None] & (worth > -math.inf), 0.0)
         merits, place = (merit.view(A * K, 1) + worth).view(A, -1).topk(2 * K)  # (A, 2K)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,6 +91,8 @@ class Rows:
         if self.ngram or self.penalty != 1:
             width = max(self.ngram, min(int(limits.max()), int(self.limits.max())))
             self.text = source.new_full((B * rows, width), PAD)
+            self._back = torch.arange(1 - max(self.ngram, 1), 0, device=source.device)
+            self._ends = torch.arange(self.ngram, width + 1, device=source.device)
         self.placeholders: Tensor | None = None
         kinds = source - PLACEHOLDER
         is_placeholder = (kinds >= 0) & (kinds < len(PLACEHOLDERS)) & mask
@@ -113,44 +116,52 @@ class Rows:
         return torch.where(there, worse, logits)
 
     def allow(self, logits: Tensor) -> Tensor:
-        """The logits (A*K, V) with -inf where a token may not come next."""
+        """The logits (A*K, V) with -inf where a token may not come next; they are changed in place.
+
+        Nearly always it is the special tokens alone that may not. They are the first of the vocabulary, so that the
+        others are not read."""
         if self._ids is None:
             self._ids = torch.arange(logits.shape[1], device=logits.device)
-            self._never = (self._ids == PAD) | (self._ids == BOS)
             self._consumed = consumed(self._ids, self.counted)  # (V,)
-            kinds = self._ids - PLACEHOLDER
-            self._kinds = kinds.clamp(0, len(PLACEHOLDERS) - 1)
-            self._is_placeholder = kinds == self._kinds
+            special = self._ids[: PLACEHOLDER + len(PLACEHOLDERS) if self.counted else SEP + 1]  # (X,)
+            kinds = special - PLACEHOLDER
+            self._kinds = kinds.clamp(min=0)
+            self._is_placeholder = kinds >= 0
+            self._never = (special == PAD) | (special == BOS)
             if self.wanted is not None and self.counted:
                 if self.placeholders is None:
                     self._never = self._never | self._is_placeholder
                 if not self.merge_segments:
-                    self._never = self._never | (self._consumed > 1)
+                    self._never = self._never | (self._consumed[special] > 1)
+            self._special, self._steps = special, self._consumed[special]
         forbidden, given = self._never, logits
         if self.told is not None:
+            given = logits.clone()
             told, ahead = self.told.following(self.segments, self.segment_tokens)
             self.forced = told != PAD
+        special = self._special
         if self.wanted is not None:
-            bound = self.wanted > 0  # (A*K,)
-            complete = ((self.segments >= self.wanted) & bound)[:, None]
-            incomplete = (self.segments < self.wanted)[:, None]
-            early = self._never | (incomplete & (self._ids == EOS))
+            left = (self.wanted - self.segments)[:, None]  # (A*K, 1)
+            forbidden = forbidden | ((left > 0) & (special == EOS))
             if self.counted:  # no source segment twice, and something written before the next one for the same
-                twice = (self._consumed > (self.wanted - self.segments)[:, None]) & bound[:, None]
+                bound = (self.wanted > 0)[:, None]
+                twice = (self._steps > left) & bound
                 if self.told is not None:
-                    twice = twice | (self._consumed > ahead[:, None])
-                early = early | twice | ((self.words == 0)[:, None] & (self._ids == SEP0))
+                    twice = twice | (self._steps > ahead[:, None])
+                forbidden = forbidden | twice | ((self.words == 0)[:, None] & (special == SEP0))
             if self.placeholders is not None:
-                early = early | self._misplaced(self.placeholders)
-            forbidden = torch.where(complete, self._ids != EOS, early)  # (A*K, V)
+                forbidden = forbidden | self._misplaced(self.placeholders, logits)
+            complete = (left[:, 0] <= 0) & (self.wanted > 0)  # (A*K,)
+            self._forbid(logits, complete, self._ids != EOS)
+            forbidden = torch.where(complete[:, None], special != EOS, forbidden)  # (A*K, X)
         limit = self._limit()
-        logits = logits.masked_fill(forbidden, -math.inf)
+        logits[:, : len(special)].masked_fill_(forbidden, -math.inf)
         if self.text is not None and self.ngram:
             # where neither <sep> nor </s> is possible, a given beginning goes on
             free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
             if self.placeholders is not None:  # which keep a segment from its end, no given beginning
                 free = free | self.missing.any(1, keepdim=True)
-            logits = logits.masked_fill(self._repeats(self.text, logits.shape[1]) & free, -math.inf)
+            self._forbid_repeats(logits, self.text, free)
         if self.least is not None:
             short = (self.segment_tokens < self._of_segment(self.least))[:, None] & is_separator(
                 self._ids, self.counted
@@ -159,28 +170,51 @@ class Rows:
             logits = torch.where((longer > -math.inf).any(1, keepdim=True), longer, logits)
         # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
-        self.ending = full & (self._consumed[logits.argmax(1)] == 0)
-        # what the limit ends consumes one; what the model ends by itself as many as it says
-        ends = torch.where(self.ending[:, None], self._ids == SEP, self._consumed > 0)  # (A*K, V)
-        logits = logits.masked_fill(full[:, None] & ~ends, -math.inf)
+        self._end_segments(logits, full)
         if self.told is not None:
             self.ending = self.ending & ~self.forced
             only = given.masked_fill(self._ids != told[:, None], -math.inf)
             logits = torch.where(self.forced[:, None], only, logits)
         return logits
 
-    def _misplaced(self, placeholders: Tensor) -> Tensor:
-        """(A*K, V) bool: placeholders that the segment at hand has not, or not any more, and separators that would
-        leave some out. Where its room is just enough for those that are missing, all other tokens."""
+    def _forbid(self, logits: Tensor, rows: Tensor, tokens: Tensor) -> None:
+        """-inf for `tokens` (V,) bool, in place, in those of the rows (A*K,) that are True: few, if any."""
+        if logits.device.type == "cpu":
+            chosen = rows.nonzero()[:, 0]
+            if len(chosen):
+                logits[chosen] = logits[chosen].masked_fill(tokens, -math.inf)
+        else:  # to count the rows would be to wait for the device
+            logits.masked_fill_(rows[:, None] & tokens, -math.inf)
+
+    def _end_segments(self, logits: Tensor, full: Tensor) -> None:
+        """Leave only separators, in place, in the rows (A*K,) whose segment is full. What the limit ends consumes one;
+        what the model ends by itself as many as it says."""
+        rows: Any = slice(None)
+        self.ending = torch.zeros_like(full)
+        if logits.device.type == "cpu":
+            rows = full.nonzero()[:, 0]
+            if len(rows) == 0:
+                return
+        chosen = logits[rows]
+        ending = full[rows] & (self._consumed[chosen.argmax(1)] == 0)
+        ends = torch.where(ending[:, None], self._ids == SEP, self._consumed > 0)  # (rows, V)
+        logits[rows] = chosen.masked_fill(full[rows, None] & ~ends, -math.inf)
+        self.ending[rows] = ending
+
+    def _misplaced(self, placeholders: Tensor, logits: Tensor) -> Tensor:
+        """(A*K, X) bool, of the special tokens: placeholders that the segment at hand has not, or not any more, and
+        separators that would leave some out. Where its room is just enough for those that are missing, all other tokens
+        too, in place."""
         missing = self.missing.sum(1, keepdim=True)  # (A*K, 1)
-        last = (self._limit() - self.segment_tokens)[:, None] <= missing
-        wrong = (missing > 0) & (last | (self._consumed > 0))
+        last = ((self._limit() - self.segment_tokens)[:, None] <= missing) & (missing > 0)
+        self._forbid(logits, last[:, 0], self._ids >= len(self._special))
+        wrong = last | ((missing > 0) & (self._steps > 0))
         following = self.segments[:, None] + torch.arange(1, MOST, device=wrong.device)
         rows = torch.arange(len(wrong), device=wrong.device)[:, None]
         beyond = placeholders[rows, following.clamp(max=placeholders.shape[1] - 1)].any(2)
         # nor may a separator that consumes n segments skip what the n - 1 following ones have
         skips = torch.cat([beyond.new_zeros(len(beyond), 2), beyond.cumsum(1) > 0], 1)  # (A*K, MOST + 1)
-        wrong = wrong | skips[:, self._consumed]
+        wrong = wrong | skips[:, self._steps]
         return torch.where(self._is_placeholder, ~self.missing[:, self._kinds], wrong)
 
     def _limit(self) -> Tensor:
@@ -198,21 +232,21 @@ class Rows:
         left = self.counts - (self.segments + part)[:: self.rows]  # (A,) by the first row
         return float((left.clamp(min=0) * ~done).sum())
 
-    def _repeats(self, text: Tensor, words: int) -> Tensor:
-        """(A*K, V) bool: the tokens that would write an n-gram of the segment at hand once more."""
+    def _forbid_repeats(self, logits: Tensor, text: Tensor, free: Tensor) -> None:
+        """-inf, in place, for tokens that would write an n-gram of the segment at hand once more, in rows that are
+        `free` (A*K, 1)."""
         windows = text.unfold(1, self.ngram, 1)  # (A*K, W-n+1, n)
-        places = self.segment_tokens[:, None] + torch.arange(1 - self.ngram, 0, device=text.device)
+        places = self.segment_tokens[:, None] + self._back  # (A*K, n-1)
         last = text.gather(1, places.clamp(0, text.shape[1] - 1))  # (A*K, n-1)
-        whole = torch.arange(self.ngram, text.shape[1] + 1, device=text.device) <= self.segment_tokens[:, None]
-        found = (windows[..., :-1] == last[:, None]).all(2) & whole  # (A*K, W-n+1)
-        repeats = torch.zeros(len(text), words, dtype=torch.bool, device=text.device)
-        repeats.scatter_(1, torch.where(found, windows[..., -1], PAD), True)  # a pad is never written
-        repeats[:, EOS] = False  # rows that are done write it for ever
-        return repeats
+        whole = self._ends <= self.segment_tokens[:, None]  # (A*K, W-n+1)
+        following = windows[..., -1]
+        # rows that are done write </s> for ever; PAD is forbidden as it is
+        found = (windows[..., :-1] == last[:, None]).all(2) & whole & free & (following != EOS)
+        logits.scatter_(1, torch.where(found, following, PAD), -math.inf)
 
     def advance(self, tokens: Tensor) -> None:
         """Take the tokens (A*K,) chosen for the present rows."""
-        steps, separator = consumed(tokens, self.counted), is_separator(tokens, self.counted)
+        steps, separator = self._consumed[tokens], is_separator(tokens, self.counted)
         self.cut = self.cut | (self.ending & separator)
         self.token = tokens
         if self.text is not None:  # beyond its width only a given beginning goes

@@ -125,11 +125,11 @@ class SegmentRecallAttention(Attention):
     def step_projected(
         self, projected: Tensor, position: int, segments: Tensor, state: RecallCausalState
     ) -> tuple[Tensor, RecallCausalState]:
-        d, dtype = self.head_width, state.tokens.dtype
+        d, dtype = self.head_width, state.pairs.dtype
         with torch.autocast(projected.device.type, enabled=False):
             heads = projected.view(len(projected), self.heads, -1)  # (B*K, H, 3 d + 1 + R)
-            query, token, relative = heads.to(dtype).split([d, 2 * d + 1, heads.shape[2] - 3 * d - 1], dim=2)
-            out = state.step(query, token, relative, segments)
+            query, pair, salience, relative = heads.to(dtype).split([d, 2 * d, 1, heads.shape[2] - 3 * d - 1], dim=2)
+            out = state.step(query, pair.unflatten(2, (2, d)), salience[..., 0], relative, segments)
         return out.to(projected.dtype), state
 
     def attend_step(

@@ -25,7 +25,8 @@ class RecallCausalState:
     same position: a step writes one slot, and reads one range of slots. What a row does not see has a bias of minus
     infinity. Nothing but the new token changes until a row begins another segment.
 
-    tokens         (B, H, M+C, d+e+1) key, value and salience
+    pairs          (2, B, H, M+C, w) keys and values, w the greater of their widths d and e
+    salience       (B, H, M+C)
     bias           (B, H, M+C) what is added to the score of a slot: the gate, and the salience of what is kept
     kept_position  (B, H, M) long
     priority       (B, H, M) minus infinity where nothing is kept
@@ -33,14 +34,15 @@ class RecallCausalState:
     start          (B,) long, the position of the first near token
     segment        (B,) long, that of the last token
     log_gate, recency  (H, 2N+3) and (H,)
-    width          d
+    width          e
     position       how many tokens there have been
     origin         the position of the first near slot
     used           the most tokens that any row keeps
     newest         the greatest position of any kept token
     """
 
-    tokens: Tensor
+    pairs: Tensor
+    salience: Tensor
     bias: Tensor
     kept_position: Tensor
     priority: Tensor
@@ -67,20 +69,23 @@ class RecallCausalState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
         kept = self.priority.shape[2]
         used = slice(kept - self.used, kept + self.position - self.origin)
-        tokens = self.tokens.new_empty(len(index), *self.tokens.shape[1:])
-        tokens[:, :, used] = self.tokens[:, :, used].index_select(0, index)
-        names = ("bias", "kept_position", "priority", "numbers", "start", "segment")
+        pairs = self.pairs.new_empty(2, len(index), *self.pairs.shape[2:])
+        for new, old in zip(pairs, self.pairs, strict=True):
+            new[:, :, used] = old[:, :, used].index_select(0, index)
+        names = ("salience", "bias", "kept_position", "priority", "numbers", "start", "segment")
         chosen = {name: getattr(self, name).index_select(0, index) for name in names}
-        return replace(self, tokens=tokens, **chosen)
+        return replace(self, pairs=pairs, **chosen)
 
-    def step(self, query: Tensor, token: Tensor, relative: Tensor | None, segments: Tensor) -> Tensor:
+    def step(
+        self, query: Tensor, pair: Tensor, salience: Tensor, relative: Tensor | None, segments: Tensor
+    ) -> Tensor:
         """Attention of a new token to itself and those before it.
 
-        query (B, H, d), scaled; token (B, H, d+e+1) key, value, salience; relative (B, H, R), by how much the scores
+        query (B, H, w), scaled; pair (B, H, 2, w) key and value; salience (B, H); relative (B, H, R), by how much the scores
         of the last R tokens, the new one the last of them, exceed those of all before; segments (B,), those of the
         rows. Returns (B, H, e).
         """
-        batch, heads, d = query.shape
+        batch, heads, width = query.shape
         if not torch.equal(segments, self.segment):
             rows = (segments > self.segment).nonzero()[:, 0]
             if len(rows):
@@ -90,15 +95,17 @@ class RecallCausalState:
             self._make_room()
         slot = kept + self.position - self.origin
         self.position += 1
-        self.tokens[:, :, slot] = token
+        self.pairs.select(3, slot).copy_(pair.permute(2, 0, 1, 3))
+        self.salience.select(2, slot).copy_(salience)
         first, stop = kept - self.used, slot + 1
-        tokens = self.tokens[:, :, first:stop].flatten(0, 1)  # (B*H, T, d+e+1)
-        bias = self.bias[:, :, first:stop].flatten(0, 1)[:, None]  # (B*H, 1, T)
-        scores = torch.baddbmm(bias, query.reshape(-1, 1, d), tokens[..., :d].transpose(1, 2))
+        keys, values = self.pairs.narrow(3, first, stop - first).flatten(1, 2).unbind()  # (B*H, T, w)
+        bias = self.bias.narrow(2, first, stop - first).flatten(0, 1)[:, None]  # (B*H, 1, T)
+        scores = torch.baddbmm(bias, query.reshape(-1, 1, width), keys.transpose(1, 2))
         if relative is not None:
             horizon = relative.shape[2]
             last = min(horizon, self.position - self.origin)
-            scores[:, 0, -last:] += relative.reshape(-1, horizon)[:, -last:]
+            recent = relative if last == horizon else relative[:, :, -last:]
+            scores.narrow(2, stop - first - last, last).add_(recent.reshape(-1, 1, last))
             if self.used and self.position - self.newest <= horizon:  # short segments: what is kept is as near
                 place = (self.kept_position[:, :, first:] - self.position + horizon).clamp(min=-1) + 1
                 far = functional.pad(relative, (1, 0))  # (B, H, R+1)
@@ -106,7 +113,7 @@ class RecallCausalState:
         weights = scores.softmax(-1)
         if self.shut:
             weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        return (weights @ tokens[..., d:-1]).view(batch, heads, -1)
+        return torch.bmm(weights, values).view(batch, heads, width)[..., : self.width]
 
     def _begin(self, segments: Tensor, rows: Tensor) -> None:
         """Begin segment segments[b] in each row b of `rows` (r,): of the tokens that are near no longer and those kept,
@@ -132,20 +139,26 @@ class RecallCausalState:
         `leaves` (r, g) says, of segments `numbers` (r, g)."""
         kept = self.priority.shape[2]
         # The newest first: among equals the sort below keeps their order.
-        leaving = self.tokens[rows, :, kept + low : kept + high].flip(2)  # (r, H, g, d+e+1)
+        near = slice(kept + low, kept + high)
+        leaving = self.salience[rows, :, near].flip(2)  # (r, H, g)
         toward = self.recency[:, None] * numbers.flip(1)[:, None].to(leaving.dtype)  # (r, H, g)
-        priority = (leaving[..., -1] + toward).masked_fill(~leaves.flip(1)[:, None], float("-inf"))
+        priority = (leaving + toward).masked_fill(~leaves.flip(1)[:, None], float("-inf"))
         priority = torch.cat([priority, self.priority[rows].flip(2)], dim=2)
         position = torch.arange(self.origin + high - 1, self.origin + low - 1, -1, device=rows.device)  # (g,)
-        position = torch.cat([position.expand(leaving.shape[:3]), self.kept_position[rows].flip(2)], dim=2)
-        tokens = torch.cat([leaving, self.tokens[rows, :, :kept].flip(2)], dim=2)
+        position = torch.cat([position.expand_as(leaving), self.kept_position[rows].flip(2)], dim=2)
+        salience = torch.cat([leaving, self.salience[rows, :, :kept].flip(2)], dim=2)
         priority, order = priority.sort(dim=2, descending=True, stable=True)
         priority, order = priority[:, :, :kept].flip(2), order[:, :, :kept].flip(2)  # (r, H, M)
-        tokens, position = tokens.take_along_dim(order[..., None], 2), position.gather(2, order)
+        salience, position = salience.gather(2, order), position.gather(2, order)
         none = priority == float("-inf")
-        self.tokens[rows, :, :kept], self.kept_position[rows], self.priority[rows] = tokens, position, priority
-        self.bias[rows, :, :kept] = (tokens[..., -1] + self.log_gate[:, :1]).masked_fill(none, float("-inf"))
-        self.used = max(self.used, int((~none).sum(2).max()))
+        used = max(self.used, int((~none).sum(2).max()))
+        self.pairs[:, :, :, kept - used : kept - self.used] = 0.0  # rows that keep less read these slots, too
+        for table in self.pairs:
+            pair = torch.cat([table[rows, :, near].flip(2), table[rows, :, :kept].flip(2)], dim=2)
+            table[rows, :, :kept] = pair.take_along_dim(order[..., None], 2)
+        self.salience[rows, :, :kept], self.kept_position[rows], self.priority[rows] = salience, position, priority
+        self.bias[rows, :, :kept] = (salience + self.log_gate[:, :1]).masked_fill(none, float("-inf"))
+        self.used = used
         self.newest = max(self.newest, int(position.masked_fill(none, -1).max()))
 
     def _make_room(self) -> None:
@@ -154,13 +167,14 @@ class RecallCausalState:
         gone = int(self.start.min()) - self.origin if len(self.start) else room
         own, segment = self.log_gate[:, self.near + 1, None], self.segment[:, None]
         if gone < room // 4:
-            self.tokens = functional.pad(self.tokens, (0, 0, 0, room))
+            self.pairs = functional.pad(self.pairs, (0, 0, 0, room))
+            self.salience = functional.pad(self.salience, (0, room))
             more = own.expand(len(self.bias), -1, room)
             self.bias = torch.cat([self.bias, more], dim=2)
             self.numbers = torch.cat([self.numbers, segment.expand(-1, room)], dim=1)
             return
         left = room - gone
-        for table in (self.tokens, self.bias):
+        for table in (*self.pairs, self.salience, self.bias):
             table[:, :, kept : kept + left] = table[:, :, kept + gone :].clone()
         self.bias[:, :, kept + left :] = own
         self.numbers[:, :left] = self.numbers[:, gone:].clone()
@@ -183,13 +197,14 @@ def recall_causal_init(
     """The state before the first token; log_gate (H, 2N+3), recency (H,)."""
     check_gate(log_gate, heads)
     check_recall(recency, kept, heads)
-    tokens = torch.zeros(batch, heads, kept + _FIRST_ROOM, d + e + 1, dtype=dtype, device=device)
-    log_gate = log_gate.to(tokens).clamp(min=HIDDEN)
+    salience = torch.zeros(batch, heads, kept + _FIRST_ROOM, dtype=dtype, device=device)
+    log_gate = log_gate.to(salience).clamp(min=HIDDEN)
     bias = log_gate[:, log_gate.shape[1] // 2, None].repeat(batch, 1, kept + _FIRST_ROOM)
     bias[:, :, :kept] = float("-inf")
     numbers = torch.full((batch, _FIRST_ROOM), NO_SEGMENT, device=device)
     return RecallCausalState(
-        tokens,
+        salience.new_zeros(2, *salience.shape, max(d, e)),
+        salience,
         bias,
         torch.zeros_like(bias[:, :, :kept], dtype=torch.long),
         bias[:, :, :kept].clone(),
@@ -197,8 +212,8 @@ def recall_causal_init(
         torch.zeros_like(numbers[:, 0]),
         numbers[:, 0].clone(),
         log_gate,
-        recency.to(tokens),
-        d,
+        recency.to(salience),
+        e,
     )
 
 
@@ -216,13 +231,13 @@ def recall_causal_step(
     if salience.shape != q.shape[:2]:
         raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(q.shape[:2])}")
     with torch.autocast(q.device.type, enabled=False):
-        dtype = state.tokens.dtype
+        dtype, width = state.pairs.dtype, state.pairs.shape[-1]
         scaled = q.to(dtype) * q.shape[2] ** -0.5  # (B, H, d)
-        token = torch.cat([k.to(dtype), v.to(dtype), salience[..., None].to(dtype)], dim=-1)
         relative = None
         if rel is not None:
             relative = (scaled[:, :, None] @ relative_excess(rel).to(dtype).transpose(-1, -2))[:, :, 0]  # (B, H, R)
-        out = state.step(scaled, token, relative, segments)
+        query, *pair = (functional.pad(x.to(dtype), (0, width - x.shape[2])) for x in (scaled, k, v))
+        out = state.step(query, torch.stack(pair, dim=2), salience, relative, segments)
     return out.to(v.dtype), state
 
 

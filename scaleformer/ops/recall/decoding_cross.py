@@ -20,14 +20,16 @@ class Seen:
     """What hypotheses see of their sources in the segments that they are in; M = B*K of them.
 
     segments  (M,) long
-    tokens    (M, H, n, d+e) keys and values, of as many slots as the one that sees most needs
+    keys      (M, H, d, n), of as many slots as the one that sees most needs
+    values    (M, H, n, e)
     bias      (M, H, n) what is added to the score of a slot: the gate, and the salience of what is kept; HIDDEN for
               those that are empty
     blind     whether one of them may see nothing at all
     """
 
     segments: Tensor
-    tokens: Tensor
+    keys: Tensor
+    values: Tensor
     bias: Tensor
     blind: bool
 
@@ -36,7 +38,7 @@ class Seen:
 class RecallCrossState:
     """What attention to a whole source keeps of it; but for `seen` it never changes while decoding.
 
-    tokens      (B, H, S, d+e) keys and values
+    key, value  (B, H, S, d) and (B, H, S, e)
     salience    (B, H, S)
     segments    (B, S) long, never falling
     mask        (B, S) bool, True = real token
@@ -44,27 +46,26 @@ class RecallCrossState:
     kept        (B, E, H, N) long for what lies before each border, and the same for what lies after it: the positions
                 of the tokens kept, S where there are fewer
     log_gate    (H, 2N+3)
-    width       d
     seen        by the hypotheses of the last step; gathered anew for those that begin another segment
     """
 
-    tokens: Tensor
+    key: Tensor
+    value: Tensor
     salience: Tensor
     segments: Tensor
     mask: Tensor
     borders: Tensor
     kept: tuple[Tensor, Tensor]
     log_gate: Tensor
-    width: int
     seen: Seen | None = None
 
     @property
     def documents(self) -> int:
-        return self.tokens.shape[0]
+        return self.key.shape[0]
 
     def select(self, documents: Tensor) -> RecallCrossState:
         """The state whose row b is this one's row documents[b]; documents (B',) long."""
-        names = ("tokens", "salience", "segments", "mask", "borders")
+        names = ("key", "value", "salience", "segments", "mask", "borders")
         chosen = {name: getattr(self, name).index_select(0, documents) for name in names}
         before, after = (x.index_select(0, documents) for x in self.kept)
         return replace(self, **chosen, kept=(before, after), seen=None)
@@ -79,24 +80,26 @@ class RecallCrossState:
             rows = torch.arange(len(flat), device=flat.device)
         else:
             rows = (seen.segments != flat).nonzero()[:, 0]
-        tokens, bias = self._gather(rows // segments.shape[1], flat[rows])
+        keys, values, bias = self._gather(rows // segments.shape[1], flat[rows])
         blind = bool((bias.amax(2) <= HIDDEN / 2).any())
         if seen is None or len(rows) == len(flat):
-            self.seen = Seen(flat, tokens, bias, blind)
+            self.seen = Seen(flat, keys, values, bias, blind)
             return self.seen
         missing = bias.shape[2] - seen.bias.shape[2]
         if missing > 0:
-            seen.tokens = functional.pad(seen.tokens, (0, 0, 0, missing))
+            seen.keys = functional.pad(seen.keys, (0, missing))
+            seen.values = functional.pad(seen.values, (0, 0, 0, missing))
             seen.bias = functional.pad(seen.bias, (0, missing), value=HIDDEN)
-        seen.tokens[rows, :, : tokens.shape[2]], seen.bias[rows, :, : bias.shape[2]] = tokens, bias
-        seen.bias[rows, :, bias.shape[2] :] = HIDDEN
+        slots = bias.shape[2]
+        seen.keys[rows, ..., :slots], seen.values[rows, :, :slots], seen.bias[rows, :, :slots] = keys, values, bias
+        seen.bias[rows, :, slots:] = HIDDEN
         seen.segments, seen.blind = flat, seen.blind or blind
         return seen
 
-    def _gather(self, documents: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-        """Tokens (r, H, n, d+e) and their bias (r, H, n): all of 2N + 1 segments, and those kept of the others, for
+    def _gather(self, documents: Tensor, segments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Keys (r, H, d, n), values (r, H, n, e) and their bias (r, H, n): all of 2N + 1 segments, and those kept of the others, for
         hypotheses of `documents` (r,) that are in `segments` (r,)."""
-        batch, heads, length, _ = self.tokens.shape
+        _, heads, length, _ = self.key.shape
         reach = self.log_gate.shape[1] // 2
         near = reach - 1
         theirs = self.segments[documents]  # (r, S)
@@ -124,8 +127,10 @@ class RecallCrossState:
         bias = self.log_gate[head, distance + reach]  # (r, H, n)
         salience = self.salience.flatten()[rows].to(bias)
         bias = (bias + torch.where(distance.abs() == reach, salience, 0.0)).masked_fill_(hidden, HIDDEN)
-        tokens = self.tokens.flatten(0, 2).index_select(0, rows.flatten())
-        return tokens.view(*at.shape, -1).to(bias.dtype), bias
+        keys, values = (
+            x.flatten(0, 2).index_select(0, rows.flatten()).view(*at.shape, -1).to(bias) for x in (self.key, self.value)
+        )  # (r, H, n, d | e)
+        return keys.transpose(2, 3).contiguous(), values, bias
 
 
 @torch.no_grad()
@@ -175,14 +180,14 @@ def recall_cross_state(
     following = real.flip(1).cummax(1).values.flip(1)  # (B, S), whether a real token follows
     segments = segments.masked_fill(~following, torch.iinfo(torch.long).max // 2)  # the others are in no segment
     return RecallCrossState(
-        torch.cat([k, v], dim=-1),
+        k.contiguous(),
+        v.contiguous(),
         salience,
         segments,
         real,
         borders,
         (sets[0], sets[1]),
         log_gate.to(dtype).clamp(min=HIDDEN),
-        k.shape[3],
     )
 
 
@@ -197,14 +202,14 @@ def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> T
     batch, heads, beams, d = q.shape
     check_segments("segments", segments, batch, beams)
     if 0 in (batch, beams):
-        return q.new_zeros(batch, heads, beams, state.tokens.shape[3] - d)
+        return q.new_zeros(batch, heads, beams, state.value.shape[3])
     with torch.autocast(q.device.type, enabled=False):
         seen = state.look(segments.long())
         query = q.transpose(1, 2).reshape(-1, 1, d).to(seen.bias.dtype)  # (B*K*H, 1, d)
-        tokens, bias = seen.tokens.flatten(0, 1), seen.bias.view(len(query), 1, -1)  # (B*K*H, n, d+e) and (., 1, n)
-        scores = torch.baddbmm(bias, query, tokens[..., :d].transpose(1, 2), alpha=d**-0.5)
+        bias = seen.bias.view(len(query), 1, -1)  # (B*K*H, 1, n)
+        scores = torch.baddbmm(bias, query, seen.keys.flatten(0, 1), alpha=d**-0.5)
         weights = scores.softmax(-1)
         if seen.blind:
             weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        out = weights @ tokens[..., d:]
+        out = torch.bmm(weights, seen.values.flatten(0, 1))  # (B*K*H, 1, e)
     return out.view(batch, beams, heads, -1).transpose(1, 2).to(q.dtype)  # (B, H, K, e)
