@@ -61,6 +61,14 @@ def test_every_file_named_exists(page: Path) -> None:
         assert not [file for file in named if not (ROOT / file).exists()]
 
 
+def test_every_page_named_in_code_exists() -> None:
+    files = [file for folder in ("scaleformer", "conf") for file in (ROOT / folder).rglob("*.[py]*") if file.is_file()]
+    texts = [file.read_text(encoding="utf-8") for file in [*files, ROOT / "Makefile"] if file.suffix != ".pyc"]
+    named = {page for text in texts for page in re.findall(r"\bdocs/[\w./-]+\.(?:md|png)", text)}
+    assert "docs/scaling.md" in named
+    assert not [page for page in sorted(named) if not (ROOT / page).exists()]
+
+
 @pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
 def test_no_page_is_an_orphan(start: str) -> None:
     reached, new = set(), {ROOT / start}
