@@ -25,12 +25,13 @@ train: install  ## Train, evaluate and show the default experiment (embedded cor
 test: install  ## Run the tests in two processes
 	$(BIN)/python -m pytest -n 2 --dist loadscope
 
-lint: install  ## Style and types
+lint: install  ## Style, types, and pages that are hard to read
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.check_prose
 
-check: lint test  ## Style, types and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
+check: lint test  ## Style, types, pages and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
 
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -10,7 +10,7 @@ SIZES = {"64-tokens": (64, 1.0), "128-tokens": (128, 2.0), "whole": (300, None)}
 
 
 def extrapolation(systems: tuple[str, ...] = ("ours", "softmax")) -> dict[str, Any]:
-    """extrapolation.json as docs/results.md has it: three lengths, two modes."""
+    """extrapolation.json as docs/result-files.md has it: three lengths, two modes."""
     lengths = [
         {"label": label, "unit": "tokens", "size": size, "times": times, "documents": 4, "segments": 9}
         | {"source_tokens": {"mean": size * 0.9, "max": size}, "target_tokens": {"mean": size * 0.9, "max": size}}

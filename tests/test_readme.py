@@ -16,7 +16,7 @@ from scaleformer.model.attention import RETIRED
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "data/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "conf").rglob("*.yaml")),
 ]
 NAMES = "|".join(sorted(COMMANDS, key=len, reverse=True))

@@ -1,4 +1,4 @@
-"""Figures of context-*.json (docs/results.md): shares of right answers by distance in segments."""
+"""Figures of context-*.json (docs/result-files.md): shares of right answers by distance in segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of extrapolation.json (docs/results.md): what becomes of quality, faults and cost as documents grow."""
+"""Figures of extrapolation.json (docs/result-files.md): what becomes of quality, faults and cost as documents grow."""
 
 from __future__ import annotations
 

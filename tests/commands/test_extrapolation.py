@@ -79,7 +79,7 @@ def test_the_format_is_the_one_described(run, evaluate, tmp_path):
         f"checkpoint=[{run},{run}]", "names=[a,b]", f"output={tmp_path}", "lengths=[20,whole]", *SHORT
     )
     assert code == 0, err
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "result-files.md").read_text(encoding="utf-8")
     found = keys(read(tmp_path))
     undescribed = [key for key in found if f"`{key}`" not in text and f'"{key}"' not in text]
     assert not undescribed

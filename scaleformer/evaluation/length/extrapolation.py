@@ -106,7 +106,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One system in one mode at one length: the members of `results` in docs/results.md, and what they came from."""
+    """One system in one mode at one length: a member of `results` in docs/result-files.md, and what it came from."""
 
     system: str
     mode: str

@@ -32,7 +32,7 @@ def assemble(
     bootstrap_samples: int = 1000,
     randomization_trials: int = 10_000,
 ) -> dict[str, Any]:
-    """lengths, results, length_tests, comparisons and alignment of docs/results.md; the scored texts go into `folder`.
+    """lengths, results, length_tests, comparisons and alignment of docs/result-files.md; scored texts go into `folder`.
 
     Without bootstrap samples or randomisation trials systems are not compared. Raises OSError.
     """

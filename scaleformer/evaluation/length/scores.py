@@ -48,7 +48,7 @@ def score_translations(
     finished: Sequence[bool],
     metrics: Metrics,
 ) -> dict[str, Any]:
-    """The member `decode` of a result, but for files, sizes and cost; its keys are described in docs/results.md."""
+    """The member `decode` of a result, but for files, sizes and cost; docs/result-files.md describes its keys."""
     report = evaluate_documents(
         [TranslatedDocument(d.id, d.target, h, f) for d, h, f in zip(documents, hypotheses, finished, strict=True)],
         metrics,
