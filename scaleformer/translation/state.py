@@ -134,6 +134,7 @@ class Rows:
                 if not self.merge_segments:
                     self._never = self._never | (self._consumed[special] > 1)
             self._special, self._steps = special, self._consumed[special]
+            self._ordinary = self._ids >= len(special)  # (V,)
         forbidden, given = self._never, logits
         if self.told is not None:
             given = logits.clone()
@@ -151,7 +152,7 @@ class Rows:
                 forbidden = forbidden | twice | ((self.words == 0)[:, None] & (special == SEP0))
             if self.placeholders is not None:
                 forbidden = forbidden | self._misplaced(self.placeholders, logits)
-            complete = (left[:, 0] <= 0) & (self.wanted > 0)  # (A*K,)
+            complete = torch.logical_and(left[:, 0] <= 0, self.wanted > 0)  # (A*K,)
             self._forbid(logits, complete, self._ids != EOS)
             forbidden = torch.where(complete[:, None], special != EOS, forbidden)  # (A*K, X)
         limit = self._limit()
@@ -206,8 +207,8 @@ class Rows:
         separators that would leave some out. Where its room is just enough for those that are missing, all other tokens
         too, in place."""
         missing = self.missing.sum(1, keepdim=True)  # (A*K, 1)
-        last = ((self._limit() - self.segment_tokens)[:, None] <= missing) & (missing > 0)
-        self._forbid(logits, last[:, 0], self._ids >= len(self._special))
+        last = ((self._limit() - self.segment_tokens)[:, None] <= missing) & (missing > 0)  # (A*K, 1)
+        self._forbid(logits, last[:, 0], self._ordinary)
         wrong = last | ((missing > 0) & (self._steps > 0))
         following = self.segments[:, None] + torch.arange(1, MOST, device=wrong.device)
         rows = torch.arange(len(wrong), device=wrong.device)[:, None]

@@ -179,16 +179,31 @@ def queries_as_beams(out: Tensor) -> Tensor:
     return out.transpose(1, 2).reshape(B * K, H, d)  # (B*K, H, d)
 
 
+def room(like: Tensor, length: int, *shape: int) -> Tensor:
+    """Zeros (rows, ..., length, d) for `shape` (rows, ..., d), which positions are written to one by one.
+
+    In memory positions come first: what one writes, and what `take_rows` copies, lies in one piece."""
+    return like.new_zeros(length, *shape).movedim(0, -2)
+
+
 def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
     """`buffer`, twice as long along `dim` where it cannot hold `length`: copies stay linear in what is written."""
     have = buffer.shape[dim]
     if have >= length:
         return buffer
-    shape = list(buffer.shape)
-    shape[dim] = max(length, 2 * have)
-    grown = buffer.new_zeros(shape)
-    grown.narrow(dim, 0, have).copy_(buffer)
-    return grown
+    moved = buffer.movedim(dim, 0)
+    grown = moved.new_zeros(max(length, 2 * have), *moved.shape[1:])
+    grown[:have] = moved
+    return grown.movedim(0, dim)
+
+
+def take_rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
+    """Of a buffer (N, H, T, d) the rows (N',) long, of which `length` positions are written; in place where N' = N."""
+    written = buffer.movedim(2, 0)[:length].index_select(1, rows)  # (length, N', H, d)
+    if len(rows) != len(buffer):
+        buffer = room(buffer, buffer.shape[2], len(rows), buffer.shape[1], buffer.shape[3])
+    buffer.movedim(2, 0)[:length] = written
+    return buffer
 
 
 class Sinusoids(nn.Module):

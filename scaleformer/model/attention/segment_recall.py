@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
+from scaleformer.model.attention.base import Attention
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
+from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
 from scaleformer.ops.recall.decoding import (
     RecallCausalState,
@@ -20,7 +21,7 @@ from scaleformer.ops.recall.decoding import (
     recall_causal_step,
     relative_excess,
 )
-from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
+from scaleformer.ops.recall.decoding_cross import recall_cross_state
 from scaleformer.ops.segments.layout import SegmentLayout
 
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last
@@ -126,7 +127,7 @@ class SegmentRecallAttention(Attention):
         self, projected: Tensor, position: int, segments: Tensor, state: RecallCausalState
     ) -> tuple[Tensor, RecallCausalState]:
         d, dtype = self.head_width, state.pairs.dtype
-        with torch.autocast(projected.device.type, enabled=False):
+        with full_precision(projected.device):
             heads = projected.view(len(projected), self.heads, -1)  # (B*K, H, 3 d + 1 + R)
             query, pair, salience, relative = heads.to(dtype).split([d, 2 * d, 1, heads.shape[2] - 3 * d - 1], dim=2)
             out = state.step(query, pair.unflatten(2, (2, d)), salience[..., 0], relative, segments)
@@ -139,8 +140,8 @@ class SegmentRecallAttention(Attention):
         return recall_causal_step(query, key, value, self.relative(), salience, segments, state)
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
-        beams = beams_as_queries(query, state.documents)  # (B, H, K, d)
-        return queries_as_beams(recall_cross_step(beams, segments.view(state.documents, -1), state))
+        with full_precision(query.device):
+            return state.step(query, segments).to(query.dtype)  # (B*K, H, d)
 
     def reorder(self, state: Any, rows: Tensor) -> Any:
         return state.select(rows) if self.site == "cross" else state.reorder(rows)

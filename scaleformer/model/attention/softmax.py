@@ -9,13 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
+from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams, room, take_rows
 from scaleformer.model.attention.options import at_least, one_of
+from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.segments.layout import SegmentLayout
 
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512
 
+#: queries up to which two products are faster than torch's fused kernel, in decoding on a CPU
+FEW = 8
 
 POSITIONS = ("sinusoidal", "learned", "none")
 
@@ -86,8 +89,8 @@ class SoftmaxAttention(Attention):
         return fused(query, key, value, layout.mask[:, None, None, :])  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
-        empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)
-        return KeyValueCache(empty, torch.zeros_like(empty), 0)
+        key, value = (room(like, 64, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
+        return KeyValueCache(key, value, 0)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
         return KeyValueCache(key, value, key.shape[2], key_mask[:, None, None, :])
@@ -105,7 +108,8 @@ class SoftmaxAttention(Attention):
 
     def reorder(self, state: KeyValueCache, rows: Tensor) -> KeyValueCache:
         mask = None if state.mask is None else state.mask[rows]
-        return KeyValueCache(state.key[rows], state.value[rows], state.length, mask)
+        key, value = (take_rows(buffer, rows, state.length) for buffer in (state.key, state.value))
+        return KeyValueCache(key, value, state.length, mask)
 
 
 def write(state: KeyValueCache, key: Tensor, value: Tensor, position: int) -> KeyValueCache:
@@ -121,6 +125,11 @@ def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None,
     if query.device.type != "cpu" or query.shape[2] * key.shape[2] >= SHORT:
         return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
     dtype = query.dtype
-    with torch.autocast("cpu", enabled=False):
+    with full_precision(query.device):
         query, key, value = (x.to(torch.promote_types(dtype, torch.float32)) for x in (query, key, value))
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal).to(dtype)
+        if query.shape[2] > FEW or causal or query.requires_grad:
+            return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal).to(dtype)
+        scores = query * query.shape[3] ** -0.5 @ key.transpose(-1, -2)  # (B, H, L, S)
+        if mask is not None:
+            scores = scores.masked_fill_(~mask, float("-inf"))
+        return (scores.softmax(-1) @ value).to(dtype)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams
+from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams, room, take_rows
 from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.segments.gate import pair_gates
@@ -65,9 +65,9 @@ class SoftmaxGatedAttention(Attention):
         return self._gather(query, key, value, relative, layout.mask, layout.query_segments, layout.key_segments)
 
     def empty_state(self, rows: int, like: Tensor) -> GatedCache:
-        empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)
+        key, value = (room(like, 64, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
         segments = torch.zeros(rows, 64, dtype=torch.long, device=like.device)  # (B*K, T)
-        return GatedCache(empty, torch.zeros_like(empty), segments, 0)
+        return GatedCache(key, value, segments, 0)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> GatedCache:
         return GatedCache(key, value, key_segments, key.shape[2], key_mask)
@@ -93,7 +93,8 @@ class SoftmaxGatedAttention(Attention):
 
     def reorder(self, state: GatedCache, rows: Tensor) -> GatedCache:
         mask = None if state.mask is None else state.mask[rows]
-        return GatedCache(state.key[rows], state.value[rows], state.segments[rows], state.length, mask)
+        key, value = (take_rows(buffer, rows, state.length) for buffer in (state.key, state.value))
+        return GatedCache(key, value, state.segments[rows], state.length, mask)
 
     def _gather(
         self,

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.common.checks import check_gate, check_step
+from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import check_recall
 from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import NO_SEGMENT
@@ -18,15 +19,15 @@ _FIRST_ROOM = 64
 
 @dataclass
 class RecallCausalState:
-    """What causal attention with recall keeps of the tokens so far; changed in place.
+    """What causal attention with recall keeps of the tokens so far; changed in place, by `reorder`, too.
 
     A table of M + C slots a row. The first M hold the tokens that are kept, the one of highest priority last, so that
     those in use lie beside the near tokens: the token of position p is in slot M + p - origin. All rows stand at the
     same position: a step writes one slot, and reads one range of slots. What a row does not see has a bias of minus
     infinity. Nothing but the new token changes until a row begins another segment.
 
-    pairs          (2, B, H, M+C, w) keys and values, w the greater of their widths d and e
-    salience       (B, H, M+C)
+    pairs          (2, M+C, B, H, w) keys and values, w the greater of their widths d and e
+    salience       (M+C, B, H)
     bias           (B, H, M+C) what is added to the score of a slot: the gate, and the salience of what is kept
     kept_position  (B, H, M) long
     priority       (B, H, M) minus infinity where nothing is kept
@@ -67,23 +68,29 @@ class RecallCausalState:
 
     def reorder(self, index: Tensor) -> RecallCausalState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
-        kept = self.priority.shape[2]
+        kept, rows = self.priority.shape[2], len(self.start)
         used = slice(kept - self.used, kept + self.position - self.origin)
-        pairs = self.pairs.new_empty(2, len(index), *self.pairs.shape[2:])
-        for new, old in zip(pairs, self.pairs, strict=True):
-            new[:, :, used] = old[:, :, used].index_select(0, index)
-        names = ("salience", "bias", "kept_position", "priority", "numbers", "start", "segment")
+        if len(index) == rows:  # what nobody has written is not copied
+            for table in (*self.pairs, self.salience):
+                table[used] = table[used].index_select(1, index)
+            self.bias[:, :, used] = self.bias[:, :, used].index_select(0, index)
+            pairs, salience, bias = self.pairs, self.salience, self.bias
+        else:
+            pairs = self.pairs.new_empty(*self.pairs.shape[:2], len(index), *self.pairs.shape[3:])
+            torch.index_select(self.pairs[:, used], 2, index, out=pairs[:, used])
+            salience, bias = self.salience.index_select(1, index), self.bias.index_select(0, index)
+        names = ["numbers", "start", "segment"]
+        if self.used or len(index) != rows:  # else all rows are alike
+            names += ["kept_position", "priority"]
         chosen = {name: getattr(self, name).index_select(0, index) for name in names}
-        return replace(self, pairs=pairs, **chosen)
+        return replace(self, pairs=pairs, salience=salience, bias=bias, **chosen)
 
-    def step(
-        self, query: Tensor, pair: Tensor, salience: Tensor, relative: Tensor | None, segments: Tensor
-    ) -> Tensor:
+    def step(self, query: Tensor, pair: Tensor, salience: Tensor, relative: Tensor | None, segments: Tensor) -> Tensor:
         """Attention of a new token to itself and those before it.
 
-        query (B, H, w), scaled; pair (B, H, 2, w) key and value; salience (B, H); relative (B, H, R), by how much the scores
-        of the last R tokens, the new one the last of them, exceed those of all before; segments (B,), those of the
-        rows. Returns (B, H, e).
+        query (B, H, w), scaled; pair (B, H, 2, w) key and value; salience (B, H); relative (B, H, R), by how much the
+        scores of the last R tokens, the new one the last of them, exceed those of all before; segments (B,), those of
+        the rows. Returns (B, H, e).
         """
         batch, heads, width = query.shape
         if not torch.equal(segments, self.segment):
@@ -95,10 +102,11 @@ class RecallCausalState:
             self._make_room()
         slot = kept + self.position - self.origin
         self.position += 1
-        self.pairs.select(3, slot).copy_(pair.permute(2, 0, 1, 3))
-        self.salience.select(2, slot).copy_(salience)
+        self.pairs.select(1, slot).copy_(pair.permute(2, 0, 1, 3))
+        self.salience.select(0, slot).copy_(salience)
         first, stop = kept - self.used, slot + 1
-        keys, values = self.pairs.narrow(3, first, stop - first).flatten(1, 2).unbind()  # (B*H, T, w)
+        pairs = self.pairs.narrow(1, first, stop - first).flatten(2, 3)  # (2, T, B*H, w)
+        keys, values = pairs.permute(0, 2, 1, 3).unbind()  # (B*H, T, w)
         bias = self.bias.narrow(2, first, stop - first).flatten(0, 1)[:, None]  # (B*H, 1, T)
         scores = torch.baddbmm(bias, query.reshape(-1, 1, width), keys.transpose(1, 2))
         if relative is not None:
@@ -140,23 +148,26 @@ class RecallCausalState:
         kept = self.priority.shape[2]
         # The newest first: among equals the sort below keeps their order.
         near = slice(kept + low, kept + high)
-        leaving = self.salience[rows, :, near].flip(2)  # (r, H, g)
+        salience = self.salience[:, rows].permute(1, 2, 0)  # (r, H, M+C)
+        leaving = salience[:, :, near].flip(2)  # (r, H, g)
         toward = self.recency[:, None] * numbers.flip(1)[:, None].to(leaving.dtype)  # (r, H, g)
         priority = (leaving + toward).masked_fill(~leaves.flip(1)[:, None], float("-inf"))
         priority = torch.cat([priority, self.priority[rows].flip(2)], dim=2)
         position = torch.arange(self.origin + high - 1, self.origin + low - 1, -1, device=rows.device)  # (g,)
         position = torch.cat([position.expand_as(leaving), self.kept_position[rows].flip(2)], dim=2)
-        salience = torch.cat([leaving, self.salience[rows, :, :kept].flip(2)], dim=2)
+        salience = torch.cat([leaving, salience[:, :, :kept].flip(2)], dim=2)
         priority, order = priority.sort(dim=2, descending=True, stable=True)
         priority, order = priority[:, :, :kept].flip(2), order[:, :, :kept].flip(2)  # (r, H, M)
         salience, position = salience.gather(2, order), position.gather(2, order)
         none = priority == float("-inf")
         used = max(self.used, int((~none).sum(2).max()))
-        self.pairs[:, :, :, kept - used : kept - self.used] = 0.0  # rows that keep less read these slots, too
+        self.pairs[:, kept - used : kept - self.used] = 0.0  # rows that keep less read these slots, too
+        first = order.permute(2, 0, 1)[..., None]  # (M, r, H, 1)
         for table in self.pairs:
-            pair = torch.cat([table[rows, :, near].flip(2), table[rows, :, :kept].flip(2)], dim=2)
-            table[rows, :, :kept] = pair.take_along_dim(order[..., None], 2)
-        self.salience[rows, :, :kept], self.kept_position[rows], self.priority[rows] = salience, position, priority
+            pair = torch.cat([table[near, rows].flip(0), table[:kept, rows].flip(0)])  # (g+M, r, H, w)
+            table[:kept, rows] = pair.take_along_dim(first, 0)
+        self.salience[:kept, rows] = salience.permute(2, 0, 1)
+        self.kept_position[rows], self.priority[rows] = position, priority
         self.bias[rows, :, :kept] = (salience + self.log_gate[:, :1]).masked_fill(none, float("-inf"))
         self.used = used
         self.newest = max(self.newest, int(position.masked_fill(none, -1).max()))
@@ -167,15 +178,16 @@ class RecallCausalState:
         gone = int(self.start.min()) - self.origin if len(self.start) else room
         own, segment = self.log_gate[:, self.near + 1, None], self.segment[:, None]
         if gone < room // 4:
-            self.pairs = functional.pad(self.pairs, (0, 0, 0, room))
-            self.salience = functional.pad(self.salience, (0, room))
+            self.pairs = functional.pad(self.pairs, (0, 0, 0, 0, 0, 0, 0, room))
+            self.salience = functional.pad(self.salience, (0, 0, 0, 0, 0, room))
             more = own.expand(len(self.bias), -1, room)
             self.bias = torch.cat([self.bias, more], dim=2)
             self.numbers = torch.cat([self.numbers, segment.expand(-1, room)], dim=1)
             return
         left = room - gone
-        for table in (*self.pairs, self.salience, self.bias):
-            table[:, :, kept : kept + left] = table[:, :, kept + gone :].clone()
+        for table in (*self.pairs, self.salience):
+            table[kept : kept + left] = table[kept + gone :].clone()
+        self.bias[:, :, kept : kept + left] = self.bias[:, :, kept + gone :].clone()
         self.bias[:, :, kept + left :] = own
         self.numbers[:, :left] = self.numbers[:, gone:].clone()
         self.numbers[:, left:] = segment
@@ -197,7 +209,7 @@ def recall_causal_init(
     """The state before the first token; log_gate (H, 2N+3), recency (H,)."""
     check_gate(log_gate, heads)
     check_recall(recency, kept, heads)
-    salience = torch.zeros(batch, heads, kept + _FIRST_ROOM, dtype=dtype, device=device)
+    salience = torch.zeros(kept + _FIRST_ROOM, batch, heads, dtype=dtype, device=device)
     log_gate = log_gate.to(salience).clamp(min=HIDDEN)
     bias = log_gate[:, log_gate.shape[1] // 2, None].repeat(batch, 1, kept + _FIRST_ROOM)
     bias[:, :, :kept] = float("-inf")
@@ -230,7 +242,7 @@ def recall_causal_step(
     check_step(q, k, v, rel, segments, state.start.shape[0])
     if salience.shape != q.shape[:2]:
         raise ValueError(f"salience has shape {tuple(salience.shape)}: it must be {tuple(q.shape[:2])}")
-    with torch.autocast(q.device.type, enabled=False):
+    with full_precision(q.device):
         dtype, width = state.pairs.dtype, state.pairs.shape[-1]
         scaled = q.to(dtype) * q.shape[2] ** -0.5  # (B, H, d)
         relative = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from scaleformer.ops.common.checks import check_gate, check_kv, check_segments
+from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import check_recall, check_salience
 from scaleformer.ops.recall.selection import RankedKeys
 from scaleformer.ops.segments.gate import HIDDEN
@@ -34,6 +36,18 @@ class Seen:
     blind: bool
 
 
+class Kept(NamedTuple):
+    """Which tokens are kept of what lies before and after each border.
+
+    borders        (B, E) long, where segments begin, and S
+    before, after  (B, E, H, N) long, positions of tokens, S where there are fewer
+    """
+
+    borders: Tensor
+    before: Tensor
+    after: Tensor
+
+
 @dataclass
 class RecallCrossState:
     """What attention to a whole source keeps of it; but for `seen` it never changes while decoding.
@@ -42,10 +56,10 @@ class RecallCrossState:
     salience    (B, H, S)
     segments    (B, S) long, never falling
     mask        (B, S) bool, True = real token
-    borders     (B, E) long, where segments begin, and S
-    kept        (B, E, H, N) long for what lies before each border, and the same for what lies after it: the positions
-                of the tokens kept, S where there are fewer
-    log_gate    (H, 2N+3)
+    length      (B,) long, up to the last real token
+    log_gate, recency  (H, 2N+3) and (H,)
+    count       tokens kept on either side
+    kept        what is kept of the far tokens, chosen when a hypothesis first has any
     seen        by the hypotheses of the last step; gathered anew for those that begin another segment
     """
 
@@ -54,9 +68,11 @@ class RecallCrossState:
     salience: Tensor
     segments: Tensor
     mask: Tensor
-    borders: Tensor
-    kept: tuple[Tensor, Tensor]
+    length: Tensor
     log_gate: Tensor
+    recency: Tensor
+    count: int
+    kept: Kept | None = None
     seen: Seen | None = None
 
     @property
@@ -65,14 +81,26 @@ class RecallCrossState:
 
     def select(self, documents: Tensor) -> RecallCrossState:
         """The state whose row b is this one's row documents[b]; documents (B',) long."""
-        names = ("key", "value", "salience", "segments", "mask", "borders")
+        names = ("key", "value", "salience", "segments", "mask", "length")
         chosen = {name: getattr(self, name).index_select(0, documents) for name in names}
-        before, after = (x.index_select(0, documents) for x in self.kept)
-        return replace(self, **chosen, kept=(before, after), seen=None)
+        kept = None if self.kept is None else Kept(*(x.index_select(0, documents) for x in self.kept))
+        return replace(self, **chosen, kept=kept, seen=None)
 
-    def look(self, segments: Tensor) -> Seen:
-        """What the K hypotheses of each document see, which are in `segments` (B, K)."""
-        flat = segments.flatten()
+    def step(self, query: Tensor, segments: Tensor) -> Tensor:
+        """Attention of hypotheses, as many for each document: query (B*K, H, d), segments (B*K,); returns (B*K, H, e)
+        in the dtype of the state."""
+        seen = self._look(segments)
+        rows, heads, d = query.shape
+        bias = seen.bias.flatten(0, 1)[:, None]  # (B*K*H, 1, n)
+        query = query.reshape(-1, 1, d).to(bias.dtype)
+        scores = torch.baddbmm(bias, query, seen.keys.flatten(0, 1), alpha=d**-0.5)  # (B*K*H, 1, n)
+        weights = scores.softmax(-1)
+        if seen.blind:
+            weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
+        return torch.bmm(weights, seen.values.flatten(0, 1)).view(rows, heads, -1)
+
+    def _look(self, flat: Tensor) -> Seen:
+        """What the hypotheses see that are in the segments `flat` (B*K,)."""
         seen = self.seen
         if seen is not None and torch.equal(seen.segments, flat):
             return seen
@@ -80,7 +108,7 @@ class RecallCrossState:
             rows = torch.arange(len(flat), device=flat.device)
         else:
             rows = (seen.segments != flat).nonzero()[:, 0]
-        keys, values, bias = self._gather(rows // segments.shape[1], flat[rows])
+        keys, values, bias = self._gather(rows // (len(flat) // self.documents), flat[rows])
         blind = bool((bias.amax(2) <= HIDDEN / 2).any())
         if seen is None or len(rows) == len(flat):
             self.seen = Seen(flat, keys, values, bias, blind)
@@ -97,8 +125,8 @@ class RecallCrossState:
         return seen
 
     def _gather(self, documents: Tensor, segments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (r, H, d, n), values (r, H, n, e) and their bias (r, H, n): all of 2N + 1 segments, and those kept of the others, for
-        hypotheses of `documents` (r,) that are in `segments` (r,)."""
+        """Keys (r, H, d, n), values (r, H, n, e) and their bias (r, H, n): all of 2N + 1
+        segments, and those kept of the others, for hypotheses of `documents` (r,) in `segments` (r,)."""
         _, heads, length, _ = self.key.shape
         reach = self.log_gate.shape[1] // 2
         near = reach - 1
@@ -108,12 +136,14 @@ class RecallCrossState:
         width = max(1, int((end - first).max()))
         at = first + torch.arange(width, device=segments.device)  # (r, W)
         at = torch.where(at < end, at, length)[:, None].expand(-1, heads, -1)
-        borders = self.borders[documents]
-        before, after = (
-            x[documents, torch.searchsorted(borders, border).clamp(max=x.shape[1] - 1)[:, 0]]
-            for x, border in zip(self.kept, (first, end), strict=True)
-        )  # (r, H, N)
-        at = torch.cat([before, at, after], dim=-1)  # (r, H, n)
+        if bool((first > 0).any() | (end[:, 0] < self.length[documents]).any()):  # something is far
+            kept = self.kept = self.kept or self._choose()
+            borders = kept.borders[documents]
+            before, after = (
+                x[documents, torch.searchsorted(borders, border).clamp(max=x.shape[1] - 1)[:, 0]]
+                for x, border in ((kept.before, first), (kept.after, end))
+            )  # (r, H, N)
+            at = torch.cat([before, at, after], dim=-1)  # (r, H, n)
         row = documents[:, None, None]
         hidden, at = at == length, at.clamp(max=length - 1)
         hidden |= ~self.mask[row, at]
@@ -131,6 +161,24 @@ class RecallCrossState:
             x.flatten(0, 2).index_select(0, rows.flatten()).view(*at.shape, -1).to(bias) for x in (self.key, self.value)
         )  # (r, H, n, d | e)
         return keys.transpose(2, 3).contiguous(), values, bias
+
+    def _choose(self) -> Kept:
+        batch, length = self.segments.shape
+        starts = torch.ones_like(self.mask)
+        starts[:, 1:] = self.segments[:, 1:] != self.segments[:, :-1]
+        position = torch.arange(length, device=starts.device).expand_as(starts)
+        borders = torch.cat([position.masked_fill(~starts, length), position.new_full((batch, 1), length)], dim=1)
+        borders = borders.sort(1).values[:, : int(starts.sum(1).max()) + 1].contiguous()  # (B, E)
+        dtype = self.log_gate.dtype
+        toward = self.recency[:, None] * self.segments.masked_fill(~self.mask, 0)[:, None].to(dtype)  # (B, H, S)
+        sets = []
+        for after in (False, True):
+            priority = self.salience.to(dtype) + (-toward if after else toward)  # (B, H, S)
+            keys = RankedKeys(priority, self.mask, self.count, after)
+            ranks = keys.among(length - borders if after else borders)  # (B, H, E, N)
+            found = keys.positions(ranks).masked_fill(ranks < 0, length)
+            sets.append(found.transpose(1, 2).contiguous())
+        return Kept(borders, *sets)
 
 
 @torch.no_grad()
@@ -163,31 +211,20 @@ def recall_cross_state(
     pads = ~real[:, None, :, None]  # (B, 1, S, 1)
     k, v, salience = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0), salience.masked_fill(pads[..., 0], 0.0)
     segments = clean_segments(key_segments, key_segments, key_mask, causal=False)[1].contiguous()  # (B, S)
+    # Those behind the last real token are in no segment.
+    segments = segments.masked_fill(~real.flip(1).cummax(1).values.flip(1), torch.iinfo(torch.long).max // 2)
+    position = torch.arange(1, length + 1, device=k.device)
     dtype = torch.promote_types(salience.dtype, torch.float32)
-    toward = recency.to(dtype)[:, None] * segments[:, None].to(dtype)  # (B, H, S)
-    starts = torch.ones_like(segments, dtype=torch.bool)
-    starts[:, 1:] = segments[:, 1:] != segments[:, :-1]
-    position = torch.arange(length, device=k.device).expand_as(segments)
-    borders = torch.cat([position.masked_fill(~starts, length), position.new_full((batch, 1), length)], dim=1)
-    borders = borders.sort(1).values[:, : int(starts.sum(1).max()) + 1].contiguous()  # (B, E)
-    sets = []
-    for after in (False, True):
-        priority = salience.to(dtype) + (-toward if after else toward)  # (B, H, S)
-        keys = RankedKeys(priority, real, -(-kept // 2), after)
-        ranks = keys.among(length - borders if after else borders)  # (B, H, E, N)
-        found = keys.positions(ranks).masked_fill(ranks < 0, length)
-        sets.append(found.transpose(1, 2).contiguous())
-    following = real.flip(1).cummax(1).values.flip(1)  # (B, S), whether a real token follows
-    segments = segments.masked_fill(~following, torch.iinfo(torch.long).max // 2)  # the others are in no segment
     return RecallCrossState(
         k.contiguous(),
         v.contiguous(),
         salience,
         segments,
         real,
-        borders,
-        (sets[0], sets[1]),
+        (position * real).amax(1),
         log_gate.to(dtype).clamp(min=HIDDEN),
+        recency.to(dtype),
+        -(-kept // 2),
     )
 
 
@@ -199,17 +236,10 @@ def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> T
     The keys read are those of 2N + 1 segments, as many for every hypothesis as the longest such range has, and those
     kept.
     """
-    batch, heads, beams, d = q.shape
+    batch, heads, beams, _ = q.shape
     check_segments("segments", segments, batch, beams)
     if 0 in (batch, beams):
         return q.new_zeros(batch, heads, beams, state.value.shape[3])
-    with torch.autocast(q.device.type, enabled=False):
-        seen = state.look(segments.long())
-        query = q.transpose(1, 2).reshape(-1, 1, d).to(seen.bias.dtype)  # (B*K*H, 1, d)
-        bias = seen.bias.view(len(query), 1, -1)  # (B*K*H, 1, n)
-        scores = torch.baddbmm(bias, query, seen.keys.flatten(0, 1), alpha=d**-0.5)
-        weights = scores.softmax(-1)
-        if seen.blind:
-            weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        out = torch.bmm(weights, seen.values.flatten(0, 1))  # (B*K*H, 1, e)
+    with full_precision(q.device):
+        out = state.step(q.transpose(1, 2).flatten(0, 1), segments.flatten().long())  # (B*K, H, e)
     return out.view(batch, beams, heads, -1).transpose(1, 2).to(q.dtype)  # (B, H, K, e)

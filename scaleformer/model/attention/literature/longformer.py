@@ -44,7 +44,7 @@ class LongformerAttention(SoftmaxAttention):
         empty = like.new_zeros(
             rows, self.heads, size, self.head_width
         )  # (B*K, H, T, d), a ring after the global tokens
-        return KeyValueCache(empty, torch.zeros_like(empty), 0)
+        return KeyValueCache(empty, torch.zeros_like(empty), empty.shape[2])
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
@@ -54,4 +54,4 @@ class LongformerAttention(SoftmaxAttention):
         state.key[:, :, slot], state.value[:, :, slot] = key, value
         seen = min(position + 1, state.key.shape[2])  # the ring's order does not matter
         out = fused(query[:, :, None], state.key[:, :, :seen], state.value[:, :, :seen])  # (B*K, H, 1, d)
-        return out[:, :, 0], KeyValueCache(state.key, state.value, position + 1)
+        return out[:, :, 0], KeyValueCache(state.key, state.value, state.length)

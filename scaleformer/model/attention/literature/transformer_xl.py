@@ -79,7 +79,7 @@ class TransformerXLAttention(SoftmaxAttention):
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
         size = self.compressed + self.memory + self.piece
         empty = like.new_zeros(rows, self.heads, size, self.head_width)  # (B*K, H, W, d), a ring after the first K
-        return KeyValueCache(empty, torch.zeros_like(empty), 0)
+        return KeyValueCache(empty, torch.zeros_like(empty), empty.shape[2])
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
@@ -98,7 +98,7 @@ class TransformerXLAttention(SoftmaxAttention):
         out = self._meet(
             query[:, :, None, None], keys[:, :, None], values[:, :, None], seen, table
         )  # (B*K, H, 1, 1, d)
-        return out[:, :, 0, 0], KeyValueCache(state.key, state.value, position + 1)
+        return out[:, :, 0, 0], KeyValueCache(state.key, state.value, state.length)
 
     def _slots(self, first: int, end: int, like: Tensor) -> Tensor:
         """Where the positions first .. end - 1 stand in the ring of the state, those before 0 left out."""

@@ -70,7 +70,7 @@ def test_steps_follow_over_many_buckets(scaled: bool) -> None:
     for position in range(100):
         out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
         torch.testing.assert_close(out, expected[:, position])
-    assert state.recent.shape == (2, 2, 2, 4, 3)
+    assert state.inner.recent.shape == (2, 2, 2, 4, 3)
 
 
 @pytest.mark.parametrize(

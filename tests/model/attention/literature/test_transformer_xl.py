@@ -71,7 +71,7 @@ def test_steps_follow_and_their_state_does_not_grow(piece: int, memory: int, com
     for position in range(23):
         out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
         torch.testing.assert_close(out, expected[:, position])
-    assert state.key.shape == (2, 2, piece + memory + compressed, 4)
+    assert state.inner.key.shape == (2, 2, piece + memory + compressed, 4)
 
 
 @pytest.mark.parametrize(("option", "value"), [("piece", 0), ("memory", -1), ("compressed", -1), ("rate", 0)])
