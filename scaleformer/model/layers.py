@@ -110,6 +110,16 @@ class DecoderLayer(nn.Module):
             self.cross_attention.init_state(memory, mask, segments, rows),
         )
 
+    def states_before(
+        self, x: Tensor, segments: Tensor, starts: Tensor, memory: Tensor, mask: Tensor, memory_segments: Tensor
+    ) -> LayerState:
+        """Of one text, the input x (1, L, D) of the layer with segments (1, L), the states before the positions starts
+        (n,), a row each; memory (1, S, D), mask and memory_segments (1, S)."""
+        return LayerState(
+            self.attention.states_before(self.attention_norm(x), segments[0], starts),
+            self.cross_attention.init_state(memory, mask, memory_segments, len(starts)),
+        )
+
     def step(self, x: Tensor, position: int, segments: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """x (B*K, D), segments (B*K,) -> (B*K, D) and the next state; the same numbers as `forward`."""
         h, own = self.attention.step(self.attention_norm(x), position, segments, state.own)

@@ -35,8 +35,9 @@ class SegmentStreams:
         ]
         self._tokenizer, self._match, self._tell = tokenizer, match, tell
 
-    def of(self, pieces: Sequence[int]) -> Watch:
-        """What watches a batch of these pieces."""
+    def of(self, pieces: Sequence[int], first: int = 0) -> Watch:
+        """What watches a batch of these pieces, numbered from the piece `first` on."""
+        pieces = [first + piece for piece in pieces]
         waiting: list[list[int]] = [[] for _ in pieces]  # tokens of the segment at hand
         following = [self._places[piece][1] for piece in pieces]
 

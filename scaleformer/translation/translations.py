@@ -64,7 +64,7 @@ def nothing(segments: int) -> Translation:
 def join(parts: list[Translation], mode: str) -> Translation:
     """One translation from those of a document's pieces, numbers summed; by segment each part is one segment."""
     best = [part.hypotheses[0] for part in parts]
-    if mode == "segment":
+    if mode != "document":
         segments = tuple(" ".join(h.segments) for h in best)
     else:
         segments = tuple(segment for h in best for segment in h.segments)

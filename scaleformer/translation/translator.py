@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.model.transformer import Transformer
 from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.ensemble import load_ensemble
@@ -19,9 +21,11 @@ from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
+from scaleformer.translation.two_pass import translate_again
 from scaleformer.vocabulary import EOS
 
-MODES = ("document", "segment")
+MODES = ("document", "segment", "two-pass")
+BY_SEGMENT = MODES[1:]
 
 
 class Translator:
@@ -148,7 +152,8 @@ class Translator:
                     on config.seed and its name, whatever other documents there are
         max_tokens  cut sources between segments into pieces of at most so many tokens (`<sep>` and `</s>` counted),
                     translated on their own and joined again; a longer segment is a piece by itself
-        mode        "document", or "segment": each on its own, the output then has the segments of the source
+        mode        "document"; "segment": each on its own, the output then has the segments of the source; or
+                    "two-pass": so first, and then each after the translation of those before it (`two_pass`)
         tag         what to translate to, `2es` say, of a model that was trained with tags (`tag_tokens`); it stands
                     before every document, piece or segment that is translated on its own
         fixed       of each document translations of segments, by their numbers from 0: {12: "text"}. The model scores
@@ -168,15 +173,15 @@ class Translator:
         check_documents(documents)
         if mode not in MODES:
             raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
-        if max_tokens is not None and mode == "segment":
-            raise ValueError(f"max_tokens={max_tokens} cuts documents, mode=segment has none: set one of the two")
+        if max_tokens is not None and mode in BY_SEGMENT:
+            raise ValueError(f"max_tokens={max_tokens} cuts documents, mode={mode} has none: set one of the two")
         if max_tokens is not None and max_tokens < 3:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
-        if config.n_best > 1 and (max_tokens is not None or mode == "segment"):
+        if config.n_best > 1 and (max_tokens is not None or mode in BY_SEGMENT):
             raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
         told = told_of(documents, fixed, begin, config.match_segments)
         rest, before = documents[len(begun) :], self.tag_tokens(tag)
-        if mode == "segment":
+        if mode in BY_SEGMENT:
             pieces = [[[segment] for segment in segments] for segments in rest]
         elif max_tokens is not None:
             pieces = [self._cut(segments, max_tokens - len(before)) for segments in rest]
@@ -202,7 +207,10 @@ class Translator:
             for one, group in zip(told[len(begun) :], pieces, strict=True)
             for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
         ]
-        parts = self.translate_pieces(flat, keys, told, config, before, progress, done, streams)
+        if mode == "two-pass":
+            parts = self._translate_twice(pieces, flat, keys, told, config, before, progress, done, streams)
+        else:
+            parts = self.translate_pieces(flat, keys, told, config, before, progress, done, streams)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -273,6 +281,57 @@ class Translator:
             while following in found:
                 yield found.pop(following)
                 following += 1
+
+    def _translate_twice(
+        self,
+        documents: Sequence[Sequence[Sequence[str]]],
+        segments: Sequence[Sequence[str]],
+        keys: Sequence[str],
+        told: Sequence[Told],
+        config: DecodingConfig,
+        before: Sequence[int],
+        progress: Callable[[float, int], None] | None,
+        done: int,
+        streams: SegmentStreams | None,
+    ) -> Iterator[Translation]:
+        """As `translate_pieces`, of the segments of documents: first by themselves, then in context."""
+        if not config.match_segments or not isinstance(self.model, Transformer):
+            wanted = "match_segments=true" if not config.match_segments else "one model, no ensemble"
+            raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
+        half = None if progress is None else lambda share, written: progress(share / 2, written)
+        first = list(self.translate_pieces(segments, keys, told, config, before, half, done))
+        total = max(1, sum(part.source_tokens for part in first))
+        start = written = read = 0
+
+        def report(tokens: int, share: float) -> None:
+            nonlocal written
+            written += tokens
+            if progress is not None:
+                progress((1 + (read + share * at_hand) / total) / 2, written)
+
+        for document in documents:
+            stop = start + len(document)
+            sources, before_it = segments[start:stop], first[start:stop]
+            encoded = self.source_tokenizer.encode_segments
+            found = {n: part for n, part in enumerate(before_it) if not part.source_tokens}
+            at_hand = sum(part.source_tokens for part in before_it)
+            again = translate_again(
+                self.model,
+                {n: encoded(source)[:-1] for n, source in enumerate(sources) if n not in found},
+                self.target_tokenizer.encode_batch([" ".join(part.segments) for part in before_it]),
+                before,
+                config,
+                counted=self.target_tokenizer.counted,
+                keys=keys[start:stop],
+                told=[one.tokens(self.target_tokenizer) for one in told[start:stop]],
+                watch=None if streams is None else partial(streams.of, first=start),
+                progress=report,
+            )
+            for n, hypotheses in again if len(found) < len(document) else ():
+                made = tuple(self._hypothesis(h, True, told[start + n]) for h in hypotheses)
+                found[n] = Translation(made, 1, before_it[n].source_tokens)
+            yield from (found[n] for n in range(len(document)))
+            start, read = stop, read + at_hand
 
     def _hypothesis(self, found: Hypothesis, match: bool, told: Told) -> DocumentHypothesis:
         written = self.target_tokenizer.decode_counted(found.tokens)

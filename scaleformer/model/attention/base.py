@@ -114,6 +114,18 @@ class Attention(nn.Module, ABC):
             state = OwnState(state.project, inner)
         return self.output(out.reshape(rows, width)), state
 
+    def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
+        """Decoder self-attention: of one text x (1, L, D) with segments (L,), the states before the positions starts
+        (n,), a row each: what steps over all positions before would leave.
+
+        Raises ValueError where the mechanism has no such states.
+        """
+        return OwnState(partial(linear, weight=self.step_weight()), self.text_states(x, segments, starts))
+
+    def text_states(self, x: Tensor, segments: Tensor, starts: Tensor) -> Any:
+        """What `states_before` has of the mechanism. Raises ValueError where it has none."""
+        raise ValueError("the attention of the decoder cannot begin in the midst of a text: only segment_recall can")
+
     def reorder_own(self, state: OwnState, rows: Tensor) -> OwnState:
         """Decoder self-attention: the state whose row n continues the old row rows[n]."""
         return OwnState(state.project, self.reorder(state.inner, rows))

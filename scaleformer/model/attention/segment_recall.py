@@ -18,6 +18,7 @@ from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_a
 from scaleformer.ops.recall.decoding import (
     RecallCausalState,
     recall_causal_init,
+    recall_causal_states,
     recall_causal_step,
     relative_excess,
 )
@@ -108,6 +109,12 @@ class SegmentRecallAttention(Attention):
         d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
         gate, recency = self.log_gate, self.recency
         return recall_causal_init(rows, self.heads, d, d, gate, recency, self.kept, like.device, dtype)
+
+    def text_states(self, x: Tensor, segments: Tensor, starts: Tensor) -> RecallCausalState:
+        key, value = self._project(x, self.key, self.value)  # (1, H, L, d)
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        text = key[0].to(dtype), value[0].to(dtype), self.saliences(key)[0], segments, starts
+        return recall_causal_states(*text, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         arguments = self.log_gate, self.saliences(key), self.recency, key_segments, key_mask

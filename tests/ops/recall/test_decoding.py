@@ -11,7 +11,12 @@ import torch
 from torch import Tensor
 
 from scaleformer.benchmarks.models import tensors
-from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
+from scaleformer.ops.recall.decoding import (
+    RecallCausalState,
+    recall_causal_init,
+    recall_causal_states,
+    recall_causal_step,
+)
 from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
 from tests.ops.recall.inputs import Case, call, make
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segments
@@ -72,6 +77,28 @@ def test_reorder() -> None:
     both = Case(mixed, continued(case.salience.detach(), new.salience.detach(), 2), case.recency)
     out, _ = decode(both, state, 11, 24)
     torch.testing.assert_close(out, whole(both, kept=4, causal=True)[:, :, 11:])
+
+
+@pytest.mark.parametrize(("relative", "kind", "ranges", "alike"), pairwise(RELATIVE, SEGMENTS, RANGES, BOTH), ids=str)
+def test_states_of_a_text_are_those_that_steps_leave(
+    relative: dict[str, Any], kind: str, ranges: tuple[int, int], alike: bool
+) -> None:
+    """Rows that begin at several places of one text, each at a new segment, and write its next tokens once more."""
+    near, kept = ranges
+    case = make(60, 60, kind, causal=True, near=near, alike=alike, batch=1, **relative)
+    x = case.x
+    segments = x.key_segments[0]
+    new = torch.cat([torch.tensor([True]), segments[1:] != segments[:-1]])
+    starts = new.nonzero()[:, 0]
+    starts = starts[starts <= 52]
+    text = x.tokens.k[0], x.tokens.v[0], case.salience[0], segments, starts
+    state = recall_causal_states(*text, x.log_gate, case.recency, kept)
+    expected = whole(case, kept=kept, causal=True)[0]
+    for i in range(8):
+        at = starts + i
+        token = (t[0, :, at].transpose(0, 1).detach() for t in (x.tokens.q, x.tokens.k, x.tokens.v))
+        out, state = recall_causal_step(*token, x.tokens.rel, case.salience[0, :, at].T.detach(), segments[at], state)
+        torch.testing.assert_close(out, expected[:, at].transpose(0, 1))
 
 
 def test_the_state_does_not_grow_with_the_document() -> None:
