@@ -204,3 +204,12 @@ def test_the_metrics_of_the_run_stand_where_none_are_named(tmp_path, corpus, eva
         code, out, err = evaluate(f"checkpoint={run}", "ter=false", *arguments)
         assert code == 0, err
         assert tokenizer in out
+
+
+def test_models_of_single_segments_translate_each_on_its_own(tmp_path, corpus, evaluate):
+    data = {"format": "jsonl", "path": str(corpus), "level": "segment"}
+    run = make_run(tmp_path / "sentences", {"data": data})
+    for given, mode in (([], "segment"), (["mode=document"], "document"), (["max_tokens=20"], "document")):
+        code, _, err = evaluate(f"checkpoint={run}", "ter=false", *given)
+        assert code == 0, err
+        assert json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))["mode"] == mode
