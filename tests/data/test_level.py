@@ -102,5 +102,5 @@ def test_what_was_counted_before_this_was_counted_is_read() -> None:
 def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"data\.level='word': choose one of document, segment$"):
         DataConfig(level="word")
-    with pytest.raises(ValueError, match=r"data\.join_segments=\[1, 8\]: .* add data\.join_segments=null$"):
+    with pytest.raises(ValueError, match=r"data\.join_segments=\[1, 8\] asks .* add data\.join_segments=null$"):
         DataConfig(level="segment", join_segments=(1, 8))
