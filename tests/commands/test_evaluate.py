@@ -134,7 +134,7 @@ def test_json_lines_name_their_target_language(run, evaluate, tmp_path):
     data = ["data=jsonl", f"data.path={write_corpus(tmp_path / 'other')}", "data.target_language=zh"]
     code, out, err = evaluate(f"checkpoint={run}", *data)
     assert code == 0, err
-    assert out.count("|tok:zh|") == 4
+    assert out.count("|tok:zh|") == 5
 
 
 def test_pieces_and_the_first_documents(run, evaluate):
