@@ -31,7 +31,7 @@ def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metric
         if own:
             hypotheses, references = _lines(own)
             wholes = [one_line(d.hypothesis) for d, _ in own], [one_line(d.reference) for d, _ in own]
-            row = {"from": first, "to": last, "documents": len(own), "segments": len(references)}
+            row: dict[str, Any] = {"from": first, "to": last, "documents": len(own), "segments": len(references)}
             row |= {"d_bleu": _score(metrics.bleu(), *wholes)}
             lengths.append(row | _scores(hypotheses, references, metrics))
     return {"tenths": tenths, "tenths_of": len(long), "shorter": len(documents) - len(long), "lengths": lengths}

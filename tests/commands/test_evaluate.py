@@ -127,7 +127,7 @@ def test_the_ending_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp
     for arguments, tokenize in (([], "zh"), (["metrics.tokenize=char"], "char")):
         code, out, err = evaluate(f"checkpoint={run}", *data, *arguments)
         assert code == 0, err
-        assert out.count(f"|tok:{tokenize}|") == 4
+        assert out.count(f"|tok:{tokenize}|") == 5
 
 
 def test_json_lines_name_their_target_language(run, evaluate, tmp_path):
