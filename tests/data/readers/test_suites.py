@@ -230,5 +230,5 @@ def test_files_and_settings_are_checked(tmp_path: Path, documents: Path) -> None
         PrepareConfig("contrapro", "i", "o")
     with pytest.raises(ValueError, match="context=-1: wanted 0 or more segments"):
         PrepareConfig("contrapro", "i", "o", documents="d", context=-1)
-    with pytest.raises(ValueError, match="valid=0.0: format=voita does not read it, jsonl, text, "):
+    with pytest.raises(ValueError, match=r"valid=0\.0: format=voita does not read it, jsonl, text, "):
         PrepareConfig("voita", "i", "o", valid=0.0)
