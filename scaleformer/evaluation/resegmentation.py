@@ -28,6 +28,7 @@ RUN = 5  # tokens in a row without partner that are text left out or added, fewe
 INSTALL = "aligner=mweralign: it is not installed: pip install mweralign (or aligner=words)"
 
 Ints = NDArray[np.int64]
+Costs = NDArray[np.int32]  # of edits
 
 
 @dataclass(frozen=True)
@@ -111,16 +112,16 @@ class _Tokens:
         return of
 
 
-def _last_row(reference: Ints, text: Ints, tokens: _Tokens) -> Ints:
+def _last_row(reference: Ints, text: Ints, tokens: _Tokens) -> Costs:
     """(text tokens + 1,) the cost of the whole reference with each beginning of the text."""
-    steps = np.arange(len(text) + 1) * GAP
+    steps = np.arange(len(text) + 1, dtype=np.int32) * np.int32(GAP)
     row, costs = steps.copy(), tokens.costs(text)
     for token in reference.tolist():
         row = _next_row(row, costs(token), steps)
     return row
 
 
-def _next_row(row: Ints, costs: NDArray[np.int8], steps: Ints) -> Ints:
+def _next_row(row: Costs, costs: NDArray[np.int8], steps: Costs) -> Costs:
     new = np.empty_like(row)
     new[0] = row[0] + GAP
     np.minimum(row[:-1] + costs, row[1:] + GAP, out=new[1:])
@@ -198,7 +199,7 @@ def _word_boundary(text: str, spans: Sequence[tuple[int, int]], end: int) -> int
 
 def _without_partner(reference: Ints, text: Ints, tokens: _Tokens) -> tuple[list[bool], list[bool]]:
     """Whether each token of either has no partner in the cheapest edit of one into the other."""
-    steps = np.arange(len(text) + 1) * GAP
+    steps = np.arange(len(text) + 1, dtype=np.int32) * np.int32(GAP)
     costs = tokens.costs(text) if len(text) else lambda token: np.zeros(0, np.int8)
     rows = [steps.copy()]
     for token in reference.tolist():
