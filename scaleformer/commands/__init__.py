@@ -24,7 +24,7 @@ COMMANDS = {
     "boundaries": "Measure what missing segment boundaries cost",
     "consistency": "Do translations call one thing by one name?",
     "comet": "Score saved translations by COMET",
-    "score": "Log-probabilities; n-best lists ranked anew",
+    "score": "Log-probabilities; BLEU of any system's output",
     "rerank": "Choose by minimum Bayes risk from n-best lists, samples",
     "compare": "Test whether runs differ by more than chance",
     "export": "Write a model as safetensors, YAML and tokenizers",

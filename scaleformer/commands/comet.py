@@ -1,6 +1,6 @@
 """Score saved translations by COMET (optional: pip install unbabel-comet).
 
-scaleformer comet translations=RUN/results/bleu-test.jsonl [model=Unbabel/wmt22-comet-da] [gpus=1]
+scaleformer comet translations=RUN/results/bleu-test.jsonl [model=Unbabel/wmt22-comet-da] [window=6] [gpus=1]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated
 
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.comet import comet_score
-from scaleformer.evaluation.translations import lines_of, origin, read_translations, stem
+from scaleformer.evaluation.translations import origin, read_translations, stem, windows_of
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast
@@ -24,6 +24,8 @@ class Options:
 
     translations: str
     model: str
+    window: Annotated[int, AtLeast(1)]
+    stride: Annotated[int, AtLeast(1)]
     batch_size: Annotated[int, AtLeast(1)]
     gpus: Annotated[int, AtLeast(0)]
     output: str | None
@@ -34,7 +36,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     translations = Path(options.translations)
     documents = read_translations(translations)
     left_out = [d.id for d in documents if len(d.source) != len(d.target)]  # whose sentences have no known source
-    lines = lines_of([d for d in documents if len(d.source) == len(d.target)])
+    whole = [d for d in documents if len(d.source) == len(d.target)]
+    lines = windows_of(whole, options.window, options.stride)
     if not any(lines.sources):
         raise ValueError(
             f"{translations}: no document has sources beside its translations, segment by segment, and COMET reads them"
@@ -42,12 +45,15 @@ def main(options: Options, given: Sequence[str]) -> None:
     texts = lines.sources, lines.hypotheses, lines.references
     score = comet_score(*texts, options.model, batch_size=options.batch_size, gpus=options.gpus)
     name = stem(translations).removeprefix("bleu-")
+    name += f"-window{options.window}" if options.window > 1 else ""
     path = Path(str(options.output or translations.with_name(f"comet-{name}.json")))
     payload = {
         **provenance(signatures={"COMET": f"model:{score.model}|version:{score.version}"}, **origin(translations)),
         "kind": "comet",
         "translations": str(translations),
         "alignment": RULE,
+        "window": options.window,
+        "stride": options.stride,
         "score": score.score,
         "segments": list(score.lines),
         "left_out": left_out,
@@ -55,4 +61,5 @@ def main(options: Options, given: Sequence[str]) -> None:
     write_result(path, payload)
     if left_out:
         print(f"left out, since source and reference differ in their number of segments: {', '.join(left_out)}")
-    print(f"COMET {score.score:.4f} ({score.model}, {len(score.lines):,} segments), written to {path}")
+    what = "segments" if options.window == 1 else f"windows of {options.window} segments"
+    print(f"COMET {score.score:.4f} ({score.model}, {len(score.lines):,} {what}), written to {path}")

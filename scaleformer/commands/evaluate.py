@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
-from scaleformer.evaluation.corpus import choose_corpora
+from scaleformer.evaluation.corpus import choose_corpora, trained_mode
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
@@ -28,7 +28,7 @@ class Options:
     split: str
     metrics: dict[str, Any]
     ter: bool
-    mode: str
+    mode: str | None
     max_tokens: int | None
     max_documents: Annotated[int, AtLeast(1)] | None
     samples: Annotated[int, AtLeast(0)]
@@ -47,6 +47,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(translator.decoding, options.decoding, given)
+    mode = options.mode or ("document" if options.max_tokens is not None else trained_mode(translator.config))
     for corpus in choose_corpora(translator.config, options.data, options.split):
         metrics = choose_metrics(translator.config, options.metrics, given, corpus.language)
         documents = list(islice(corpus.source.read(), options.max_documents))
@@ -62,7 +63,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             metrics=metrics,
             samples=options.samples,
             ter=options.ter,
-            mode=options.mode,
+            mode=mode,
             max_tokens=options.max_tokens,
             tag=corpus.tag,
             show_samples=False,

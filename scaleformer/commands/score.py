@@ -1,6 +1,8 @@
-"""Log-probabilities of given translations, by document and segment; n-best lists ranked anew.
+"""Log-probabilities of given translations, by document and segment; n-best lists ranked anew; or, without a model, the
+output of any system against a reference whose segments it need not have.
 
-scaleformer score checkpoint=RUN input=TRANSLATIONS.jsonl output=SCORES.jsonl [field=target]
+    scaleformer score checkpoint=RUN input=TRANSLATIONS.jsonl output=SCORES.jsonl [field=target]
+    scaleformer score input=OUTPUT.txt reference=DATA/test.jsonl.gz output=SCORES.json [aligner=mweralign]
 
 The input is what translate.py and evaluate_bleu.py write: a document a line, `source` and `hypothesis` (or `target`),
 or `n_best`, a list of objects with `segments` and `score`.
@@ -14,9 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from rich.console import Console
+
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import Input
+from scaleformer.evaluation.final import print_positions, print_report
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
+from scaleformer.evaluation.metrics import choose_metrics
+from scaleformer.evaluation.plain import FIELDS as PLAIN_FIELDS
+from scaleformer.evaluation.plain import read_plain, read_references, score_plain, write_plain
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, fits
@@ -24,16 +32,22 @@ from scaleformer.translation.files.lines import translation_writer
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 
-FIELDS = ("n_best", "hypothesis", "target")
+FIELDS = ("n_best", *PLAIN_FIELDS)
+OF_REFERENCE = ("aligner", "ter", "metrics")
+OF_MODEL = ("checkpoint", "tag", "length_penalty", "old_weight", "batch_tokens")
 
 
 @dataclass(frozen=True)
 class Options:
     """The settings; conf/commands/score.yaml describes them."""
 
-    checkpoint: str
+    checkpoint: str | None
     input: str
     output: str
+    reference: str | None
+    aligner: str
+    ter: bool
+    metrics: dict[str, Any]
     field: str
     tag: str | None
     length_penalty: float | None
@@ -45,6 +59,13 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
+    if options.reference is not None:
+        _score_plain(options, given)
+        return
+    if options.checkpoint is None:
+        raise ValueError("checkpoint= is missing: give a model for log-probabilities, or reference=FILE.jsonl for BLEU")
+    if foreign := [name for name in OF_REFERENCE if any(one.split("=")[0].split(".")[0] == name for one in given)]:
+        raise ValueError(f"{', '.join(foreign)}: belongs to reference=FILE.jsonl, which is not given: leave it out")
     records, field = read_records(options.input, options.field)
     translator = Translator.load(options.checkpoint, options.device, options.tag)
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
@@ -90,6 +111,31 @@ def main(options: Options, given: Sequence[str]) -> None:
         f"{sum(score.log_probability for score in best) / tokens:.4f} nats a token, perplexity {perplexity(best):.3f}",
         file=sys.stderr,
     )
+
+
+def _score_plain(options: Options, given: Sequence[str]) -> None:
+    """BLEU and the like of the output of any system."""
+    if foreign := [name for name in OF_MODEL if any(one.split("=")[0] == name for one in given)]:
+        raise ValueError(f"{', '.join(foreign)}: belongs to checkpoint=, and reference= takes no model: leave it out")
+    if not options.output.endswith(".json"):
+        raise ValueError(f"output={options.output}: wanted FILE.json, beside which FILE.jsonl has the aligned texts")
+    assert options.reference is not None
+    documents = read_references(options.reference)
+    metrics = choose_metrics({}, options.metrics, given)
+    hypotheses = read_plain(options.input, documents, options.field)
+    scores = score_plain(documents, hypotheses, metrics, aligner=options.aligner, ter=options.ter)
+    conditions = {"input": options.input, "reference": options.reference, "aligner": options.aligner}
+    path = write_plain(options.output, scores, {**conditions, "metrics": metrics.to_dict()})
+    console = Console()
+    print_report(scores.report, console, f"{len(documents)} documents, {scores.aligned} of them aligned")
+    print_positions(scores.positions, console)
+    found = scores.difference.to_dict()
+    for line in (
+        f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} segments whole",
+        f"added: {found['added']:.2%} of the tokens of the text",
+        f"written to {path}",
+    ):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _numbers(score: DocumentScore) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from scaleformer.vocabulary import tag_name
 
 FORMATS = ("synthetic", "jsonl", "text", "hub")
 BOUNDARIES = ("blank", "ids", "lines")
+LEVELS = ("document", "segment")
 # Settings that one format alone reads.
 _READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "text", "holdout": "jsonl"}
 T = TypeVar("T")
@@ -80,6 +81,9 @@ class DataConfig:
     boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
                       document; "lines": every line is a document
     holdout           one jsonl file: shares of its documents that become valid and test
+    level             "document", or "segment": each segment (each bead) is an example of its own, as a sentence-level
+                      model is trained; those with an empty side are left out (counted), and the cuts have no sizes to
+                      be drawn (multi_resolution, merge_segments)
     max_tokens        longest example, on either side, in tokens with `<sep>` and `</s>`
     batch_tokens      padded source and target tokens of a batch together
     overlong          a single segment beyond max_tokens: "keep" (counted) or "error"
@@ -114,6 +118,7 @@ class DataConfig:
     target_language: str | None = None
     boundaries: str = "blank"
     holdout: tuple[float, float] = (0.05, 0.05)
+    level: str = "document"
     max_tokens: int = 512
     batch_tokens: int = 8192
     overlong: str = "keep"
@@ -142,6 +147,7 @@ class DataConfig:
                 f"data.path={shown(self.path)}: data.format={self.format} reads none: add data=jsonl or data=text"
             )
         _one_of("data.overlong", self.overlong, ("keep", "error"))
+        _one_of("data.level", self.level, LEVELS)
         for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0), ("num_proc", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"data.{name}={getattr(self, name)}: wanted at least {least}")
@@ -163,6 +169,11 @@ class DataConfig:
                 raise ValueError(f"data.join_segments={list(join)}: wanted null or [fewest, most], fewest at least 1")
             if self.multi_resolution:
                 raise ValueError("data.join_segments and data.multi_resolution exclude each other: set one of them")
+            if self.level == "segment":
+                raise ValueError(
+                    f"data.level=segment joins no segments, and data.join_segments={list(join)} asks for it: add "
+                    "data.join_segments=null"
+                )
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
-from scaleformer.vocabulary import MOST
+from scaleformer.vocabulary import MOST, SEP, SEPARATORS
 
 Ints = NDArray[np.int64]
 SOURCE, TARGET = 1, 2  # BOTH is their sum
@@ -60,10 +60,30 @@ class Cutting:
     overlong: str = "keep"
     drop_separators: float = 0.0
     merge_segments: float = 0.0
+    level: str = "document"
 
 
-def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
-    """Numbers of the segments whose token counts, separators too, differ by no more than the factor `max_ratio`."""
+def has_empty_side(corpus: EncodedCorpus) -> NDArray[np.bool_]:
+    """(segments,) whether nothing but separators stands on a side; of a bead, in all its segments there."""
+    found = np.zeros(corpus.segments, dtype=np.bool_)
+    for side, offsets, lengths in (
+        (corpus.source, corpus.source_offsets, corpus.source_lengths),
+        (corpus.target, corpus.target_offsets, corpus.target_lengths),
+    ):
+        found |= lengths <= 1
+        for bead in np.flatnonzero(~corpus.single & (lengths > 1)).tolist():
+            tokens = side[offsets[bead] : offsets[bead + 1]]
+            ends = np.isin(tokens, SEPARATORS) if corpus.counted else tokens == SEP
+            found[bead] |= bool(ends.all())
+    return found
+
+
+def kept_segments(corpus: EncodedCorpus, max_ratio: float | None, level: str = "document") -> Ints:
+    """Numbers of the segments whose token counts, separators too, differ by no more than the factor `max_ratio`; with
+    level="segment" without those that have an empty side."""
+    if level == "segment":
+        filled = np.flatnonzero(~has_empty_side(corpus))
+        return filled if max_ratio is None else np.intersect1d(filled, kept_segments(corpus, max_ratio))
     if max_ratio is None:
         return np.arange(corpus.segments)
     source, target = corpus.source_lengths, corpus.target_lengths
@@ -73,15 +93,17 @@ def kept_segments(corpus: EncodedCorpus, max_ratio: float | None) -> Ints:
 def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
     """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
 
-    rng: of multi_resolution, join_segments, drop_separators and merge_segments; without these every cut is as long as
-    may be. A segment longer than max_tokens alone is an example of its own. Raises DataError with overlong="error" for
-    one.
+    With level="segment" each segment is an example. rng: of multi_resolution, join_segments, drop_separators and
+    merge_segments; without these every cut is as long as may be. A segment longer than max_tokens alone is an example
+    of its own. Raises DataError with overlong="error" for one.
     """
-    order = kept_segments(corpus, cutting.max_ratio)
+    order = kept_segments(corpus, cutting.max_ratio, cutting.level)
     check_overlong(corpus, order, cutting)
     if cutting.join_segments is not None:
         order = rng.permutation(order)
         bounds = _join(_Lengths(corpus, order), cutting, rng)
+    elif cutting.level == "segment":
+        bounds = array("q", range(len(order) + 1))
     else:
         bounds = _cut(_Lengths(corpus, order), corpus.document_of[order], cutting, rng)
     ends = np.array(bounds, dtype=np.int64)

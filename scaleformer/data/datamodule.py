@@ -215,6 +215,8 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             return self._several.signature()
         if not cutting["merge_segments"]:  # which checkpoints of before do not name
             del cutting["merge_segments"]
+        if cutting["level"] == "document":  # likewise
+            del cutting["level"]
         parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
         parts += [config.window, self.tokenizer_config.sample_alpha, *(t.hash for t in self.tokenizers)]
         parts.append(self._fingerprint("train"))

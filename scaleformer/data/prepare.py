@@ -27,9 +27,11 @@ from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext, separate
 from scaleformer.data.readers.documents import Document, assign_splits, from_parts, read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.hub import hub_documents
+from scaleformer.data.readers.suites import SUITES, Documents, read_suite
 from scaleformer.data.readers.tables import Columns, has_names
 from scaleformer.data.readers.testsets import read_test_set
 from scaleformer.data.readers.translations import read_translations
+from scaleformer.system.files import atomic_writer
 
 SPLITS = ("train", "valid", "test")
 # why a whole corpus may be one document, by the format or the boundaries of text
@@ -62,6 +64,7 @@ class PrepareReport:
     dropped_segments: Counter[str] = field(default_factory=Counter)
     dropped_documents: Counter[str] = field(default_factory=Counter)
     beads: Counter[str] = field(default_factory=Counter)  # of raw documents, by source and target segments: "2-1"
+    examples: Counter[str] = field(default_factory=Counter)  # of contrastive test suites, by kind
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Plain types, for JSON."""
@@ -72,10 +75,12 @@ class PrepareReport:
         table = Table(title="Prepared")
         for column in ("", "documents", "segments"):
             table.add_column(column, justify="right" if column else "left")
-        for split in SPLITS:
+        for split in () if self.examples else SPLITS:
             table.add_row(split, f"{self.documents[split]:,}", f"{self.segments[split]:,}")
         for shape, number in self.beads.most_common():
             table.add_row(f"beads of {shape}", "", f"{number:,}")
+        for kind, number in self.examples.items():
+            table.add_row(f"examples: {kind}", f"{number:,}", "")
         for reason in sorted({*self.dropped_segments, *self.dropped_documents}):
             documents, segments = self.dropped_documents.get(reason), self.dropped_segments.get(reason)
             cells = ("" if count is None else f"{count:,}" for count in (documents, segments))
@@ -119,6 +124,9 @@ def _write(
     for name in filter(None, (config.input, config.target, config.ids)):
         if Path(name).is_fifo():
             raise DataError(f"{name}: a pipe can be read once, and this is read twice: write it to a file first")
+    if config.format in SUITES:
+        _write_suite(config, folder, report)
+        return
     raw = align_files(_raw_config(config), translate) if config.format == "raw" else None
     where = config.input or config.source
     counted = PrepareReport()
@@ -143,8 +151,25 @@ def _write(
     if raw is not None:
         page = alignment_page(raw.matches, (config.source_language or "", config.target_language or ""))
         (folder / "alignment.html").write_text(page, encoding="utf-8")
-    provenance = {} if translated_by is None else {"translated_by": translated_by}
-    text = json.dumps({"settings": asdict(config), **provenance, **report.to_dict()}, indent=2, ensure_ascii=False)
+    _write_report(config, folder, report, {} if translated_by is None else {"translated_by": translated_by})
+
+
+def _write_suite(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
+    """FORMAT.jsonl.gz, an example a line as `scaleformer context` reads them, and report.json."""
+    assert config.input is not None
+    languages = config.source_language or "en", config.target_language or "de"
+    documents = None if config.documents is None else Documents(config.documents, *languages, config.context)
+    with atomic_writer(folder / f"{config.format}.jsonl.gz") as file:
+        for example in read_suite(config.format, config.input, report.dropped_documents, documents):
+            file.write(example.to_json() + "\n")
+            report.examples[example.kind] += 1
+    if not report.examples:
+        raise DataError(f"{config.input}: no example is left ({_reasons(report)})")
+    _write_report(config, folder, report, {})
+
+
+def _write_report(config: PrepareConfig, folder: Path, report: PrepareReport, more: dict[str, str]) -> None:
+    text = json.dumps({"settings": asdict(config), **more, **report.to_dict()}, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -8,9 +8,11 @@ from scaleformer.data.align.filters import FILTERS
 from scaleformer.data.align.sentences import GRAINS
 from scaleformer.data.config import BOUNDARIES
 from scaleformer.data.readers.bitexts import BITEXTS
+from scaleformer.data.readers.suites import SUITES
 from scaleformer.system.schema import shown
 
-FORMATS = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
+CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
+FORMATS = (*CORPORA, *SUITES)
 # settings that some formats alone read
 READ_BY = {
     "ids": ("text",),
@@ -19,7 +21,9 @@ READ_BY = {
     **dict.fromkeys(("subset", "data_files"), ("hub",)),
     "split": ("hub", "raw"),
     **dict.fromkeys(("source_column", "target_column", "document_column"), ("hub", "csv", "tsv", "parquet")),
-    **dict.fromkeys(("source_language", "target_language"), ("tmx", "raw")),
+    **dict.fromkeys(("source_language", "target_language"), ("tmx", "raw", "contrapro")),
+    **dict.fromkeys(("documents", "context"), ("contrapro",)),
+    **dict.fromkeys(("valid", "test", "seed", "drop_empty", "drop_identical", "max_ratio", "min_segments"), CORPORA),
     "checkpoint": ("raw", "translations"),
     **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence", "filters"), ("raw",)),
 }
@@ -31,10 +35,12 @@ class PrepareConfig:
     """Settings of a conversion.
 
     format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | raw | hub | sacrebleu | translations (JSON
-                    Lines of `translate`, turned round: the translation becomes the source)
+                    Lines of `translate`, turned round: the translation becomes the source); of contrastive test
+                    suites for `scaleformer context` contrapro | bawden | voita (`scaleformer.data.readers.suites`)
     input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
                     file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
-                    test set and languages, "wmt22:en-de"; raw: a file with two paths a line, or none
+                    test set and languages, "wmt22:en-de"; raw: a file with two paths a line, or none; suites: a file
+                    of theirs, bawden and voita also the folder
     source          raw without input: the folder of the source documents
     target, ids     text: the target file, and with boundaries=ids the file of document names; raw: the folder of the
                     target documents
@@ -46,7 +52,10 @@ class PrepareConfig:
                     files without document_column rows of texts are one document. A TSV without a line that names them
                     has the columns document, source, target
     source_language, target_language
-                    tmx: languages ("en" is "en-GB", too); null = srclang, and the only other of a unit; raw: wanted
+                    tmx: languages ("en" is "en-GB", too); null = srclang, and the only other of a unit; raw: wanted;
+                    contrapro: the endings of the documents, null = en, de
+    documents       contrapro: the folder of the documents that the examples are cut from
+    context         contrapro: segments before each example that are kept; null = all
     aligner         raw: lexicon (learned from the corpus) | translation (by the model `checkpoint`)
     checkpoint      raw: see aligner; translations: the model that made them, whose hash the report then has
     unmatched       raw: keep text without a partner, as beads with an empty side, or drop it
@@ -74,6 +83,8 @@ class PrepareConfig:
     document_column: str = ""
     source_language: str | None = None
     target_language: str | None = None
+    documents: str | None = None
+    context: int | None = 10
     source: str | None = None
     aligner: str = "lexicon"
     checkpoint: str | None = None
@@ -114,6 +125,10 @@ class PrepareConfig:
             raise ValueError(f"min_segments={self.min_segments}: wanted at least 1")
         if self.format == "raw":
             self._check_raw()
+        if self.format == "contrapro" and self.documents is None:
+            raise ValueError("format=contrapro needs documents=DIR, the folder that its script setup_opensubs.sh makes")
+        if self.context is not None and self.context < 0:
+            raise ValueError(f"context={self.context}: wanted 0 or more segments, or null for all")
 
     def _check_raw(self) -> None:
         if (self.input is None) != (self.source is not None and self.target is not None) or (

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from scaleformer.data.batching import make_batches, padded_sizes, share
-from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan, segment_lengths
+from scaleformer.data.cutting import Cutting, Ints, Plan, has_empty_side, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe
 from scaleformer.vocabulary import PLACEHOLDER, PLACEHOLDERS, UNK
@@ -64,6 +64,7 @@ class SplitCounts:
     """What the numbers of a `SplitReport` are made of; those of parts of a corpus, or of processes, add up.
 
     length_ratio       segments left out for data.max_ratio
+    empty_sides        segments left out for an empty side (data.level=segment)
     tokens, positions  in the batches: those that hold something, and all of them
     places             positions that the processes could have had while they wait for the one with the largest batch
     """
@@ -86,6 +87,7 @@ class SplitCounts:
     masked_segments: int = 0
     masked_spans: int = 0
     length_ratio: int = 0
+    empty_sides: int = 0
     dropped_documents: int = 0
     tokens: int = 0
     positions: int = 0
@@ -104,9 +106,12 @@ class SplitCounts:
     def report(self, cutting: Cutting) -> SplitReport:
         """The report of it."""
         shared = {f.name: getattr(self, f.name) for f in fields(SplitReport) if hasattr(self, f.name)}
+        dropped = {"length ratio": self.length_ratio} if cutting.max_ratio is not None else {}
+        if cutting.level == "segment":
+            dropped["an empty side"] = self.empty_sides
         return SplitReport(
             **shared,
-            dropped={"length ratio": self.length_ratio} if cutting.max_ratio is not None else {},
+            dropped=dropped,
             padding=_share_without(self.tokens, self.positions),
             idle=_share_without(self.positions, self.places),
         )
@@ -179,6 +184,7 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
     """Count a corpus and a plan of it; of batches nothing yet (`SplitCounts.with_batches`)."""
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
+    empty = int(has_empty_side(corpus).sum()) if recipe.cutting.level == "segment" else 0
     kept_documents = len(np.unique(corpus.document_of[plan.order]))
     most = PLACEHOLDER + len(PLACEHOLDERS) if corpus.counted else PLACEHOLDER
     masked = np.flatnonzero((corpus.source >= PLACEHOLDER) & (corpus.source < most))
@@ -199,7 +205,8 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
         separators_left_out=int(np.count_nonzero(plan.left_out)),
         masked_segments=len(np.unique(np.searchsorted(corpus.source_offsets, masked, "right"))),
         masked_spans=len(masked),
-        length_ratio=corpus.segments - len(plan.order),
+        length_ratio=corpus.segments - len(plan.order) - empty,
+        empty_sides=empty,
         dropped_documents=len(corpus.documents) - 1 - kept_documents,
         tokens=int(plan.source_lengths.sum() + plan.target_lengths.sum()),
     )

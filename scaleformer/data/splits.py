@@ -109,6 +109,7 @@ class EncodedSplits:
             config.overlong,
             config.drop_separators,
             config.merge_segments,
+            config.level,
         )
 
     def encoded(self, split: str) -> EncodedCorpus:

@@ -112,6 +112,13 @@ def _chosen(run: Mapping[str, Any], settings: Mapping[str, Any] | None, config: 
     )
 
 
+def trained_mode(run: Mapping[str, Any]) -> str:
+    """How a model translates that was trained by a configuration: "segment", each on its own, after
+    data.level=segment, else "document"."""
+    data = run.get("data")
+    return "segment" if isinstance(data, Mapping) and data.get("level") == "segment" else "document"
+
+
 def test_split(run: Mapping[str, Any]) -> str:
     """The split of the evaluation with which a run ended."""
     return (run.get("test") or {}).get("split") or "test"

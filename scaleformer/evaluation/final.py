@@ -13,8 +13,9 @@ from rich.text import Text
 from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.corpus import result_label, test_split
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples, write_samples
-from scaleformer.evaluation.scores import BleuReport, MetricScore
+from scaleformer.evaluation.scores import BleuReport, MetricScore, TranslatedDocument
 from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
 from scaleformer.system.tables import print_table
@@ -58,6 +59,8 @@ def evaluate_translations(
     options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
         extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
+        scored = zip(evaluation.documents, evaluation.hypotheses, strict=True)
+        extra["positions"] = quality_by_position([TranslatedDocument(d.id, d.target, h) for d, h in scored], chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.samples(samples)
     samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
@@ -66,6 +69,7 @@ def evaluate_translations(
     if show_samples:
         console.print(format_samples(chosen_samples, max_segments=3), highlight=False, markup=False, soft_wrap=True)
     print_report(evaluation.report, console, f"{label}: {len(documents)} documents")
+    print_positions(extra["positions"], console)
     console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
     return evaluation
 
@@ -93,6 +97,22 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
         lines.append(f"cut at the length limit: {len(report.unfinished)} of {report.documents} documents: {shown}")
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def print_positions(positions: Mapping[str, Any], console: Console) -> None:
+    """s-BLEU by the tenth of the document and by its number of segments, each in a line; nothing for one of a kind."""
+    if positions["tenths"]:
+        scores = " ".join(f"{row['s_bleu']:.1f}" for row in positions["tenths"])
+        left_out = f", {positions['shorter']} shorter ones left out" if positions["shorter"] else ""
+        line = f"s-BLEU by tenth of the document: {scores} ({positions['tenths_of']} documents{left_out})"
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    if len(positions["lengths"]) > 1:
+        scores = ", ".join(f"{_range(row)}: {row['s_bleu']:.1f}" for row in positions["lengths"])
+        console.print(f"s-BLEU by segments of the document: {scores}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    return f"{row['from']} and more" if row["to"] is None else f"{row['from']}-{row['to']}"
 
 
 def _details(score: MetricScore) -> str:

@@ -1,6 +1,7 @@
 """BLEU, chrF++ and TER of translated documents, by sacrebleu's own classes, each number with its signature.
 
-d-BLEU [Liu 2020, mBART] joins the segments of a document to one line; s-BLEU, chrF++ and TER compare segments.
+d-BLEU [Liu 2020, mBART] and d-chrF++ join the segments of a document to one line; s-BLEU, chrF++ and TER compare
+segments.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from scaleformer.evaluation.alignment import RULE, align_segments
 from scaleformer.evaluation.metrics import Metrics
 
 JOINING = (
-    "d-BLEU: the segments of a document joined by one space, line breaks in them made spaces, empty ones left out, a "
-    "document a line; the others: a segment a line"
+    "d-BLEU, d-chrF++: the segments of a document joined by one space, line breaks in them made spaces, empty ones "
+    "left out, a document a line; the others: a segment a line"
 )
 
 
@@ -65,7 +66,7 @@ class BleuReport:
         return self.count_mismatches / self.documents
 
     def score(self, metric: str) -> MetricScore:
-        """The score called "d-BLEU", "s-BLEU", "chrF++" or "TER"."""
+        """The score called "d-BLEU", "s-BLEU", "chrF++", "d-chrF++" or "TER"."""
         return next(score for score in self.scores if score.metric == metric)
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,6 +113,7 @@ def evaluate_documents(
         _score("d-BLEU", metrics.bleu(), lines, reference_lines),
         _score("s-BLEU", metrics.bleu(), segments, reference_segments),
         _score("chrF++", metrics.chrf(), segments, reference_segments),
+        _score("d-chrF++", metrics.chrf(), lines, reference_lines),
     ]
     if ter:
         scores.append(_score("TER", metrics.ter(), segments, reference_segments))

@@ -101,6 +101,29 @@ def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> P
     return lines
 
 
+def windows_of(documents: Sequence[SavedTranslation], window: int, stride: int = 1) -> ParallelLines:
+    """A line for each window of so many segments, joined by a space, as SLIDE [Raunak 2023] scores them.
+
+    Windows begin at every `stride`-th segment of a document and lie within it; the last one ends with the document, and
+    one of fewer segments is a window whole. Sources and references have as many segments. Raises ValueError for a
+    window or stride below 1.
+    """
+    if min(window, stride) < 1:
+        raise ValueError(f"window={window} stride={stride}: wanted 1 or more segments")
+    lines = ParallelLines([], [], [])
+    for document in documents:
+        own = lines_of([document])
+        if not own.references:
+            continue
+        last = max(len(own.references) - window, 0)
+        for start in dict.fromkeys((*range(0, last, stride), last)):
+            part = slice(start, start + window)
+            lines.sources.append(one_line(own.sources[part]))
+            lines.references.append(one_line(own.references[part]))
+            lines.hypotheses.append(one_line(own.hypotheses[part]))
+    return lines
+
+
 def same_documents(systems: dict[str, list[SavedTranslation]]) -> None:
     """ValueError unless all systems translated the same documents, in the same order, with the same references."""
     (first, documents), *others = systems.items()

@@ -14,6 +14,7 @@ _UNSPACED = (
 )
 _WORD = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[^\s{_UNSPACED}]+", regex.V1)
 _BARE = regex.compile(rf"[\w&&[{_UNSPACED}]]\p{{M}}*|[\w--[{_UNSPACED}]]+", regex.V1)
+_TOKEN = regex.compile(rf"[{_UNSPACED}]\p{{M}}*|[\w--[{_UNSPACED}]]+|[^\w\s{_UNSPACED}]", regex.V1)
 _RUN = regex.compile(rf"[\w&&[{_UNSPACED}]]+", regex.V1)
 LONGEST = 6  # characters of a term in a script without spaces
 
@@ -26,6 +27,11 @@ def spans(text: str) -> list[tuple[int, int]]:
 def words(text: str) -> list[str]:
     """The words of a text, punctuation left where it is; in most languages they are `text.split()`."""
     return _WORD.findall(text)
+
+
+def token_spans(text: str) -> list[tuple[int, int]]:
+    """Where words without punctuation begin and end, and where each mark of punctuation does."""
+    return [match.span() for match in _TOKEN.finditer(text)]
 
 
 def bare_words(text: str) -> list[str]:

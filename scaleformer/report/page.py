@@ -13,6 +13,7 @@ from scaleformer.report.attention import plot_attention
 from scaleformer.report.context import plot_context
 from scaleformer.report.curves import compare_learning_curves, plot_learning_curves
 from scaleformer.report.extrapolation import MODES, plot_extrapolation
+from scaleformer.report.positions import plot_positions
 from scaleformer.report.results import (
     Record,
     RunFiles,
@@ -63,6 +64,7 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
         sections = [
             ("Scores", _scores(report, files)),
             ("Learning curves", _learning(report, files, folder)),
+            ("Position", _positions(report, files, folder)),
             ("Length", _length(report, files, folder)),
             ("Context", _context(report, files, folder)),
             ("Attention", _attention(report, files, folder)),
@@ -152,6 +154,16 @@ def _learning(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
 def _plain(run: RunFiles) -> str:
     """The name of a run as part of a file name."""
     return run.name.replace("/", "-")
+
+
+def _positions(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
+    parts = []
+    for name in names_of(runs, "bleu-"):
+        results = {run.name: run.results[name] for run in runs if name in run.results}
+        split = name.removeprefix("bleu-")
+        figure = plot_positions(results, folder / f"positions-{split}.png")
+        parts.append(report.draw({f"Quality by place in the document and by its length ({split})": figure}))
+    return "".join(parts)
 
 
 def _length(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:

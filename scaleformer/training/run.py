@@ -15,7 +15,7 @@ from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
-from scaleformer.evaluation.corpus import ChosenCorpus, target_language
+from scaleformer.evaluation.corpus import ChosenCorpus, target_language, trained_mode
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer
@@ -265,6 +265,7 @@ def test(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[
             metrics=settings.metrics.for_language(target_language(part.config)),
             samples=chosen.samples,
             ter=chosen.ter,
+            mode=trained_mode(translator.config),
             tag=part.config.tag,
             conditions={"data": fingerprints(data, settings), "corpus": own.to_dict()},
         )

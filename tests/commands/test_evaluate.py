@@ -127,14 +127,14 @@ def test_the_ending_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp
     for arguments, tokenize in (([], "zh"), (["metrics.tokenize=char"], "char")):
         code, out, err = evaluate(f"checkpoint={run}", *data, *arguments)
         assert code == 0, err
-        assert out.count(f"|tok:{tokenize}|") == 4
+        assert out.count(f"|tok:{tokenize}|") == 5
 
 
 def test_json_lines_name_their_target_language(run, evaluate, tmp_path):
     data = ["data=jsonl", f"data.path={write_corpus(tmp_path / 'other')}", "data.target_language=zh"]
     code, out, err = evaluate(f"checkpoint={run}", *data)
     assert code == 0, err
-    assert out.count("|tok:zh|") == 4
+    assert out.count("|tok:zh|") == 5
 
 
 def test_pieces_and_the_first_documents(run, evaluate):
@@ -204,3 +204,12 @@ def test_the_metrics_of_the_run_stand_where_none_are_named(tmp_path, corpus, eva
         code, out, err = evaluate(f"checkpoint={run}", "ter=false", *arguments)
         assert code == 0, err
         assert tokenizer in out
+
+
+def test_models_of_single_segments_translate_each_on_its_own(tmp_path, corpus, evaluate):
+    data = {"format": "jsonl", "path": str(corpus), "level": "segment"}
+    run = make_run(tmp_path / "sentences", {"data": data})
+    for given, mode in (([], "segment"), (["mode=document"], "document"), (["max_tokens=20"], "document")):
+        code, _, err = evaluate(f"checkpoint={run}", "ter=false", *given)
+        assert code == 0, err
+        assert json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))["mode"] == mode

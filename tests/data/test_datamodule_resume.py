@@ -67,6 +67,8 @@ def fit(
     [
         pytest.param({"multi_resolution": True}, {}, {}, id="multi-resolution"),
         pytest.param({}, {}, VALIDATING, id="validating inside epochs"),
+        pytest.param({"level": "segment"}, {}, {}, id="single segments"),
+        pytest.param({"level": "segment", "streaming": True, "window": 50}, {}, {}, id="single segments, streamed"),
         pytest.param({"streaming": True, "window": 50}, {}, VALIDATING, id="streamed"),
         pytest.param({"streaming": True, "window": 50, "num_workers": 2}, {}, {}, id="streamed by two workers"),
         pytest.param({"word_dropout": 0.2, "mask_source": 0.1, "num_workers": 2}, {}, {}, id="with noise"),

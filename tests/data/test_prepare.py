@@ -219,7 +219,7 @@ def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str
         ({"boundaries": "dot"}, "boundaries='dot'"),
         ({"format": "tmx", "boundaries": "ids"}, "boundaries=ids: format=tmx does not read it, text does"),
         ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text, po, tmx, .* do"),
-        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx, raw do"),
+        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx, raw, contrapro do"),
         ({"target": "t"}, "target='t': format=jsonl does not read it, text, raw do"),
         ({"format": "text", "target": "t", "subset": "a"}, "subset='a': format=text does not read it, hub does"),
         ({"format": "text"}, "needs target=FILE"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from scaleformer.evaluation.comet import comet_score
+from scaleformer.evaluation.translations import read_translations, windows_of
 from tests.commands.calls import run_script
 from tests.results import TRANSLATIONS
 
@@ -96,3 +97,24 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
     code, _, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
     assert (code, err.count("\n")) == (1, 1)
     assert "pip install unbabel-comet" in err
+
+
+def test_windows_of_segments(package, tmp_path: Path, monkeypatch, capsys):
+    """Within documents, the last one ends with its document; one shorter than a window is a window whole."""
+    words = [f"w{n}" for n in range(5)]
+    long = {"id": "long", "source": words, "target": words, "hypothesis": [*words[:4], "x"]}
+    path = tmp_path / "bleu-test.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in (long, TRANSLATIONS[1])), encoding="utf-8")
+    lines = windows_of(read_translations(path), 2, 2)
+    assert lines.references == ["w0 w1", "w2 w3", "w3 w4", "das haus"]
+    assert lines.hypotheses == ["w0 w1", "w2 w3", "w3 x", "das haus"]
+    assert windows_of(read_translations(path), 1).hypotheses == [*long["hypothesis"], "das haus"]
+    code, out, err = run_script(
+        monkeypatch, capsys, "evaluate_comet.py", f"translations={path}", "window=2", "stride=2"
+    )
+    assert code == 0, err
+    result = json.loads((tmp_path / "comet-test-window2.json").read_text(encoding="utf-8"))
+    assert (result["window"], result["stride"], result["segments"]) == (2, 2, [1, 1, 0.5, 1])
+    assert "4 windows of 2 segments" in out
+    with pytest.raises(ValueError, match="window=0 stride=1: wanted 1 or more segments"):
+        windows_of([], 0)

@@ -78,7 +78,7 @@ def test_an_evaluation_leaves_what_its_numbers_came_from(mode, tmp_path, capsys)
     assert result["checkpoint"]["sha256"] == translator.sha256
     assert result["decoding"]["strategy"] == "greedy"
     assert result["mode"] == mode
-    assert set(result["signatures"]) == {"d-BLEU", "s-BLEU", "chrF++", "TER"}
+    assert set(result["signatures"]) == {"d-BLEU", "s-BLEU", "chrF++", "d-chrF++", "TER"}
     assert result["scores"][0]["score"] == evaluation.report.score("d-BLEU").score
     assert set(result["parts"]) == {"north", "south"}
     assert len((folder / "bleu-test.hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 3

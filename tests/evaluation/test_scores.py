@@ -49,7 +49,7 @@ def test_equal_to_the_command_of_sacrebleu(chosen, tmp_path):
     report = evaluate_documents(DOCUMENTS, chosen)
     flags = ["-tok", chosen.tokenize, *(["-lc", "--chrf-lowercase"] if chosen.lowercase else [])]
     lines = [one_line(d.hypothesis) for d in DOCUMENTS], [one_line(d.reference) for d in DOCUMENTS]
-    of_documents = sacrebleu_command(tmp_path, *lines, "-m", "bleu", *flags)
+    of_documents = sacrebleu_command(tmp_path, *lines, "-m", "bleu", "chrf", "--chrf-word-order", "2", *flags)
     references = [segment for d in DOCUMENTS for segment in d.reference]
     hypotheses = [*DOCUMENTS[0].hypothesis, *DOCUMENTS[1].hypothesis, "", "YES!"]
     metrics = ("-m", "bleu", "chrf", "ter", "--chrf-word-order", "2")
@@ -59,6 +59,7 @@ def test_equal_to_the_command_of_sacrebleu(chosen, tmp_path):
         ("s-BLEU", of_segments["BLEU"]),
         ("chrF++", of_segments["chrF2++"]),
         ("TER", of_segments["TER"]),
+        ("d-chrF++", of_documents["chrF2++"]),
     ):
         score = report.score(ours)
         assert score.score == pytest.approx(theirs["score"], rel=0, abs=1e-12)
@@ -100,7 +101,7 @@ def test_facts_of_the_report():
     assert report.part_documents == {"news": 2, "talks": 1}
     news = [d for d in DOCUMENTS if d.id.startswith("news")]
     assert report.parts["news"].score == evaluate_documents(news, ter=False).score("d-BLEU").score
-    assert [score.metric for score in report.scores] == ["d-BLEU", "s-BLEU", "chrF++"]
+    assert [score.metric for score in report.scores] == ["d-BLEU", "s-BLEU", "chrF++", "d-chrF++"]
     written = json.loads(json.dumps(report.to_dict()))
     assert written["mismatch_rate"] == report.mismatch_rate
     assert "joined by one space" in written["joining"]
@@ -113,7 +114,7 @@ def test_one_part_is_not_broken_down():
 @pytest.mark.parametrize("hypothesis", [[], [""], ["", ""], ["\n"]], ids=repr)
 def test_an_empty_hypothesis_scores_nothing(hypothesis):
     report = evaluate_documents([TranslatedDocument("x", ["a b c d e"], hypothesis)])
-    assert [score.score for score in report.scores] == [0, 0, 0, 100]
+    assert [score.score for score in report.scores] == [0, 0, 0, 0, 100]
     assert report.score("d-BLEU").details["length_ratio"] == 0
 
 
@@ -137,7 +138,7 @@ def test_text_without_spaces():
     """Eight equal segments are all right, and where a segment ends matters to none of the scores of a document."""
     chosen = Metrics("zh")
     same = evaluate_documents([TranslatedDocument("x", HAN * 2, HAN * 2)], chosen)
-    assert [score.score for score in same.scores] == pytest.approx([100, 100, 100, 0])
+    assert [score.score for score in same.scores] == pytest.approx([100, 100, 100, 100, 0])
     joined = evaluate_documents([TranslatedDocument("x", HAN, [HAN[0] + HAN[1], *HAN[2:]])], chosen)
     assert joined.score("d-BLEU").score == pytest.approx(100)
     assert all("|tok:zh" in score.signature for score in same.scores)

@@ -47,7 +47,7 @@ def test_a_run_and_its_resumption(tmp_path: Path) -> None:
     table = json.loads(scores.read_text(encoding="utf-8"))
     results = json.loads((run / "results" / "bleu-test.json").read_text(encoding="utf-8"))
     assert table["columns"] == ["metric", "score", "documents", "signature"]
-    assert [row[0] for row in table["data"]] == ["d-BLEU", "s-BLEU", "chrF++"]
+    assert [row[0] for row in table["data"]] == ["d-BLEU", "s-BLEU", "chrF++", "d-chrF++"]
     assert [row[1] for row in table["data"]] == pytest.approx([score["score"] for score in results["scores"]])
     (samples,) = media.glob("table/test/samples*.json")
     assert [row[0] for row in json.loads(samples.read_text(encoding="utf-8"))["data"]] == [
@@ -179,7 +179,7 @@ def test_mlflow_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path, monk
     assert (folder / "learning_curves.png").is_file()
     assert yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["logger"]["name"] == "mlflow"
     scores, samples = (json.loads((folder / "test" / f"{n}.json").read_text()) for n in ("scores", "samples"))
-    assert [row[0] for row in scores["data"]] == ["d-BLEU", "s-BLEU", "chrF++"]
+    assert [row[0] for row in scores["data"]] == ["d-BLEU", "s-BLEU", "chrF++", "d-chrF++"]
     assert [row[0] for row in samples["data"]] == [f"test/{i}" for i in range(4)]
     trained(run, cache, "logger=mlflow", "trainer.max_steps=3", f"resume={run}")
     assert [metric.step for metric in client.get_metric_history(identity, "train/loss")] == [1, 2, 3]

@@ -165,6 +165,8 @@ def trained_length(config: Mapping[str, Any]) -> tuple[str, int] | None:
     """Unit and size of the longest example in training, from the configuration of a run; None where it does not say:
     the most segments of `data.join_segments`, else `data.max_tokens`."""
     data = config.get("data") or {}
+    if data.get("level") == "segment":
+        return "segments", 1
     if data.get("join_segments"):
         return "segments", int(data["join_segments"][1])
     return ("tokens", int(data["max_tokens"])) if data.get("max_tokens") else None

@@ -13,6 +13,7 @@ from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.length.documents import TestDocument, TestText
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.positions import by_tenth
 from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.words import words
 
@@ -101,23 +102,7 @@ def by_decile(
     documents: Sequence[TestDocument], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
 ) -> list[dict[str, Any]]:
     """BLEU and chrF++ of aligned segments by the tenth of the document in which their middle lies."""
-    tenths = [min(int(10 * (i + 0.5) / len(d.target)), 9) for d in documents for i in range(len(d.target))]
-    bleu, chrf = metrics.bleu(), metrics.chrf()
-    found = []
-    for tenth in range(10):
-        places = [place for place, own in enumerate(tenths) if own == tenth]
-        pair = [hypotheses[i] for i in places], [[references[i] for i in places]]
-        scores = [float(metric.corpus_score(*pair).score) if places else None for metric in (bleu, chrf)]
-        found.append(
-            {
-                "from": tenth / 10,
-                "to": (tenth + 1) / 10,
-                "segments": len(places),
-                "s_bleu": scores[0],
-                "chrf": scores[1],
-            }
-        )
-    return found
+    return by_tenth([len(d.target) for d in documents], hypotheses, references, metrics)
 
 
 def by_size(

@@ -50,7 +50,7 @@ def test_counts_of_segments():
     assert (found["missing_segments"], found["extra_segments"], found["empty_segments"]) == (1, 1, 0)
     assert (found["count_mismatches"], found["mismatch_rate"]) == (2, 1.0)
     assert found["unfinished"] == ["d1"]
-    assert [score["metric"] for score in found["scores"]] == ["d-BLEU", "s-BLEU", "chrF++"]
+    assert [score["metric"] for score in found["scores"]] == ["d-BLEU", "s-BLEU", "chrF++", "d-chrF++"]
     assert found["document_bleu"][0] == pytest.approx(100 * math.exp(1 - 9 / 8))
     assert found["document_bleu"][1] == pytest.approx(100)  # shorter than 4 words: the effective order
 

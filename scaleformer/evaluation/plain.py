@@ -1,0 +1,154 @@
+"""The output of any system, its segments those of the reference or none at all, scored against a reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.documents import Document, one_line, read_jsonl
+from scaleformer.data.readers.lines import Input
+from scaleformer.evaluation.alignment import by_bead
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.positions import quality_by_position
+from scaleformer.evaluation.resegmentation import RUN, Difference, difference, resegment
+from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
+from scaleformer.system.files import atomic_writer
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import shown
+
+FIELDS = ("hypothesis", "target")
+ALIGNMENT = (
+    "as many segments as the reference: by index; otherwise the text is cut into as many as the reference has, by "
+    "{aligner}"
+)
+
+
+@dataclass(frozen=True)
+class PlainScores:
+    """Documents, their hypotheses with the segments of the references, and what is said of them.
+
+    aligned     how many documents came with other segments than the reference, or with none
+    difference  text left out and text added, of all documents
+    """
+
+    documents: tuple[Document, ...]
+    hypotheses: tuple[tuple[str, ...], ...]
+    report: BleuReport
+    positions: dict[str, Any]
+    difference: Difference
+    aligned: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        facts = {"aligned": self.aligned, "run": RUN, "difference": self.difference.to_dict()}
+        return {**self.report.to_dict(), **facts, "positions": self.positions}
+
+
+def score_plain(
+    documents: Sequence[Document],
+    hypotheses: Sequence[Sequence[str] | str],
+    metrics: Metrics | None = None,
+    *,
+    aligner: str = "words",
+    ter: bool = True,
+) -> PlainScores:
+    """Score texts against the targets of documents; one text each, or segments.
+
+    Segments that are as many as those of the reference are compared one by one, all else is cut anew
+    (`scaleformer.evaluation.resegmentation`). Raises ValueError as `resegment` and `evaluate_documents`.
+    """
+    matched, segments, aligned = [], [], 0
+    total = Difference()
+    for document, hypothesis in zip(documents, hypotheses, strict=True):
+        given = [hypothesis] if isinstance(hypothesis, str) else list(hypothesis)
+        reference, own = by_bead(document, given)
+        if len(own) != len(reference.target):
+            own, aligned = resegment(one_line(own), reference.target, aligner), aligned + 1
+        total += difference(own, reference.target)
+        matched.append(reference)
+        segments.append(tuple(own))
+    scored = [TranslatedDocument(d.id, d.target, own) for d, own in zip(matched, segments, strict=True)]
+    report = evaluate_documents(scored, metrics, ter=ter)
+    rule = ALIGNMENT.format(aligner="mweralign" if aligner == "mweralign" else "the cheapest edit of its words")
+    report = replace(report, alignment=rule, count_mismatches=aligned)
+    return PlainScores(tuple(matched), tuple(segments), report, quality_by_position(scored, metrics), total, aligned)
+
+
+def write_plain(path: str | Path, scores: PlainScores, conditions: Mapping[str, Any]) -> Path:
+    """PATH.json with the scores, PATH.jsonl with the documents as `compare`, `comet` and `consistency` read them."""
+    path = Path(path)
+    with atomic_writer(path.with_suffix(".jsonl")) as file:
+        for d, hypothesis in zip(scores.documents, scores.hypotheses, strict=True):
+            record = {"id": d.id, "source": d.source, "target": d.target, "hypothesis": hypothesis, "finished": True}
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    signatures = {score.metric: score.signature for score in scores.report.scores}
+    payload = {**provenance(signatures=signatures), "kind": "plain", **conditions, **scores.to_dict()}
+    return write_result(path.with_suffix(".json"), payload)
+
+
+def read_references(path: str | Path) -> list[Document]:
+    """The documents of a JSON Lines file, each with a target. Raises DataError as `read_jsonl`, and for none."""
+    documents = list(read_jsonl(path))
+    if not documents:
+        raise DataError(f"{path}: no documents")
+    return documents
+
+
+def read_plain(name: str, documents: Sequence[Document], field: str = "auto") -> list[list[str] | str]:
+    """A hypothesis for each of some documents, from a file or stdin ("-").
+
+    JSON Lines: `hypothesis` or `target` (`field`), a list of segments or one text; by their `id` where they all have
+    one, else in order. Text: a document a line where there are as many lines, else documents parted by blank lines.
+    Raises DataError where these are not the hypotheses of the documents.
+    """
+    source = Input(name)
+    if source.begin.lstrip().startswith(b"{"):
+        return _from_records(source, documents, field)
+    lines = [line.strip() for _, line in source.lines()]
+    if len(lines) == len(documents):
+        return list(lines)
+    blocks = [part.split("\n") for part in "\n".join(lines).split("\n\n") if part.strip()]
+    if len(blocks) == len(documents):
+        return [one_line(block) for block in blocks]
+    raise DataError(
+        f"{source.name}: {len(lines)} lines and {len(blocks)} parts between blank lines, but the reference has "
+        f"{len(documents)} documents: wanted a document a line, or a blank line between documents"
+    )
+
+
+def _from_records(source: Input, documents: Sequence[Document], field: str) -> list[list[str] | str]:
+    if field not in ("auto", *FIELDS):
+        raise ValueError(f"field={field}: choose one of auto, {', '.join(FIELDS)}")
+    found: list[tuple[str | None, list[str] | str]] = []
+    for number, line in source.lines():
+        where = f"{source.name}:{number}"
+        try:
+            record = json.loads(line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise DataError(f"{where}: malformed JSON ({error}), wanted a document a line") from None
+        wanted = FIELDS if field == "auto" else (field,)
+        key = next((key for key in wanted if isinstance(record, dict) and key in record), None)
+        value = None if key is None else record[key]
+        if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(s, str) for s in value)):
+            raise DataError(f"{where}: wanted an object with {' or '.join(wanted)}, a text or a list of texts")
+        name = record.get("id")
+        found.append((None if name is None else str(name), value))
+    names = [name for name, _ in found]
+    if None not in names and len(set(names)) == len(names):
+        by_name = dict(found)
+        if lacking := [d.id for d in documents if d.id not in by_name]:
+            raise DataError(
+                f"{source.name}: no hypothesis for {len(lacking)} of {len(documents)} documents of the reference: "
+                f"{', '.join(map(shown, lacking[:5]))}"
+            )
+        if more := set(names) - {d.id for d in documents}:
+            first = shown(min(map(str, more)))
+            raise DataError(f"{source.name}: {len(more)} documents are not in the reference: {first}")
+        return [by_name[d.id] for d in documents]
+    if len(found) != len(documents):
+        raise DataError(f"{source.name}: {len(found)} documents, the reference has {len(documents)}: give each its id")
+    return [value for _, value in found]

@@ -1,0 +1,70 @@
+"""Where in a document translations get worse, and in documents of which length [Peng 2024, arXiv 2412.17592]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from scaleformer.data.readers.documents import one_line
+from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.scores import TranslatedDocument
+
+TENTHS = 10
+LENGTHS = ((1, 3), (4, 9), (10, 29), (30, 99), (100, 299), (300, None))  # segments of a document, first to last
+
+
+def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metrics | None = None) -> dict[str, Any]:
+    """s-BLEU and chrF++ by the tenth of the document, and d-BLEU too by its number of segments; plain values for JSON.
+
+    The tenths are of documents of ten segments or more, so that each of these has its part in every tenth; `tenths_of`
+    is how many those are, `shorter` the others. Where nothing falls into a tenth or a range of lengths, it is left out.
+    """
+    metrics = metrics or Metrics()
+    aligned = [align_segments(d.hypothesis, d.reference) for d in documents]
+    pairs = list(zip(documents, aligned, strict=True))
+    long = [(d, lines) for d, lines in pairs if len(d.reference) >= TENTHS]
+    tenths = by_tenth([len(d.reference) for d, _ in long], *_lines(long), metrics) if long else []
+    lengths = []
+    for first, last in LENGTHS:
+        own = [(d, h) for d, h in pairs if first <= len(d.reference) and (last is None or len(d.reference) <= last)]
+        if own:
+            hypotheses, references = _lines(own)
+            wholes = [one_line(d.hypothesis) for d, _ in own], [one_line(d.reference) for d, _ in own]
+            row: dict[str, Any] = {"from": first, "to": last, "documents": len(own), "segments": len(references)}
+            row |= {"d_bleu": _score(metrics.bleu(), *wholes)}
+            lengths.append(row | _scores(hypotheses, references, metrics))
+    return {"tenths": tenths, "tenths_of": len(long), "shorter": len(documents) - len(long), "lengths": lengths}
+
+
+def by_tenth(
+    counts: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
+) -> list[dict[str, Any]]:
+    """s-BLEU and chrF++ of aligned segments by the tenth of the document in which their middle lies.
+
+    counts: how many of the segments, which stand one after the other, each document has. Scores are None where none
+    lies in a tenth.
+    """
+    tenths = [min(int(TENTHS * (i + 0.5) / count), TENTHS - 1) for count in counts for i in range(count)]
+    found: list[dict[str, Any]] = []
+    for tenth in range(TENTHS):
+        places = [place for place, own in enumerate(tenths) if own == tenth]
+        row: dict[str, Any] = {"from": tenth / TENTHS, "to": (tenth + 1) / TENTHS, "segments": len(places)}
+        found.append(row | _scores([hypotheses[i] for i in places], [references[i] for i in places], metrics))
+    return found
+
+
+def _lines(pairs: Sequence[tuple[TranslatedDocument, Sequence[str]]]) -> tuple[list[str], list[str]]:
+    """Hypotheses and references of all segments, a line each."""
+    return [one_line([h]) for _, lines in pairs for h in lines], [one_line([r]) for d, _ in pairs for r in d.reference]
+
+
+def _scores(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics) -> dict[str, Any]:
+    return {
+        "s_bleu": _score(metrics.bleu(), hypotheses, references),
+        "chrf": _score(metrics.chrf(), hypotheses, references),
+    }
+
+
+def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
+    return float(metric.corpus_score(list(hypotheses), [list(references)]).score) if references else None

@@ -1,0 +1,237 @@
+"""A text without boundaries cut into as many segments as its reference has, and what it leaves out or adds.
+
+The cuts are those of the cheapest edit of the reference into the text, token by token: AS-WER [Matusov 2005], here with
+costs that tell likely translations from unlikely ones (the same word in another form, a word for a mark). The best
+cut between two halves of the reference is where the cost of the first half with what stands before, and that of the
+second half with what stands behind, have the smallest sum [Hirschberg 1975]; then each half is cut likewise. Time
+O(tokens of reference * tokens of text), memory O(tokens). `mweralign` does the same with edits that cost one each.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scaleformer.evaluation.words import token_spans, unspaced
+
+ALIGNERS = ("words", "mweralign")
+GAP, OTHER, ACROSS, ALIKE = 2, 3, 4, 1  # costs of a token without partner, and with: another, of another kind, its like
+STEM = 4  # first letters, case ignored, that make two words alike
+RUN = 5  # tokens in a row without partner that are text left out or added, fewer are another way of saying it
+INSTALL = "aligner=mweralign: it is not installed: pip install mweralign (or aligner=words)"
+
+Ints = NDArray[np.int64]
+Costs = NDArray[np.int32]  # of edits
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a text leaves out of its reference, and adds to it: tokens that stand in runs of `RUN` or more without a
+    partner, as over- and undertranslation of [SEGALE, Wang 2025]; segments: those of which nothing is there."""
+
+    reference_tokens: int = 0
+    hypothesis_tokens: int = 0
+    omitted_tokens: int = 0
+    added_tokens: int = 0
+    omitted_segments: int = 0
+
+    def __add__(self, other: Difference) -> Difference:
+        return Difference(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, with the shares: of the reference's tokens, and of the text's."""
+        omitted = _share(self.omitted_tokens, self.reference_tokens)
+        return {**vars(self), "omitted": omitted, "added": _share(self.added_tokens, self.hypothesis_tokens)}
+
+
+def resegment(text: str, reference: Sequence[str], aligner: str = "words") -> list[str]:
+    """The text cut into as many segments as the reference has, in order, nothing lost but white space at the cuts.
+
+    aligner: "words", this module, or "mweralign", where that package is installed. Cuts are between words; in scripts
+    without spaces between any two characters. Raises ValueError for another aligner, a reference without segments, and
+    where the package is missing.
+    """
+    if aligner not in ALIGNERS:
+        raise ValueError(f"aligner={aligner}: choose one of {', '.join(ALIGNERS)}")
+    if not reference:
+        raise ValueError("the reference has no segments: nothing to align with")
+    spans = token_spans(text)
+    if not spans:
+        return [text.strip(), *[""] * (len(reference) - 1)]
+    ends = _cuts(text, spans, reference) if aligner == "words" else _mweralign(text, spans, reference)
+    places = [0, *(spans[end][0] if end < len(spans) else len(text) for end in ends[:-1]), len(text)]
+    return [text[start:stop].strip() for start, stop in pairwise(places)]
+
+
+def difference(segments: Sequence[str], reference: Sequence[str]) -> Difference:
+    """What aligned segments leave out of those of the reference, and add to them; as many of both."""
+    total = Difference()
+    for own, wanted in zip(segments, reference, strict=True):
+        tokens = _Tokens()
+        given, asked = tokens.numbers(own), tokens.numbers(wanted)
+        omitted, added = _without_partner(asked, given, tokens)
+        gone = len(asked) > 0 and not len(given)  # however short it is
+        missing = len(asked) if gone else _in_runs(omitted)
+        total += Difference(len(asked), len(given), missing, _in_runs(added), int(gone))
+    return total
+
+
+class _Tokens:
+    """Numbers for the tokens of a document, and how much it costs to take one for another."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+        self._kinds: tuple[Ints, NDArray[np.bool_]] | None = None
+
+    def numbers(self, text: str) -> Ints:
+        own = (text[start:stop] for start, stop in token_spans(text))
+        return np.array([self.known.setdefault(token, len(self.known)) for token in own], dtype=np.int64)
+
+    def costs(self, tokens: Ints) -> Any:
+        """A function that gives the cost of a token against each of `tokens`, (tokens,) of int8."""
+        if self._kinds is None or len(self._kinds[0]) < len(self.known):
+            stems: dict[str, int] = {}
+            numbers = [stems.setdefault(token.casefold()[:STEM], len(stems)) for token in self.known]
+            self._kinds = np.array(numbers), np.array([token[0].isalnum() or token[0] == "_" for token in self.known])
+        stem, word = self._kinds
+
+        @lru_cache(maxsize=256)  # the most frequent ones
+        def of(token: int) -> NDArray[np.int8]:
+            found = np.where(word[tokens] == word[token], OTHER, ACROSS).astype(np.int8)
+            found[stem[tokens] == stem[token]] = ALIKE
+            found[tokens == token] = 0
+            return found
+
+        return of
+
+
+def _last_row(reference: Ints, text: Ints, tokens: _Tokens) -> Costs:
+    """(text tokens + 1,) the cost of the whole reference with each beginning of the text."""
+    steps = np.arange(len(text) + 1, dtype=np.int32) * np.int32(GAP)
+    row, costs = steps.copy(), tokens.costs(text)
+    for token in reference.tolist():
+        row = _next_row(row, costs(token), steps)
+    return row
+
+
+def _next_row(row: Costs, costs: NDArray[np.int8], steps: Costs) -> Costs:
+    new = np.empty_like(row)
+    new[0] = row[0] + GAP
+    np.minimum(row[:-1] + costs, row[1:] + GAP, out=new[1:])
+    return np.minimum.accumulate(new - steps) + steps
+
+
+def _cuts(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[str]) -> list[int]:
+    """The token of the text at which each reference segment ends."""
+    tokens = _Tokens()
+    own, parts = tokens.numbers(text), [tokens.numbers(segment) for segment in reference]
+    possible = np.array([_begins_word(text, spans, place) for place in range(len(spans))] + [True])
+    marks = np.array([not text[start].isalnum() for start, _ in spans])
+    ends = [len(own)] * len(parts)
+
+    def cut(first: int, last: int, start: int, stop: int) -> None:
+        """Segments first to last - 1 stand in tokens start to stop - 1."""
+        if last - first == 1:
+            ends[first] = stop
+            return
+        middle = (first + last) // 2
+        before, after = np.concatenate(parts[first:middle]), np.concatenate(parts[middle:last])
+        piece = own[start:stop]
+        costs = _last_row(before, piece, tokens) + _last_row(after[::-1], piece[::-1], tokens)[::-1]
+        allowed = possible[start : stop + 1].copy()
+        allowed[[0, -1]] = True
+        costs = np.where(allowed, costs, costs.max() + 1)
+        best = np.flatnonzero(costs == costs.min())
+        place = start + _likeliest(best, piece, marks[start:stop], parts[middle - 1])
+        cut(first, middle, start, place)
+        cut(middle, last, place, stop)
+
+    cut(0, len(parts), 0, len(own))
+    return ends
+
+
+def _begins_word(text: str, spans: Sequence[tuple[int, int]], place: int) -> bool:
+    start, stop = spans[place]
+    return start == 0 or spans[place - 1][1] < start or unspaced(text[spans[place - 1][0] : stop])
+
+
+def _likeliest(best: Ints, piece: Ints, marks: NDArray[np.bool_], segment: Ints) -> int:
+    """Of cuts that cost the same the first behind the mark or word that ends the segment, or behind any mark, or the
+    middle one."""
+    inside = best[best > 0]
+    if len(segment):
+        for good in (piece[inside - 1] == segment[-1], marks[inside - 1]):
+            if good.any():
+                return int(inside[good.argmax()])
+    return int(best[len(best) // 2])
+
+
+def _mweralign(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[str]) -> list[int]:
+    try:
+        package = importlib.import_module("mweralign")
+    except ImportError:
+        raise ValueError(INSTALL) from None
+
+    def line(segment: str, of: Sequence[tuple[int, int]]) -> str:
+        return " ".join(segment[start:stop] for start, stop in of)
+
+    references = "\n".join(line(segment, token_spans(segment)) for segment in reference)
+    found = package.align_texts(references, line(text, spans)).split("\n")[: len(reference)]
+    ends = np.cumsum([len(piece.split()) for piece in found]).tolist()
+    if len(ends) != len(reference) or ends[-1] != len(spans):
+        raise ValueError(f"aligner=mweralign: it gave {len(ends)} segments of {len(reference)}: set aligner=words")
+    return [_word_boundary(text, spans, end) for end in ends]
+
+
+def _word_boundary(text: str, spans: Sequence[tuple[int, int]], end: int) -> int:
+    """The next place, from a token on, where a word begins or the text ends."""
+    while end < len(spans) and not _begins_word(text, spans, end):
+        end += 1
+    return end
+
+
+def _without_partner(reference: Ints, text: Ints, tokens: _Tokens) -> tuple[list[bool], list[bool]]:
+    """Whether each token of either has no partner in the cheapest edit of one into the other."""
+    steps = np.arange(len(text) + 1, dtype=np.int32) * np.int32(GAP)
+    costs = tokens.costs(text) if len(text) else lambda token: np.zeros(0, np.int8)
+    rows = [steps.copy()]
+    for token in reference.tolist():
+        rows.append(_next_row(rows[-1], costs(token), steps))
+    omitted, added = [True] * len(reference), [True] * len(text)
+    i, j = len(reference), len(text)
+    while i and j:
+        if rows[i][j] == rows[i - 1][j - 1] + costs(int(reference[i - 1]))[j - 1]:
+            i, j = i - 1, j - 1
+            omitted[i] = added[j] = False
+        elif rows[i][j] == rows[i - 1][j] + GAP:
+            i -= 1
+        else:
+            j -= 1
+    return omitted, added
+
+
+def _in_runs(alone: Sequence[bool]) -> int:
+    return sum(length for length in _runs(alone) if length >= RUN)
+
+
+def _runs(alone: Sequence[bool]) -> Iterator[int]:
+    length = 0
+    for one in (*alone, False):
+        if not one and length:
+            yield length
+        length = length + 1 if one else 0
+
+
+def _values(found: Difference) -> tuple[int, ...]:
+    return tuple(vars(found).values())
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,46 @@
+"""Figures of the `positions` of bleu-*.json (docs/result-files.md): quality by place in the document, and by its length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scaleformer.report.style import label, legend_below, line_styles, panels, save
+
+SCORES = {"s_bleu": "s-BLEU", "chrf": "chrF++"}
+PARTS = {"tenths": "tenth of the document", "lengths": "segments of the document"}
+
+
+def plot_positions(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> Path | None:
+    """A panel for each score by tenth and by length of document, a line for each result; None where nothing is there.
+
+    results  name of a line -> the content of a bleu-*.json. Raises ValueError where one has positions of another kind.
+    """
+    try:
+        found = {name: result["positions"] for name, result in results.items() if result.get("positions")}
+        parts = [part for part in PARTS if any(len(positions[part]) > 1 for positions in found.values())]
+        if not parts:
+            return None
+        drawn = [(part, score) for part in parts for score in SCORES]
+        figure, axes = panels(len(drawn))
+        styles = line_styles(list(found))
+        for axis, (part, score) in zip(axes, drawn, strict=True):
+            rows = [row for positions in found.values() for row in positions[part]]
+            places = {start: place for place, start in enumerate(sorted({row["from"] for row in rows}))}
+            for name, positions in found.items():
+                points = [(places[row["from"]], row[score]) for row in positions[part] if row[score] is not None]
+                axis.plot([x for x, _ in points], [y for _, y in points], label=name, **styles[name, ""])
+            ticks = {places[row["from"]]: _tick(part, row) for row in rows}
+            axis.set_xticks(list(ticks), list(ticks.values()), fontsize=8)
+            label(axis, f"{SCORES[score]} by {PARTS[part]}", PARTS[part], SCORES[score])
+        legend_below(figure)
+        return save(figure, path)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{', '.join(results)}: not the quality by position of an evaluation ({error!r})") from error
+
+
+def _tick(part: str, row: Mapping[str, Any]) -> str:
+    if part == "tenths":
+        return str(round(10 * row["to"]))
+    return f"{row['from']}+" if row["to"] is None else f"{row['from']}-{row['to']}"
