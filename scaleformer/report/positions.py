@@ -1,4 +1,4 @@
-"""Figures of the `positions` of bleu-*.json (docs/result-files.md): quality by place in the document, and by its length."""
+"""Figures of the `positions` of bleu-*.json (docs/result-files.md): quality by place and length of a document."""
 
 from __future__ import annotations
 
