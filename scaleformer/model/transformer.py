@@ -170,22 +170,30 @@ class Transformer(nn.Module):
         rows = memory.states.shape[0] * beams
         return DecoderState(0, [layer.init_state(*memory, rows) for layer in self.decoder_layers])
 
-    def states_before(self, memory: Memory, target: Tensor, segments: Tensor, starts: Tensor) -> DecoderState:
-        """The state of n hypotheses of one document that begin where its translation `target` has got to.
+    def read_target(self, memory: Memory, target: Tensor, segments: Tensor) -> list[Tensor]:
+        """What each decoder layer reads of a translation, (1, L, D) each, for `states_before`.
 
         memory of one document; target (1, L) long, the decoder's input, and segments (1, L) long, as in
-        `Batch.target_input` and `Batch.target_segments`; starts (n,) long: row i is before position starts[i], which is
-        the first of a segment. One pass over the target, however many hypotheses there are. Raises ValueError for an
-        attention that has no such states, or absolute positions.
+        `Batch.target_input` and `Batch.target_segments`. Raises ValueError for a model of absolute positions.
         """
         if self.target_positions is not None:
             raise ValueError("absolute positions cannot begin in the midst of a text: wanted relative ones")
-        x = self._embed(self.target_embedding, target, None)  # (1, L, D)
+        inputs = [self._embed(self.target_embedding, target, None)]  # (1, L, D)
         layout, cross_layout = SegmentLayout(segments, segments), SegmentLayout(segments, memory.segments, memory.mask)
-        layers = []
-        for layer in self.decoder_layers:
-            layers.append(layer.states_before(x, segments, starts, *memory))
-            x = layer(x, layout, memory.states, cross_layout)
+        for layer in self.decoder_layers[:-1]:
+            inputs.append(layer(inputs[-1], layout, memory.states, cross_layout))
+        return inputs
+
+    def states_before(self, memory: Memory, inputs: list[Tensor], segments: Tensor, starts: Tensor) -> DecoderState:
+        """The state of n hypotheses of one document that begin where its translation has got to.
+
+        memory, segments as in `read_target`, which has made `inputs`; starts (n,) long: row i is before position
+        starts[i], which is the first of a segment. Raises ValueError for an attention that has no such states.
+        """
+        layers = [
+            layer.states_before(x, segments, starts, *memory)
+            for layer, x in zip(self.decoder_layers, inputs, strict=True)
+        ]
         return DecoderState(0, layers)
 
     def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:

@@ -12,14 +12,15 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from scaleformer.model.transformer import DecoderState, Memory, Transformer
+from scaleformer.model.transformer import DecoderState, Transformer
 from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.state import Watch
 from scaleformer.vocabulary import BOS, EOS, SEP
+
+CONTEXT = 4  # segments before one that count where batches are made; the model's own window may be another
 
 
 class _State(NamedTuple):
@@ -30,30 +31,43 @@ class _State(NamedTuple):
     first: bool
 
 
-class InContext:
-    """Segments of one document as so many sources to `decode`, each after the translation of those before it.
+class FirstPass:
+    """A document and its first translation, as the second pass reads them.
 
-    memory   the encoded document
-    target   (1, L) long, the first pass's translation: each segment with a `<sep>`, no `</s>`
-    numbers  of the segments in the source, in the order of the sources
+    source    its tokens, with the tag and `</s>`
+    target    tokens of each segment's translation, without `<sep>`
 
-    Raises ValueError as `Transformer.states_before`.
+    Raises ValueError as `Transformer.read_target`.
     """
 
-    def __init__(self, model: Transformer, memory: Memory, target: Tensor, numbers: Sequence[int]) -> None:
-        self.model, self.memory = model, memory
-        self.most_target_tokens = model.most_target_tokens
-        self.target = functional.pad(target, (1, 0), value=BOS)  # (1, L+1)
-        self.segments = (self.target == SEP).cumsum(1)
-        self.numbers = torch.tensor(numbers, device=target.device)
+    def __init__(self, model: Transformer, source: Sequence[int], target: Sequence[Sequence[int]]) -> None:
+        device = next(model.parameters()).device
+        tokens = torch.tensor([[BOS, *(token for segment in target for token in (*segment, SEP))]], device=device)
+        self.model = model
+        self.memory = model.encode(*pad([source], device))
+        self.segments = (tokens == SEP).cumsum(1)  # (1, L)
+        self.inputs = model.read_target(self.memory, tokens, self.segments)
+
+    def states(self, numbers: Tensor) -> DecoderState:
+        """Before the segments of these numbers (n,)."""
+        starts = torch.searchsorted(self.segments[0], numbers)
+        return self.model.states_before(self.memory, self.inputs, self.segments, starts)
+
+
+class InContext:
+    """Segments of one document, by their numbers, as so many sources to `decode`: each after those before it."""
+
+    def __init__(self, first: FirstPass, numbers: Sequence[int]) -> None:
+        self.first, self.model = first, first.model
+        self.most_target_tokens = self.model.most_target_tokens
+        self.numbers = torch.tensor(numbers, device=first.segments.device)
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> None:
         """Nothing: the document is encoded."""
 
     def init_state(self, memory: None, beams: int) -> _State:
         numbers = self.numbers.repeat_interleave(beams)
-        starts = torch.searchsorted(self.segments[0], numbers)
-        return _State(self.model.states_before(self.memory, self.target, self.segments, starts), numbers, True)
+        return _State(self.first.states(numbers), numbers, True)
 
     def step(self, tokens: Tensor, segments: Tensor, state: _State) -> tuple[Tensor, _State]:
         if state.first:  # what the model reads before a segment is the end of the one before
@@ -85,16 +99,16 @@ def translate_again(
     segments: source tokens by number, of those that have any text; translations: target tokens of the first pass of
     all segments, neither with `<sep>`; before: the tag; keys, told: of all segments; watch: of segments by number.
     """
-    device = next(model.parameters()).device
     sources = [segments.get(n, ()) for n in range(len(translations))]
-    document = [*before, *(token for tokens in sources for token in (*tokens, SEP)), EOS]
-    memory = model.encode(*pad([document], device))
-    target = torch.tensor([[token for tokens in translations for token in (*tokens, SEP)]], device=device)
+    first = FirstPass(model, [*before, *(token for tokens in sources for token in (*tokens, SEP)), EOS], translations)
     alone = {n: [*before, *tokens, SEP, EOS] for n, tokens in segments.items()}
-    for numbers in make_batches({n: len(tokens) for n, tokens in alone.items()}, config):
+    # Those that read about as many tokens stand beside each other.
+    lengths = [len(tokens) + 1 for tokens in translations]
+    context = {n: sum(lengths[max(0, n - CONTEXT) : n + 1]) for n in alone}
+    for numbers in make_batches(context, config):
         hypotheses = decode(
-            InContext(model, memory, target, numbers),
-            *pad([alone[n] for n in numbers], device),
+            InContext(first, numbers),
+            *pad([alone[n] for n in numbers], first.segments.device),
             config,
             counted=counted,
             keys=[keys[n] for n in numbers],

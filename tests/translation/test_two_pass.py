@@ -9,7 +9,7 @@ import torch
 
 from scaleformer.batch import Batch
 from scaleformer.translation.translator import Translator
-from scaleformer.translation.two_pass import InContext
+from scaleformer.translation.two_pass import FirstPass, InContext
 from scaleformer.vocabulary import BOS, EOS, SEP
 from tests.helpers import make_model
 from tests.runs import make_run
@@ -32,14 +32,13 @@ def test_every_segment_goes_on_as_the_whole_text_does(near: int, kept: int) -> N
     source = torch.cat([target.flip(1)[:, 1:], torch.tensor([[SEP, EOS]])], 1)
     segments = ((source == SEP).cumsum(1) - (source == SEP).long()).clamp(min=0)
     ones = torch.ones_like(source, dtype=torch.bool)
-    memory = model.encode(source, ones, segments)
     whole = torch.cat([torch.tensor([[BOS]]), target], 1)
     numbers = (whole == SEP).cumsum(1)
     batch = Batch(source, ones, segments, whole, whole, torch.ones_like(whole, dtype=torch.bool), numbers)
     expected = model.logits(model(batch))[0].float()
 
     order = [4, 0, 5, 2, 1, 3]
-    search = InContext(model, memory, target, order)
+    search = InContext(FirstPass(model, source[0].tolist(), words), order)
     state = search.init_state(None, 1)
     tokens = torch.full((len(order),), BOS)
     starts = torch.tensor([int((numbers[0] == n).nonzero()[0]) for n in order])
@@ -100,8 +99,6 @@ def test_what_does_not_fit_is_said(translator: Translator, settings: dict[str, o
 
 def test_other_attentions_are_refused() -> None:
     model = make_model(50, attention={"name": "alibi"}, sites={"cross": {"name": "softmax", "positions": "none"}})
-    source = torch.tensor([[FIRST_WORD, SEP, EOS]])
-    memory = model.encode(source, source > 0, torch.zeros_like(source))
-    search = InContext(model, memory, torch.tensor([[FIRST_WORD, SEP]]), [0])
+    search = InContext(FirstPass(model, [FIRST_WORD, SEP, EOS], [[FIRST_WORD]]), [0])
     with pytest.raises(ValueError, match="cannot begin in the midst of a text: only segment_recall can"):
         search.init_state(None, 1)
