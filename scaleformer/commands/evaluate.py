@@ -34,6 +34,7 @@ class Options:
     samples: Annotated[int, AtLeast(0)]
     output: str | None
     device: str
+    precision: str
     threads: int | None
     seed: int
     decoding: dict[str, Any]
@@ -43,7 +44,7 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     if isinstance(options.checkpoint, tuple) and len(options.checkpoint) > 1 and options.output is None:
         raise ValueError("checkpoint= has several models, whose results belong to none of them: set output=FOLDER")
-    translator = Translator.load(options.checkpoint, options.device, ensemble=options.ensemble)
+    translator = Translator.load(options.checkpoint, options.device, None, options.ensemble, options.precision)
     # `seed` is that of the samples: a setting of the run itself like all of `decoding` unless it is given
     given = [f"decoding.{o}" if o.startswith("seed=") else o for o in given]
     decoding = choose_decoding(translator.decoding, options.decoding, given)

@@ -38,6 +38,7 @@ class Options:
     split: str
     source_language: str | None
     device: str
+    precision: str
     threads: int | None
     decoding: dict[str, Any]
 
@@ -56,7 +57,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError("token: wanted letters, digits and signs of ASCII without spaces")
     listener = open_socket(options.host, options.port)
-    translator = Translator.load(options.checkpoint, options.device, options.tag)
+    translator = Translator.load(options.checkpoint, options.device, options.tag, precision=options.precision)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if not is_loopback(options.host) and token is None:
         log.warning("host=%s: other machines reach this, and no token is asked for: set token=", options.host)

@@ -63,6 +63,7 @@ class Options:
     alternatives: Annotated[int, AtLeast(1)] | None
     ensemble: str
     device: str
+    precision: str
     threads: int | None
     decoding: dict[str, Any]
 
@@ -72,8 +73,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         check_options(vars(options))
         if options.alternatives is not None:
             raise ValueError(f"alternatives={options.alternatives}: stand in JSON Lines, not in files: leave it out")
-        translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
-        translator.tag_tokens()  # raises where one is wanted
+        translator = _load(options)
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
             tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
@@ -90,8 +90,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
-    translator.tag_tokens()  # raises where one is wanted
+    translator = _load(options)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
@@ -159,6 +158,13 @@ def main(options: Options, given: Sequence[str]) -> None:
             differ,
             len(translations),
         )
+
+
+def _load(options: Options) -> Translator:
+    how = options.device, options.tag, options.ensemble, options.precision
+    translator = Translator.load(options.checkpoint, *how)
+    translator.tag_tokens()  # raises where one is wanted
+    return translator
 
 
 def _memory(options: Options, translator: Translator) -> Memory | None:

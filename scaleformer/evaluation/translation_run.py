@@ -142,6 +142,7 @@ def write_evaluation(
     settings = {
         "decoding": asdict(evaluation.decoding),
         "mode": evaluation.mode,
+        "precision": translator.precision,
         "max_tokens": evaluation.max_tokens,
     }
     payload = {**conditions, **settings, **extra, "translation_seconds": evaluation.seconds, **report.to_dict()}

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from scaleformer.batch import Batch
 from scaleformer.model.attention import SITES, Attention, build_attention
 from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState
+from scaleformer.ops.common.matmul import Int8Weight, Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
 
@@ -61,6 +62,10 @@ class ModelConfig:
             wrong.append(f"model.sites names {', '.join(sorted(unknown))}: the sites are {', '.join(SITES)}")
         if wrong:
             raise ValueError("; ".join(wrong))
+
+
+#: with more rows the product with all of a vocabulary gains nothing by 8 bits
+FEW_ROWS = 128
 
 
 class Memory(NamedTuple):
@@ -110,6 +115,7 @@ class Transformer(nn.Module):
         encoder = [EncoderLayer(attention("encoder"), *rest) for _ in range(config.encoder_layers)]
         decoder = [DecoderLayer(attention("decoder"), attention("cross"), *rest) for _ in range(config.decoder_layers)]
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
+        self.output_int8: Int8Weight | None = None
         self.encoder_norm = nn.LayerNorm(D)
         self.decoder_norm = nn.LayerNorm(D)
         self.dropout = Dropout(config.dropout)
@@ -155,7 +161,19 @@ class Transformer(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., V)"""
+        if self.output_int8 is not None and states.numel() <= FEW_ROWS * states.shape[-1]:
+            return self.output_int8(states)
         return linear(states, self.output_weight)
+
+    def to_int8(self) -> None:
+        """All products with weights in 8 bits (`Int8Weight`), for translation on a CPU: the weights themselves stay.
+
+        Raises ValueError where torch has no such products.
+        """
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.int8 = Int8Weight(module.weight, module.bias)
+        self.output_int8 = Int8Weight(self.output_weight)
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
         """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Memory"""

@@ -44,7 +44,7 @@ class Options(BaseModel):
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    mode: Literal["document", "segment"] = "document"
+    mode: Literal["document", "segment", "two-pass"] = "document"
     max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
     tag: Annotated[Text, Field(max_length=100)] | None = None
     split: Literal["auto", "sentence", "paragraph"] | None = None

@@ -8,6 +8,7 @@ keeps of the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -20,6 +21,8 @@ from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.state import Watch
 from scaleformer.vocabulary import BOS, EOS, SEP
 
+# Contexts are read, not written: so many times the tokens of a batch, for fewer steps.
+SHARE = 4
 CONTEXT = 4  # segments before one that count where batches are made; the model's own window may be another
 
 
@@ -105,7 +108,7 @@ def translate_again(
     # Those that read about as many tokens stand beside each other.
     lengths = [len(tokens) + 1 for tokens in translations]
     context = {n: sum(lengths[max(0, n - CONTEXT) : n + 1]) for n in alone}
-    for numbers in make_batches(context, config):
+    for numbers in make_batches(context, replace(config, batch_tokens=SHARE * config.batch_tokens)):
         hypotheses = decode(
             InContext(first, numbers),
             *pad([alone[n] for n in numbers], first.segments.device),

@@ -313,3 +313,28 @@ def test_unknown_and_missing_tags_are_refused():
     without = LoadedModel(CopyModel(302), tokenizer(), tokenizer(), {}, "0" * 64, Path("copier"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"tag='x': the model knows no such tag; it was trained without tags$"):
         Translator(without, tag="x")
+
+
+@pytest.mark.parametrize("mode", ["document", "two-pass"])
+def test_int8_decodes_nearly_as_fp32(run: Path, mode: str) -> None:
+    """The probabilities that both give to the same text; the text of one may be another."""
+    exact, rounded = Translator.load(run, "cpu"), Translator.load(run, "cpu", precision="int8")
+    assert (exact.precision, rounded.precision) == ("fp32", "int8")
+    source, mask = torch.tensor([[9, 10, 4, 11, 4, 3]]), torch.ones(1, 6, dtype=torch.bool)
+    segments = torch.tensor([[0, 0, 0, 1, 1, 2]])
+    logits = []
+    for model in (exact.model, rounded.model):
+        state, steps = model.init_state(model.encode(source, mask, segments), 2), []
+        for token, segment in ((2, 0), (9, 0), (4, 1), (12, 1)):
+            tokens, numbers = torch.tensor([token, token]), torch.tensor([segment, segment])
+            step, state = model.step(tokens, numbers, state)
+            steps.append(step)
+        logits.append(torch.stack(steps).log_softmax(-1))
+    assert not torch.equal(*logits)
+    torch.testing.assert_close(*logits, atol=0.1, rtol=0.0)
+    assert len(rounded.translate([["a b", "c"]], mode=mode)[0]) == 2
+
+
+def test_an_unknown_precision_is_refused(run: Path) -> None:
+    with pytest.raises(ValueError, match="precision=int4: choose one of fp32, int8"):
+        Translator.load(run, precision="int4")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from scaleformer.ops.common.matmul import Linear, linear
+from scaleformer.ops.common.matmul import Int8Weight, Linear, linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
 SITES = ("encoder", "decoder", "cross")
@@ -98,7 +98,7 @@ class Attention(nn.Module, ABC):
         if self.site == "cross":
             key, value = self._project(memory, self.key, self.value)  # (B, H, S, d)
             return self.memory_state(key, value, key_mask, key_segments)
-        return OwnState(partial(linear, weight=self.step_weight()), self.empty_state(rows, memory))
+        return OwnState(self._step_product(), self.empty_state(rows, memory))
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One position of every hypothesis; the same numbers as `forward` at that position.
@@ -120,7 +120,7 @@ class Attention(nn.Module, ABC):
 
         Raises ValueError where the mechanism has no such states.
         """
-        return OwnState(partial(linear, weight=self.step_weight()), self.text_states(x, segments, starts))
+        return OwnState(self._step_product(), self.text_states(x, segments, starts))
 
     def text_states(self, x: Tensor, segments: Tensor, starts: Tensor) -> Any:
         """What `states_before` has of the mechanism. Raises ValueError where it has none."""
@@ -129,6 +129,10 @@ class Attention(nn.Module, ABC):
     def reorder_own(self, state: OwnState, rows: Tensor) -> OwnState:
         """Decoder self-attention: the state whose row n continues the old row rows[n]."""
         return OwnState(state.project, self.reorder(state.inner, rows))
+
+    def _step_product(self) -> Callable[[Tensor], Tensor]:
+        weight = self.step_weight()
+        return partial(linear, weight=weight) if self.query.int8 is None else Int8Weight(weight)
 
     def step_weight(self) -> Tensor:
         """(n, D), all that decoder self-attention projects a position with, in one product a step."""
@@ -167,6 +171,8 @@ class Attention(nn.Module, ABC):
 
     def _project(self, x: Tensor, *projections: Linear) -> list[Tensor]:
         """Several projections of x (B, L, D) to heads (B, H, L, d), in one product."""
+        if self.query.int8 is not None:
+            return [self._split(projection(x)) for projection in projections]
         joined = linear(x, torch.cat([projection.weight for projection in projections]))  # (B, L, n D)
         return [self._split(part) for part in joined.chunk(len(projections), dim=-1)]
 

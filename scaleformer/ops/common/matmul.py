@@ -7,6 +7,8 @@ units are 256 bits wide, the two are level, and with a single thread torch takes
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -19,11 +21,37 @@ _FEWEST_ROWS = 192
 _FEWEST_PRODUCTS = 1 << 23
 
 
+class Int8Weight:
+    """A weight (N, K) in 8 bits, each row with a scale of its own, for products on a CPU: x (..., K) to (..., N).
+
+    x is rounded to 7 bits in each product, all of it with one scale [torch's dynamic quantization]: so what a row
+    becomes depends a little on the others. Less is read, by a quarter, which is what a product of few rows waits for.
+    Raises ValueError where torch has no such products.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        there = hasattr(torch, "quantize_per_channel") and torch.backends.quantized.engine != "none"
+        if weight.device.type != "cpu" or not there:
+            raise ValueError("precision=int8: torch has it for CPUs alone, and not for all: set precision=fp32")
+        weight = weight.detach().float()
+        scales = weight.abs().amax(1).clamp(min=1e-12).double() / 127
+        places = torch.zeros(len(weight), dtype=torch.long)
+        with warnings.catch_warnings():  # torch means to move these functions to a package of their own
+            warnings.simplefilter("ignore", UserWarning)
+            rounded = torch.quantize_per_channel(weight, scales, places, 0, torch.qint8)
+        self._packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic(x.float(), self._packed, True).to(x.dtype)  # type: ignore[no-any-return]
+
+
 class Linear(nn.Linear):
-    """torch's linear map by `linear`; weights and their names are the same."""
+    """torch's linear map by `linear`; weights and their names are the same. With `int8` by that."""
+
+    int8: Int8Weight | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias) if self.int8 is None else self.int8(x)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
