@@ -30,7 +30,9 @@ from scaleformer.vocabulary import (
     SEP,
     SEP_PIECE,
     SEPARATORS,
+    SPACE,
     TAG,
+    TERM_PIECES,
     UNK,
     UNK_PIECE,
     steps_of,
@@ -42,8 +44,7 @@ SPECIAL = 4 + len(_SYMBOLS)  # pieces that every vocabulary has, besides bytes
 # sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are written with an
 # escape character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
 ESCAPE = "\ue000"
-_SPACE = "\u2581"
-_ESCAPED = re.compile(f"{ESCAPE}|{_SPACE}|<(?=sep[023]?>)")
+_ESCAPED = re.compile(f"{ESCAPE}|{SPACE}|<(?=sep[023]?>)")
 _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 # What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
@@ -63,7 +64,7 @@ def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
         found = match.group()
         if found == ESCAPE:
             return ESCAPE * 2
-        return f"{ESCAPE}_" if found == _SPACE else f"<{ESCAPE}"
+        return f"{ESCAPE}_" if found == SPACE else f"<{ESCAPE}"
 
     return found.sub(replacement, text)
 
@@ -71,12 +72,12 @@ def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
 def _escaped_with(tags: Iterable[str]) -> re.Pattern[str]:
     """The `_ESCAPED` of a vocabulary with these tags: a text that holds one is not meant by it."""
     names = "".join(f"|{re.escape(tag)}" for tag in tags)
-    return re.compile(f"{ESCAPE}|{_SPACE}|<(?=(?:sep[023]?{names})>)")
+    return re.compile(f"{ESCAPE}|{SPACE}|<(?=(?:sep[023]?{names})>)")
 
 
 def unescape(text: str) -> str:
     """The inverse of `escape`."""
-    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": _SPACE, "": ""}[match.group(1)], text)
+    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": SPACE, "": ""}[match.group(1)], text)
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Tokenizer:
 
     counted  whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
     tags     ids of the tags that it has, by their names
+    has_terms  whether it has the pieces that part the translation of a term from a source (`data.annotate_terms`)
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -150,6 +152,7 @@ class Tokenizer:
             found[1]: i for i, found in named if found and i > PAD and i not in taken and not self._processor.is_byte(i)
         }
         self._escaped = _escaped_with(self.tags)
+        self.has_terms = UNK not in map(self._processor.piece_to_id, TERM_PIECES)
 
     @classmethod
     def from_proto(cls, proto: bytes) -> Tokenizer:
@@ -166,10 +169,11 @@ class Tokenizer:
         character_coverage: float = 0.9995,
         split_digits: bool = False,
         tags: Sequence[str] = (),
+        terms: bool = False,
     ) -> Tokenizer:
         """Train on segments. The same texts and settings give the same bytes (one thread: more would change them).
 
-        tags: names of pieces to reserve, after the other special ones.
+        tags: names of pieces to reserve, after the other special ones; terms: whether to reserve those of `has_terms`.
 
         Raises ValueError when the vocabulary is larger than the texts allow, or too small for their characters.
         """
@@ -201,7 +205,7 @@ class Tokenizer:
                 bos_id=BOS,
                 eos_id=EOS,
                 pad_piece=PAD_PIECE,
-                user_defined_symbols=[*_SYMBOLS, *(f"<{tag}>" for tag in tags)],
+                user_defined_symbols=[*_SYMBOLS, *(f"<{tag}>" for tag in tags), *TERM_PIECES[: 2 * terms]],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 num_threads=1,

@@ -11,12 +11,15 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.ensemble import load_ensemble
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
+from scaleformer.translation.term_search import TermSearch
+from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_terms
 from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
 from scaleformer.vocabulary import EOS
@@ -102,13 +105,14 @@ class Translator:
         tag: str | None = None,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
+        terms: Terms | Sequence[Terms] | None = None,
         **decoding: Any,
     ) -> list[list[str]]:
         """The best translation of each document, in the order given; a document is a list of segments.
 
         `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens,
-        mode, tag, fixed and begin as in `translate_documents`. A document without any text (no segments, or blank ones
-        only) comes back as empty segments, without the model. The number of segments is the source's, unless
+        mode, tag, fixed, begin, terms as in `translate_documents`. A document without any text (no segments, or blank
+        ones only) comes back as empty segments, without the model. The number of segments is the source's, unless
         match_segments is switched off. Raises ValueError for what is no list of lists of strings, for wrong settings,
         those that the strategy does not read (a beam without beam search), and n_best above 1: `translate_documents`
         returns all hypotheses.
@@ -118,7 +122,8 @@ class Translator:
             raise ValueError(
                 f"n_best={decoding['n_best']}: translate returns the best alone; translate_documents has all hypotheses"
             )
-        settings: dict[str, Any] = {"max_tokens": max_tokens, "mode": mode, "tag": tag, "fixed": fixed, "begin": begin}
+        settings: dict[str, Any] = {"max_tokens": max_tokens, "mode": mode, "tag": tag}
+        settings |= {"fixed": fixed, "begin": begin, "terms": terms}
         found = self.translate_documents(documents, **settings, **decoding)
         return [list(translation.segments) for translation in found]
 
@@ -133,6 +138,7 @@ class Translator:
         tag: str | None = None,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
+        terms: Terms | Sequence[Terms] | None = None,
         progress: Callable[[float, int], None] | None = None,
         begun: Sequence[Translation] = (),
         finished: Callable[[Translation], None] | None = None,
@@ -154,6 +160,9 @@ class Translator:
         fixed       of each document translations of segments, by their numbers from 0: {12: "text"}. The model scores
                     them and goes on from them, and they come out as they are; neither limits nor rules hold for them
         begin       likewise beginnings of translations; the model goes on as it likes
+        terms       target forms by source forms (`scaleformer.data.terms.Term`), of all documents or of each. Segments
+                    that lack one are translated again, the others are what they are without (`TermSearch`); what cannot
+                    be placed is logged as a warning. Log-probability and score are then of all that is written
         progress    called with the share of source tokens that is translated and the target tokens written so far
         begun       translations of the first documents, which are not made again
         finished    called with each of the others, in the order of the documents, as soon as it and those before it
@@ -175,6 +184,7 @@ class Translator:
         if config.n_best > 1 and (max_tokens is not None or mode == "segment"):
             raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
         told = told_of(documents, fixed, begin, config.match_segments)
+        asked = terms_of(documents, terms, config.match_segments, config.n_best)
         rest, before = documents[len(begun) :], self.tag_tokens(tag)
         if mode == "segment":
             pieces = [[[segment] for segment in segments] for segments in rest]
@@ -195,7 +205,8 @@ class Translator:
         ]
         streams = None
         if watch is not None:
-            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, config.match_segments, watch)
+            final = config.match_segments and not any(asked)  # what a search writes
+            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, final, watch)
         flat = [piece for group in pieces for piece in group]
         told = [
             one.part(stop - len(piece), stop)
@@ -203,6 +214,9 @@ class Translator:
             for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
         ]
         parts = self.translate_pieces(flat, keys, told, config, before, progress, done, streams)
+        if any(asked):
+            wanted = [some for some, group in zip(asked[len(begun) :], pieces, strict=True) for _ in group]
+            parts = TermSearch(self, flat, wanted, told, config, before).enforced(parts)
         translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
@@ -212,6 +226,8 @@ class Translator:
                 finished(translation)
         warn_of_cut(translations, names)
         warn_of_empty(documents, translations, place)
+        if any(asked):
+            warn_of_terms(count_terms(documents, translations, asked, place))
         return translations
 
     def _cut(self, segments: Sequence[str], max_tokens: int) -> list[list[str]]:
@@ -279,19 +295,6 @@ class Translator:
         segments, shared = by_source(written) if match else ([text for text, _ in written], [])
         segments = told.restore(segments, self.target_tokenizer) if told else segments
         return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
-
-
-def resolve_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for; without one (or "auto") a GPU where there is one, else the CPU. ValueError if not there."""
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-        torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"device={device}: not available here ({reason}); take device=cpu") from error
-    return resolved
 
 
 def _all_tagged(data: Any) -> bool:
