@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scaleformer.data.readers.lines import Input
+from scaleformer.data.terms import read_terms
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, listed
@@ -36,6 +37,7 @@ from scaleformer.translation.files.lines import (
 from scaleformer.translation.files.translating import FileRequest, are_files, check_options, translate_files
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.terms import merge_terms, tell_of_terms
 from scaleformer.translation.told import Told, as_settings
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -60,6 +62,7 @@ class Options:
     split: str
     source_language: str | None
     memory: str | None
+    terms: str | None
     alternatives: Annotated[int, AtLeast(1)] | None
     ensemble: str
     device: str
@@ -77,7 +80,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
             tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
-            options.max_tokens, _memory(options, translator),
+            options.max_tokens, _memory(options, translator), _terms(options),
         )  # fmt: skip
         translate_files(translator, asked, decoding)
         return
@@ -116,6 +119,8 @@ def main(options: Options, given: Sequence[str]) -> None:
         "place": source.place,
         **as_settings(told),
     }
+    if any(terms := merge_terms(_terms(options), source.terms, documents)):
+        settings["terms"] = terms
 
     def others(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
         """The alternatives of these translations, where they are asked for."""
@@ -152,6 +157,7 @@ def main(options: Options, given: Sequence[str]) -> None:
                 )
             if not documents:
                 write(file, translations=[])
+    tell_of_terms(translator, documents, translations, settings.get("terms"))
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(
@@ -159,6 +165,10 @@ def main(options: Options, given: Sequence[str]) -> None:
             differ,
             len(translations),
         )
+
+
+def _terms(options: Options) -> dict[str, str]:
+    return {} if options.terms is None else read_terms(options.terms)
 
 
 def _memory(options: Options, translator: Translator) -> Memory | None:

@@ -30,10 +30,12 @@ def score_rows(
     rows: Sequence[Sequence[Sequence[int]]],
     counted: bool,
     asked: Sequence[int] | None = None,
+    skipped: int = 0,
 ) -> Scores:
     """Of each document its rows of target tokens, each from the start of the target on, without `<s>` and `</s>`.
 
-    source: tokens, mask and segments (B, S) as `decode` takes them; asked: a token of each document, for `Scores`.
+    source: tokens, mask and segments (B, S) as `decode` takes them; asked: a token of each document, for `Scores`;
+    skipped: so many first tokens of every row nobody asks about: they come as 0, which saves time.
     """
     B, K = len(rows), max(map(len, rows))
     filled = [row for some in rows for row in (*some, *[()] * (K - len(some)))]
@@ -47,8 +49,11 @@ def score_rows(
     found = []
     for place in range(length):
         logits, state = model.step(inputs[:, place], segments[:, place], state)
+        if place < skipped:
+            found.append(logits.new_zeros(B * K, 2).cpu())
+            continue
         both = torch.cat([tokens[:, place, None], wanted], 1)  # (B*K, 2)
-        found.append(logits.float().log_softmax(1).gather(1, both).cpu())
+        found.append((logits.gather(1, both) - logits.logsumexp(1, keepdim=True)).float().cpu())
     scores = torch.stack(found, 1).unflatten(0, (B, K))  # (B, K, L+1, 2)
     own, other = scores.unbind(3)  # (B, K, L+1)
     places = [(b, some) for b, some in enumerate(rows)]

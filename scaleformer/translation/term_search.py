@@ -1,9 +1,10 @@
 """Terms enforced: segments whose translation lacks one are translated again, the rest of the document as it stands.
 
 Where the vocabulary has the pieces of `data.annotate_terms`, first by a source that says the terms. What is still
-missing is put at the places where the model finds its first token most probable: in front of the words there, in the
-place of up to `REPLACED` of them, and as a beginning from which the model goes on. The best of all these whole segments
-by log-probability / length ** alpha stays. Segments that lack nothing, and those that are fixed, are never touched.
+missing is put at the places where the model finds its first token most probable: in the place of a word, and as a
+beginning from which the model goes on; where neither will do, in front of the words and in the place of up to
+`REPLACED`. The best of these whole segments by log-probability / length ** alpha stays. Segments that lack nothing, and
+those that are fixed, are never touched.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
 
 HELD = 32  # segments that lack a term before they are translated again together
-AROUND = 3  # segments to either side that the second search reads
-PLACES = 4  # at which a term is tried
+AROUND = 1  # segments to either side that the second search reads: it costs as many steps as their texts have tokens
+PLACES = 3  # at which a term is tried
 REPLACED = 3  # words in whose place it is tried, at most
 ROUNDS = 5  # terms of one segment that are put in one after the other
 
 
-@dataclass
+@dataclass(eq=False)
 class _Job:
     """A segment that lacks terms, with those around it. All numbers but `piece` are of this window.
 
@@ -118,10 +119,9 @@ class TermSearch:
         if jobs and self._translator.source_tokenizer.has_terms:
             self._annotate(jobs)
             self._translate_again(jobs)
+        lacking = [job for job in jobs if job.missing]
         for _ in range(ROUNDS):
-            lacking = [job for job in jobs if job.missing]
-            if not lacking or not self._put_in(lacking):
-                break
+            lacking = [job for batch in self._batches(lacking) for job in self._put_in(batch) if job.missing]
         for number, part in enumerate(held, first):
             changed = {job.offset + job.first: job.text for job in jobs if job.piece == number}
             changed = {n: text for n, text in changed.items() if text != part.segments[n]}
@@ -150,25 +150,38 @@ class TermSearch:
             if part.finished and job.fits(text := part.segments[job.first]):
                 job.texts[job.first] = text
 
-    def _put_in(self, jobs: Sequence[_Job]) -> int:
-        """Put one term into each segment; the number of those that found a place."""
+    def _batches(self, jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+        lengths = [PLACES * len(self._source(job)) for job in jobs]
+        for batch in token_budget(lengths, self._config.batch_tokens) if jobs else ():
+            yield [jobs[n] for n in batch]
+
+    def _put_in(self, jobs: Sequence[_Job]) -> list[_Job]:
+        """Put one term into each segment of a batch; those that found a place."""
+        model, given = self._translator.model, pad(list(map(self._source, jobs)), self._translator.device)
         written = [self._tokens(job) for job in jobs]
         forms = [self._form(job) for job in jobs]
-        sources = [self._source(job) for job in jobs]
-        changed = 0
-        for batch in token_budget([len(source) for source in sources], self._config.batch_tokens):
-            given = pad([sources[n] for n in batch], self._translator.device)
-            rows = [[[*written[n][0], *written[n][1]]] for n in batch]
-            asked = score_rows(self._translator.model, given, rows, self._counted, [forms[n][0] for n in batch]).asked
-            for n, [probabilities] in zip(batch, asked, strict=True):
-                prefix, own = written[n]
-                if self._translator.target_tokenizer.decode(own) != jobs[n].text:
-                    continue  # its characters have no pieces: they would be lost
-                likely = probabilities[len(prefix) :].tolist()
-                places = sorted(self._places(own, forms[n]), key=lambda place: -likely[place])[:PLACES]
-                found = self._candidates(jobs[n], prefix, own, forms[n], places)
-                changed += self._choose(jobs[n], prefix, found)
-        return changed
+        rows = [[[*first, *own]] for first, own in written]
+        skipped = min(len(first) for first, _ in written)
+        asked = score_rows(model, given, rows, self._counted, [form[0] for form in forms], skipped).asked
+        begun: list[list[list[int]]] = []
+        likely: list[list[list[int]]] = []  # segments that are tried first, with the continued ones
+        others: list[list[list[int]]] = []
+        for job, (first, own), form, [probabilities] in zip(jobs, written, forms, asked, strict=True):
+            values = probabilities[len(first) :].tolist()
+            places = sorted(self._places(own, form), key=lambda place: -values[place])[:PLACES]
+            if self._translator.target_tokenizer.decode(own) != job.text:
+                places = []  # its characters have no pieces: they would be lost
+            starts = [([*own[:place], *self._cased(job, form, place)], self._ends(own, place)) for place in places]
+            begun.append([start for start, _ in starts])
+            likely.append([[*start, *own[end:]] for start, ends in starts for end in ends[:1]])
+            others.append([[*start, *own[end:]] for start, ends in starts for end in ends[1:]])
+            others[-1] += [[*start, *own[place:]] for (start, _), place in zip(starts, places, strict=True)]
+        for some, more, (_, own), form in zip(likely, self._continued(jobs, begun), written, forms, strict=True):
+            some += [whole for whole in more if len(whole) <= 2 * len(own) + len(form) + 5]  # no endless ones
+        before = [first for first, _ in written]
+        placed = self._choose(jobs, before, likely)
+        rest = [n for n, job in enumerate(jobs) if job not in placed]
+        return placed + self._choose([jobs[n] for n in rest], [before[n] for n in rest], [others[n] for n in rest])
 
     @property
     def _counted(self) -> bool:
@@ -206,18 +219,6 @@ class TermSearch:
                 ends.append(n)
         return ends[:REPLACED]
 
-    def _candidates(
-        self, job: _Job, prefix: list[int], own: list[int], form: list[int], places: Sequence[int]
-    ) -> list[list[int]]:
-        """Whole segments, in tokens, that have the form at one of the places."""
-        begun = [[*own[:place], *self._cased(job, form, place)] for place in places]
-        found = [
-            [*start, *own[end:]]
-            for start, place in zip(begun, places, strict=True)
-            for end in (place, *self._ends(own, place))
-        ]
-        return found + self._continued(job, prefix, begun)
-
     def _cased(self, job: _Job, form: list[int], place: int) -> list[int]:
         """The form with a capital where it takes the place of one, at the beginning."""
         tokenizer = self._translator.target_tokenizer
@@ -226,50 +227,61 @@ class TermSearch:
             return tokenizer.encode(text[0].upper() + text[1:])
         return form
 
-    def _continued(self, job: _Job, prefix: list[int], begun: Sequence[list[int]]) -> list[list[int]]:
-        """The beginnings as the model goes on from them, one token after the other, to the end of the segment."""
-        source = pad([self._source(job)] * len(begun), self._translator.device)
+    def _continued(self, jobs: Sequence[_Job], begun: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
+        """The beginnings as the model goes on from them, one token after the other, to the ends of their segments."""
+        rows = [(n, start) for n, starts in enumerate(begun) for start in starts]
+        whole: list[list[list[int]]] = [[] for _ in jobs]
+        if not rows:
+            return whole
         tokenizer = self._translator.target_tokenizer
-        before = tokenizer.encode_batch(job.texts[: job.first])
-        told = [{**{n: [*tokens, SEP] for n, tokens in enumerate(before)}, job.first: start} for start in begun]
-        written: list[list[int]] = [[] for _ in begun]
+        before = [[[*t, SEP] for t in tokenizer.encode_batch(job.texts[: job.first])] for job in jobs]
+        told = [{**dict(enumerate(before[n])), jobs[n].first: start} for n, start in rows]
+        ends = [0] * len(rows)
 
         def watch(row: int, tokens: Sequence[int]) -> bool:
-            written[row] += tokens
-            ends = [n for n, token in enumerate(written[row]) if steps_of(token, self._counted)]
-            return len(ends) <= job.first
+            ends[row] += sum(bool(steps_of(token, self._counted)) for token in tokens)
+            return ends[row] <= jobs[rows[row][0]].first
 
+        source = pad([self._source(jobs[n]) for n, _ in rows], self._translator.device)
         config = replace(self._config, strategy="greedy", beam_size=1)
-        found = decode(
-            self._translator.model, *source, config, counted=self._counted, told=told, watch=watch
-        )  # fmt: skip
-        whole = []
-        for [hypothesis] in found:
-            own = hypothesis.tokens[len(prefix) :]
-            end = next((n for n, token in enumerate(own) if steps_of(token, self._counted)), None)
+        found = decode(self._translator.model, *source, config, counted=self._counted, told=told, watch=watch)
+        for (n, _), [hypothesis] in zip(rows, found, strict=True):
+            own = hypothesis.tokens[sum(map(len, before[n])) :]
+            end = next((i for i, token in enumerate(own) if steps_of(token, self._counted)), None)
             if end is not None:
-                whole.append(list(own[:end]))
+                whole[n].append(list(own[:end]))
         return whole
 
-    def _choose(self, job: _Job, prefix: list[int], found: Sequence[list[int]]) -> bool:
-        """Take the best of some segments into the translation, if one fits."""
-        texts: dict[str, list[int]] = {}
-        for own in found:
-            texts.setdefault(self._translator.target_tokenizer.decode(own), own)
-        rows = [own for text, own in texts.items() if job.fits(text)]
-        if not rows:
-            return False
-        given = pad([self._source(job)], self._translator.device)
-        [scores] = score_rows(
-            self._translator.model, given, [[[*prefix, *own, SEP] for own in rows]], self._counted
-        ).tokens
+    def _choose(
+        self, jobs: Sequence[_Job], before: Sequence[list[int]], found: Sequence[Sequence[list[int]]]
+    ) -> list[_Job]:
+        """Take the best of some segments into each translation, where one fits; the jobs where one did."""
+        rows: list[list[tuple[str, list[int]]]] = []
+        for job, some in zip(jobs, found, strict=True):
+            texts: dict[str, list[int]] = {}
+            for own in some:
+                texts.setdefault(self._translator.target_tokenizer.decode(own), own)
+            rows.append([(text, own) for text, own in texts.items() if job.fits(text)])
+        if not any(rows):
+            return []
+        given = pad(list(map(self._source, jobs)), self._translator.device)
+        whole = [[[*first, *own, SEP] for _, own in some] for first, some in zip(before, rows, strict=True)]
+        skipped = min(map(len, before))
+        scores = score_rows(self._translator.model, given, whole, self._counted, skipped=skipped).tokens
+        changed = []
+        for job, first, choices, probabilities in zip(jobs, before, rows, scores, strict=True):
+            merits = [
+                (-job.lacks(text), float(row[len(first) :].double().sum()) / (len(row) - len(first)) ** self._alpha)
+                for (text, _), row in zip(choices, probabilities, strict=True)
+            ]
+            if merits:
+                job.texts[job.first] = choices[merits.index(max(merits))][0]
+                changed.append(job)
+        return changed
 
-        def merit(n: int) -> tuple[int, float]:
-            score = float(scores[n][len(prefix) :].double().sum()) / (len(rows[n]) + 1) ** self._config.length_penalty
-            return -job.lacks(self._translator.target_tokenizer.decode(rows[n])), score
-
-        job.texts[job.first] = self._translator.target_tokenizer.decode(rows[max(range(len(rows)), key=merit)])
-        return True
+    @property
+    def _alpha(self) -> float:
+        return self._config.length_penalty
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
         """A translation with other texts of some segments, and the log-probability of it as it then stands."""

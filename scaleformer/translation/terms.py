@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.terms import Term, find_terms, make_terms
 from scaleformer.translation.notices import Place, log, some_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation
+
+if TYPE_CHECKING:
+    from scaleformer.translation.translator import Translator
 
 Terms = Mapping[str, str]  # target forms by their source forms
 
@@ -109,6 +113,25 @@ def warn_of_terms(count: TermCount) -> None:
     """Name the segments in which a term could not be placed."""
     if count.missing:
         log.warning("%d of %d terms could not be placed: %s", count.missing, count.wanted, some_of(count.where))
+
+
+def merge_terms(every: Terms | None, own: Sequence[Terms], documents: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    """The terms of each document: those of all, and its own, which count more."""
+    return [{**(every or {}), **some} for some in own or [{}] * len(documents)]
+
+
+def tell_of_terms(
+    translator: Translator,
+    documents: Sequence[Sequence[str]],
+    translations: Sequence[Translation],
+    terms: Sequence[Terms] | None,
+) -> None:
+    """A line on stderr about the terms of some documents, where there are any."""
+    if not terms or not any(terms):
+        return
+    count = count_terms(documents, translations, terms_of(documents, terms, True, 1), lambda *_: "")
+    how = "" if translator.source_tokenizer.has_terms else "; the vocabulary has no pieces for them: by search alone"
+    print(f"{count}{how}", file=sys.stderr)
 
 
 def parse_terms(line: str, where: str) -> dict[str, str]:

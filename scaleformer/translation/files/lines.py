@@ -17,6 +17,7 @@ from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
 from scaleformer.translation.alternatives import Alternative
+from scaleformer.translation.terms import Terms, parse_terms
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translations import Translation
 
@@ -31,6 +32,7 @@ class DocumentFile:
     gaps   of a text file the blank lines before each segment, by document, and in a last tuple those after all
     where  each segment's place in a file of text, FILE:LINE, by document; else nothing
     told   of JSON Lines what each document is told ("fixed", "begin")
+    terms  likewise its terms ("terms")
     """
 
     format: str
@@ -38,6 +40,7 @@ class DocumentFile:
     gaps: tuple[tuple[int, ...], ...] = ()
     where: tuple[tuple[str, ...], ...] = ()
     told: tuple[Told, ...] = ()
+    terms: tuple[Terms, ...] = ()
 
     def counts(self) -> str:
         """ "2 documents, 6 segments"."""
@@ -100,11 +103,12 @@ def read_documents(source: Input, format: str, boundaries: str = "file", ids: st
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
     else:
-        documents, told = [], []
+        documents, told, terms = [], [], []
         for number, line in lines:
             documents.append(parse_document(line, f"{where}:{number}", require_target=False))
             told.append(parse_told(line, f"{where}:{number}", len(documents[-1].source)))
-        found = DocumentFile(format, documents, told=tuple(told))
+            terms.append(parse_terms(line, f"{where}:{number}"))
+        found = DocumentFile(format, documents, told=tuple(told), terms=tuple(terms))
     if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")
     return found
