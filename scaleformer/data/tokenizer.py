@@ -239,6 +239,13 @@ class Tokenizer:
         """`encode` of many texts in one call."""
         return self._processor.encode([escape(text, self._escaped) for text in texts])
 
+    def offsets(self, text: str) -> tuple[str, list[tuple[int, int]]]:
+        """The text as it is read, in which `escape` has added what is no space, and where each token of `encode` stands
+        in it: (start, stop), which are equal for a space in front of all, and for the first bytes of a character."""
+        read = escape(text, self._escaped)
+        found = self._processor.encode(read, out_type="immutable_proto")
+        return read, [(piece.begin, piece.end) for piece in found.pieces]
+
     def encode_segments(self, segments: Sequence[str], sample: bool = False, alpha: float = 0.1) -> list[int]:
         """Token ids of a document, every segment closed by `<sep>`; without `</s>`."""
         if sample:

@@ -115,9 +115,9 @@ def warn_of_terms(count: TermCount) -> None:
         log.warning("%d of %d terms could not be placed: %s", count.missing, count.wanted, some_of(count.where))
 
 
-def merge_terms(every: Terms | None, own: Sequence[Terms], documents: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+def merge_terms(every: Terms, own: Sequence[Terms], documents: Sequence[Sequence[str]]) -> list[dict[str, str]]:
     """The terms of each document: those of all, and its own, which count more."""
-    return [{**(every or {}), **some} for some in own or [{}] * len(documents)]
+    return [{**every, **some} for some in own or [{}] * len(documents)]
 
 
 def tell_of_terms(

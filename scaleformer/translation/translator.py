@@ -22,6 +22,7 @@ from scaleformer.translation.term_search import TermSearch
 from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_terms
 from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
+from scaleformer.translation.word_alignments import Links, align_words
 from scaleformer.vocabulary import EOS
 
 MODES = ("document", "segment")
@@ -229,6 +230,11 @@ class Translator:
         if any(asked):
             warn_of_terms(count_terms(documents, translations, asked, place))
         return translations
+
+    def align(self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]) -> list[list[Links]]:
+        """Of each segment of documents and their translations the words that belong together (`align_words`)."""
+        made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
+        return align_words(self, documents, made)
 
     def _cut(self, segments: Sequence[str], max_tokens: int) -> list[list[str]]:
         """Pieces of a document of at most max_tokens source tokens, none empty."""

@@ -132,7 +132,7 @@ def test_json_lines_have_terms_of_their_own() -> None:
     assert parse_terms(line, "in.jsonl:1") == {"cat": "Kater"}
     merged = merge_terms({"cat": "Katze", "dog": "Hund"}, [{"cat": "Kater"}, {}], [["a"], ["b"]])
     assert merged == [{"cat": "Kater", "dog": "Hund"}, {"cat": "Katze", "dog": "Hund"}]
-    assert merge_terms(None, (), [["a"]]) == [{}]
+    assert merge_terms({}, (), [["a"]]) == [{}]
 
 
 @pytest.mark.parametrize(

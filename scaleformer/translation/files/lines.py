@@ -20,6 +20,7 @@ from scaleformer.translation.alternatives import Alternative
 from scaleformer.translation.terms import Terms, parse_terms
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translations import Translation
+from scaleformer.translation.word_alignments import Links, as_pharaoh
 
 FORMATS = ("jsonl", "text")
 BOUNDARIES = ("file", "blank", "ids", "lines")
@@ -169,9 +170,10 @@ def write_translations(
     lists: bool = False,
     first: int = 0,
     alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
+    alignments: Sequence[Sequence[Links]] = (),
 ) -> None:
     """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one;
-    alternatives: of each of them, by segment, for JSON Lines.
+    alternatives, alignments: of each of them, by segment, for JSON Lines.
 
     text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
     target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
@@ -190,6 +192,8 @@ def write_translations(
             if alternatives:
                 segments = alternatives[number - first - 1]
                 record["alternatives"] = [[asdict(one) for one in some] for some in segments]
+            if alignments:
+                record["alignments"] = [as_pharaoh(links) for links in alignments[number - first - 1]]
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     if text and number == len(source.documents):
         file.write("\n" * source.gaps[-1][0])
