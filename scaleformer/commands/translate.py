@@ -152,7 +152,6 @@ def main(options: Options, given: Sequence[str]) -> None:
                 stack.enter_context(translation_writer(names[1])),
                 translations=translations,
                 **found,
-                **links(translations),
             )
         else:
             file = stack.enter_context(translation_writer(names[1]))
@@ -165,7 +164,6 @@ def main(options: Options, given: Sequence[str]) -> None:
                     translations=[translation],
                     first=first,
                     **others([translation], first),
-                    **links([translation], first),
                 )
                 file.flush()
 

@@ -254,10 +254,13 @@ class Tokenizer:
             encoded = self.encode_batch(segments)
         return [token for tokens in encoded for token in (*tokens, SEP)]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids; special pieces but `<unk>` are left out."""
+    def decode(self, ids: Sequence[int], unknown: str | None = None) -> str:
+        """Text of token ids; special pieces but `<unk>` are left out. unknown: what to write for that."""
         left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)), *self.tags.values())
-        return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
+        kept = [int(i) for i in ids if i not in left_out]
+        if unknown is None:
+            return unescape(self._processor.decode(kept))
+        return unescape(self._processor.decode_pieces([unknown if i == UNK else self.piece(i) for i in kept]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
         """Segments of token ids up to the first `</s>`: split after every separator, an unclosed last one is kept."""

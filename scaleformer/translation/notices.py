@@ -38,6 +38,12 @@ def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Tra
         log.warning("%d segments have an empty translation: %s", len(empty), some_of(empty))
 
 
+def warn_of_copied(words: int) -> None:
+    """Tell how many words stand there because the vocabulary could not write them."""
+    if words:
+        log.warning("%d unknown words were taken from the source (decoding.copy_unknown)", words)
+
+
 def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longest: int, place: Place) -> None:
     """Name the segments that have more tokens than the longest one of the training, `<sep>` and `</s>` counted."""
     long = [

@@ -14,8 +14,9 @@ from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
+from scaleformer.translation.copying import decode_copying
 from scaleformer.translation.ensemble import load_ensemble
-from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
+from scaleformer.translation.notices import warn_of_copied, warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.term_search import TermSearch
@@ -23,7 +24,7 @@ from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_
 from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
 from scaleformer.translation.word_alignments import Links, align_words
-from scaleformer.vocabulary import EOS
+from scaleformer.vocabulary import EOS, UNK
 
 MODES = ("document", "segment")
 
@@ -54,6 +55,7 @@ class Translator:
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
+        self._copied = 0  # words of the source, in the present call
         if tag is not None:
             self.tag_tokens(tag)
 
@@ -218,7 +220,7 @@ class Translator:
         if any(asked):
             wanted = [some for some, group in zip(asked[len(begun) :], pieces, strict=True) for _ in group]
             parts = TermSearch(self, flat, wanted, told, config, before).enforced(parts)
-        translations = list(begun)
+        translations, self._copied = list(begun), 0
         for group in pieces:
             found = [next(parts) for _ in group]
             translation = found[0] if max_tokens is None and mode == "document" else join(found, mode)
@@ -227,6 +229,7 @@ class Translator:
                 finished(translation)
         warn_of_cut(translations, names)
         warn_of_empty(documents, translations, place)
+        warn_of_copied(self._copied)
         if any(asked):
             warn_of_terms(count_terms(documents, translations, asked, place))
         return translations
@@ -286,7 +289,7 @@ class Translator:
                 )  # fmt: skip
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = Translation(
-                        tuple(self._hypothesis(h, config.match_segments, told[place]) for h in hypotheses),
+                        tuple(self._hypothesis(h, config, told[place], documents[place]) for h in hypotheses),
                         len(documents[place]),
                         lengths[place],
                     )
@@ -296,9 +299,15 @@ class Translator:
                 yield found.pop(following)
                 following += 1
 
-    def _hypothesis(self, found: Hypothesis, match: bool, told: Told) -> DocumentHypothesis:
-        written = self.target_tokenizer.decode_counted(found.tokens)
-        segments, shared = by_source(written) if match else ([text for text, _ in written], [])
+    def _hypothesis(
+        self, found: Hypothesis, config: DecodingConfig, told: Told, source: Sequence[str]
+    ) -> DocumentHypothesis:
+        if config.copy_unknown and UNK in found.tokens:
+            written, copied = decode_copying(self, source, found.tokens)
+            self._copied += copied
+        else:
+            written = self.target_tokenizer.decode_counted(found.tokens)
+        segments, shared = by_source(written) if config.match_segments else ([text for text, _ in written], [])
         segments = told.restore(segments, self.target_tokenizer) if told else segments
         return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
 

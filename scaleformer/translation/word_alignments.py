@@ -94,11 +94,15 @@ def _document(translator: Translator, segments: Sequence[str], translation: Tran
     for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
         if best.segments[first].strip():
             units.append((first, _unit(translator, segments[first:stop], best.segments[first])))
-    lengths = [((n, unit), max(len(unit.source), len(unit.target))) for n, unit in units]
-    for run in runs(lengths, LONGEST):
-        for (n, unit), weights in zip(run, attention_of(translator, [unit for _, unit in run]), strict=True):
-            found[n] = _links(translator, unit, weights)
+    for (n, unit), weights in zip(units, attention_in_runs(translator, [unit for _, unit in units]), strict=True):
+        found[n] = _links(translator, unit, weights)
     return found
+
+
+def attention_in_runs(translator: Translator, units: Sequence[Unit]) -> Iterator[NDArray[np.float32]]:
+    """`attention_of` units, so many at once that they have `LONGEST` tokens."""
+    for run in runs([(unit, max(len(unit.source), len(unit.target))) for unit in units], LONGEST):
+        yield from attention_of(translator, run)
 
 
 def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:

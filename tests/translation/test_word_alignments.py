@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -98,9 +97,8 @@ def test_documents_in_runs_or_whole_have_a_list_a_segment(translator: Translator
 
 def test_what_is_translated_together_is_counted_on(translator: Translator) -> None:
     hypothesis = DocumentHypothesis(("eine katze sieht baum", "", ""), 0.0, 0.0, True, (1,))
-    [[links, shared, empty]] = align_words(
-        translator, [["a cat", "sees a tree", "x"]], [Translation((hypothesis,), 3, 9)]
-    )
+    source = ["a cat", "sees a tree", "x"]
+    [[links, shared, empty]] = align_words(translator, [source], [Translation((hypothesis,), 3, 9)])
     assert [target for _, target in links] == [0, 1, 2, 3]
     assert {source for source, _ in links} <= set(range(5))
     assert (shared, empty) == ((), ())
@@ -115,7 +113,6 @@ def test_other_numbers_of_segments_are_one_line(translator: Translator) -> None:
     hypothesis = DocumentHypothesis(("x",), 0.0, 0.0, True)
     with pytest.raises(ValueError, match="a translation has 1 segments and its source 2: wanted as many"):
         align_words(translator, [["a", "b"]], [Translation((hypothesis,), 2, 9)])
-    assert replace(hypothesis) == hypothesis
 
 
 def test_alignments_are_written_a_line_a_segment(tmp_path: Path) -> None:
