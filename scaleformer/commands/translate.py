@@ -64,7 +64,7 @@ class Options:
     source_language: str | None
     memory: str | None
     terms: str | None
-    align: bool | str
+    align: str | None
     alternatives: Annotated[int, AtLeast(1)] | None
     ensemble: str
     device: str
@@ -77,7 +77,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         check_options(vars(options))
         if options.alternatives is not None:
             raise ValueError(f"alternatives={options.alternatives}: stand in JSON Lines, not in files: leave it out")
-        if options.align is not False:
+        if options.align is not None:
             raise ValueError("align: is of text, a segment a line, and of JSON Lines, not of other files: leave it out")
         translator = Translator.load(options.checkpoint, options.device, options.tag, options.ensemble)
         translator.tag_tokens()  # raises where one is wanted
@@ -136,7 +136,7 @@ def main(options: Options, given: Sequence[str]) -> None:
                 found["alternatives"] = find_alternatives(
                     translator, documents[part], translations, told[part], decoding, options.alternatives, progress
                 )
-        if options.align is not False and aligned is None:
+        if options.align is not None and aligned is None:
             found["alignments"] = align_words(translator, documents[part], translations)
         return found
 

@@ -57,14 +57,14 @@ def as_pharaoh(links: Links) -> str:
     return " ".join(f"{source}-{target}" for source, target in links)
 
 
-def alignments_path(align: bool | str, output: str, format: str, match: bool) -> str | None:
-    """The file for the alignments of `align`, true or the name of a file, with an output of text or JSON Lines; None
+def alignments_path(align: str | None, output: str, format: str, match: bool) -> str | None:
+    """The file for the alignments of `align`, "true" or the name of a file, with an output of text or JSON Lines; None
     where there are none, or JSON Lines have them. Raises ValueError for what does not go together."""
-    if align is False:
+    if align is None:
         return None
     if not match:
         raise ValueError(f"align={align}: is of segments of the source: set decoding.match_segments=true")
-    if isinstance(align, str):
+    if align != "true":
         check_file("align", align)
         return align
     if format == "jsonl":

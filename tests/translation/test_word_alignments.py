@@ -123,11 +123,11 @@ def test_alignments_are_written_a_line_a_segment(tmp_path: Path) -> None:
 
 def test_where_alignments_go(tmp_path: Path) -> None:
     out = str(tmp_path / "out.txt")
-    assert alignments_path(False, out, "text", False) is None
-    assert alignments_path(True, out, "jsonl", True) is None
-    assert alignments_path(True, out, "text", True) == f"{out}.align"
+    assert alignments_path(None, out, "text", False) is None
+    assert alignments_path("true", out, "jsonl", True) is None
+    assert alignments_path("true", out, "text", True) == f"{out}.align"
     assert alignments_path(str(tmp_path / "a"), "-", "text", True) == str(tmp_path / "a")
     with pytest.raises(ValueError, match="set align=FILE, or output_format=jsonl"):
-        alignments_path(True, "-", "text", True)
+        alignments_path("true", "-", "text", True)
     with pytest.raises(ValueError, match=r"set decoding\.match_segments=true"):
-        alignments_path(True, out, "text", False)
+        alignments_path("true", out, "text", False)
