@@ -23,6 +23,10 @@ COUNTED_PIECES = ("<sep0>", "<sep2>", "<sep3>")  # ids 5, 6 and 7
 #: Stand for what is not to be translated (code, links, numbers of versions); a text that holds one means it.
 PLACEHOLDERS = tuple(f"\u27e8{n}\u27e9" for n in range(1, 10))
 PLACEHOLDER = SEP3 + 1  # the id of the first of them, in counted vocabularies
+#: Between these a source has the translation of the term before it; only of `data.annotate_terms`.
+TERM_BEGIN, TERM_END = TERM_PIECES = ("\u27e8=\u27e9", "\u27e8/\u27e9")
+
+SPACE = "\u2581"  # as pieces have it
 
 #: A tag is a piece of its own, `<NAME>`, that stands before the first segment of a source and says what is wanted.
 TAG = re.compile(r"<([A-Za-z0-9][A-Za-z0-9_.-]*)>")

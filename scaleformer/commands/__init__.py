@@ -23,6 +23,7 @@ COMMANDS = {
     "context": "Score what only earlier segments decide: pronouns, terms",
     "boundaries": "Measure what missing segment boundaries cost",
     "consistency": "Do translations call one thing by one name?",
+    "terms": "Do terms come as they are asked for?",
     "comet": "Score saved translations by COMET",
     "score": "Log-probabilities; BLEU of any system's output",
     "rerank": "Choose by minimum Bayes risk from n-best lists, samples",

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scaleformer.data.readers.lines import Input
+from scaleformer.data.terms import read_terms
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, listed
@@ -36,9 +37,11 @@ from scaleformer.translation.files.lines import (
 from scaleformer.translation.files.translating import FileRequest, are_files, check_options, translate_files
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.terms import merge_terms, tell_of_terms
 from scaleformer.translation.told import Told, as_settings
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
+from scaleformer.translation.word_alignments import align_words, alignments_path, write_alignments
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +63,8 @@ class Options:
     split: str
     source_language: str | None
     memory: str | None
+    terms: str | None
+    align: str | None
     alternatives: Annotated[int, AtLeast(1)] | None
     ensemble: str
     device: str
@@ -73,11 +78,13 @@ def main(options: Options, given: Sequence[str]) -> None:
         check_options(vars(options))
         if options.alternatives is not None:
             raise ValueError(f"alternatives={options.alternatives}: stand in JSON Lines, not in files: leave it out")
+        if options.align is not None:
+            raise ValueError("align: is of text, a segment a line, and of JSON Lines, not of other files: leave it out")
         translator = _load(options)
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
             tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
-            options.max_tokens, _memory(options, translator),
+            options.max_tokens, _memory(options, translator), _terms(options),
         )  # fmt: skip
         translate_files(translator, asked, decoding)
         return
@@ -103,6 +110,7 @@ def main(options: Options, given: Sequence[str]) -> None:
                 f"alternatives={options.alternatives}: are of whole documents, in JSON Lines: set {wanted}"
             )
         decoding = alternatives_config(decoding)
+    aligned = alignments_path(options.align, names[1], output_format, decoding.match_segments)
     source = read_documents(given_input, format, options.boundaries, options.ids)
     print(f"{given_input.name}: {source.counts()}", file=sys.stderr)
     write = partial(write_translations, source=source, format=output_format, lists=decoding.n_best > 1)
@@ -115,17 +123,21 @@ def main(options: Options, given: Sequence[str]) -> None:
         "place": source.place,
         **as_settings(told),
     }
+    if any(terms := merge_terms(_terms(options), source.terms, documents)):
+        settings["terms"] = terms
 
     def others(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
-        """The alternatives of these translations, where they are asked for."""
-        if options.alternatives is None:
-            return {}
+        """The alternatives and alignments of these translations, as far as JSON Lines are to have them."""
         part = slice(first, first + len(translations))
-        with translation_bar("alternatives") if to_file else nullcontext() as progress:
-            found = find_alternatives(
-                translator, documents[part], translations, told[part], decoding, options.alternatives, progress
-            )
-        return {"alternatives": found}
+        found: dict[str, Any] = {}
+        if options.alternatives is not None:
+            with translation_bar("alternatives") if to_file else nullcontext() as progress:
+                found["alternatives"] = find_alternatives(
+                    translator, documents[part], translations, told[part], decoding, options.alternatives, progress
+                )
+        if options.align is not None and aligned is None:
+            found["alignments"] = align_words(translator, documents[part], translations)
+        return found
 
     with ExitStack() as stack:
         if to_file:
@@ -135,14 +147,23 @@ def main(options: Options, given: Sequence[str]) -> None:
                     resumable_translations(translator, documents, decoding, kept, progress=progress, **settings)
                 )
             found = others(translations)
-            write(stack.enter_context(translation_writer(names[1])), translations=translations, **found)
+            write(
+                stack.enter_context(translation_writer(names[1])),
+                translations=translations,
+                **found,
+            )
         else:
             file = stack.enter_context(translation_writer(names[1]))
             numbers = count()
 
             def show(translation: Translation) -> None:
                 first = next(numbers)
-                write(file, translations=[translation], first=first, **others([translation], first))
+                write(
+                    file,
+                    translations=[translation],
+                    first=first,
+                    **others([translation], first),
+                )
                 file.flush()
 
             with translation_bar("translating") as progress:
@@ -151,6 +172,9 @@ def main(options: Options, given: Sequence[str]) -> None:
                 )
             if not documents:
                 write(file, translations=[])
+    if aligned is not None:
+        write_alignments(aligned, align_words(translator, documents, translations))
+    tell_of_terms(translator, documents, translations, settings.get("terms"))
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(
@@ -165,6 +189,10 @@ def _load(options: Options) -> Translator:
     translator = Translator.load(options.checkpoint, *how)
     translator.tag_tokens()  # raises where one is wanted
     return translator
+
+
+def _terms(options: Options) -> dict[str, str]:
+    return {} if options.terms is None else read_terms(options.terms)
 
 
 def _memory(options: Options, translator: Translator) -> Memory | None:

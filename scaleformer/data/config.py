@@ -95,6 +95,8 @@ class DataConfig:
                       or all, drawn anew in every epoch, so that the model learns segments of any grain
     mask_spans        the share of the training pairs whose code, links, placeholders, versions and so on, where both
                       sides have them, are masked (`scaleformer.data.masking`)
+    annotate_terms    the share of the training pairs whose source says how one to three of its words are translated
+                      (`scaleformer.data.annotating`), for `translate terms=`; the vocabulary then has pieces for it
     word_dropout      the share of the source words that training examples are left without, and
     mask_source       the share of their source tokens that become `<unk>`, both drawn anew in every epoch
                       (`scaleformer.data.noise`)
@@ -127,6 +129,7 @@ class DataConfig:
     drop_separators: float = 0.0
     merge_segments: float = 0.0
     mask_spans: float = 0.0
+    annotate_terms: float = 0.0
     word_dropout: float = 0.0
     mask_source: float = 0.0
     max_ratio: float | None = None
@@ -158,7 +161,7 @@ class DataConfig:
         for name in ("drop_separators", "word_dropout", "mask_source"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to below 1")
-        for name in ("merge_segments", "mask_spans"):
+        for name in ("merge_segments", "mask_spans", "annotate_terms"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to 1")
         if self.max_ratio is not None and self.max_ratio < 1:

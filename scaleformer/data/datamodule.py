@@ -69,7 +69,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         if self._several:
             return
         if self.on_the_fly:
-            _ = self.tokenizers, self._masking  # which may be refused
+            _ = self.tokenizers, self._changes  # which may be refused
         else:
             self.encoded("train")
         if "valid" in self.sources:
@@ -103,7 +103,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         else:
             documents = self.documents("train")
         alpha = self.tokenizer_config.sample_alpha
-        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, self._masking, self.tag)
+        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, self._changes, self.tag)
 
     @property
     def _workers(self) -> int:
@@ -145,7 +145,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
                 name = "train (first window)"
-                corpus = encode_documents(map(self._masking or unchanged, first), *self.tokenizers)
+                corpus = encode_documents(map(self._changes or unchanged, first), *self.tokenizers)
                 corpus = replace(corpus, tag=self.tag)
             else:
                 name, corpus = "train", self.encoded("train")
@@ -226,8 +226,8 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             parts.append(["windows", 2])
         if config.tag is not None:
             parts.append(["tag", self.tag])
-        if self._masking is not None:
-            parts.append(self._masking.key)
+        if self._changes is not None:
+            parts.append(self._changes.key)
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:

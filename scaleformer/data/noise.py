@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.data.tokenizer_extension import UNSPACED
-from scaleformer.vocabulary import PLACEHOLDERS, SEP, UNK
+from scaleformer.vocabulary import PLACEHOLDERS, SEP, TERM_PIECES, UNK
 
 # Separators, tags and so on, but not bytes.
-_SPECIAL = regex.compile(rf"<(?!0x)[^<>]+>|{'|'.join(PLACEHOLDERS)}")
+_SPECIAL = regex.compile(rf"<(?!0x)[^<>]+>|{'|'.join((*PLACEHOLDERS, *TERM_PIECES))}")
 # Words begin with a space, but for scripts that write none: there every piece is one.
 _BEGINS = regex.compile(rf"\u2581|{UNSPACED}")
 

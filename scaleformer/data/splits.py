@@ -7,13 +7,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from scaleformer.data.annotating import Changes, annotating_for
 from scaleformer.data.config import DataConfig
 from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
-from scaleformer.data.masking import Masking, masking_for
+from scaleformer.data.masking import masking_for
 from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.sources import SplitSource, segmentation, split_sources
@@ -70,8 +71,8 @@ class EncodedSplits:
         """(source, target); one and the same when joint."""
         if self._tokenizers is None:
             config, fingerprint = self.tokenizer_config, self._fingerprint("train")
-            where, tags = self.config.cache_dir, self.config.tags
-            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, tags)
+            where, more = self.config.cache_dir, (self.config.tags, self.config.annotate_terms > 0)
+            self._tokenizers = train_tokenizers(self._readable("train"), fingerprint, config, where, *more)
         return self._tokenizers
 
     @property
@@ -117,15 +118,22 @@ class EncodedSplits:
         if split not in self._encoded:
             where: tuple[Any, ...] = (self.config.cache_dir, self.config.num_proc)
             fingerprint = self._fingerprint(split)
-            if split == "train" and self._masking is not None:
-                fingerprint, where = f"{fingerprint} {self._masking.key}", (*where, self._masking)
+            if split == "train" and self._changes is not None:
+                fingerprint, where = f"{fingerprint} {self._changes.key}", (*where, self._changes)
             corpus = cached_encoding(self._readable(split), fingerprint, *self.tokenizers, *where)
             self._encoded[split] = replace(corpus, tag=self.tag)
         return self._encoded[split]
 
     @cached_property
-    def _masking(self) -> Masking | None:
-        return masking_for(self.config.mask_spans, self.config.seed, self.tokenizers)
+    def _changes(self) -> Changes | None:
+        config, source = self.config, self.source_tokenizer
+        masking = masking_for(config.mask_spans, config.seed, self.tokenizers)
+        annotating = None
+        if config.annotate_terms:
+            text = self._readable("train"), self._fingerprint("train")
+            annotating = annotating_for(config.annotate_terms, config.seed, source, *text, config.cache_dir)
+        parts = tuple(part for part in (masking, annotating) if part is not None)
+        return Changes(parts) if parts else None
 
     @cached_property
     def _noise(self) -> Noise | None:

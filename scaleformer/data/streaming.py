@@ -14,7 +14,6 @@ from scaleformer.data.batching import collate, fill, make_batches, padded_sizes
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.errors import DataError
-from scaleformer.data.masking import Masking
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import SplitCounts, SplitReport, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
@@ -51,7 +50,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         recipe: Recipe,
         segments: int,
         sample_alpha: float = 0.0,
-        masking: Masking | None = None,
+        changes: Callable[[Document, int], Document] | None = None,
         tag: int | None = None,
     ) -> None:
         self.documents = documents
@@ -59,7 +58,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         self.recipe = recipe
         self.segments = segments
         self.sample_alpha = sample_alpha
-        self.masking = masking
+        self.changes = changes
         self.tag = tag
         self.epoch = 0
         self.first = 0
@@ -83,8 +82,8 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         return document_windows((documents[i] for i in order.tolist()), self.segments)
 
     def _encode(self, documents: list[Document], window: int) -> EncodedCorpus:
-        if self.masking is not None:
-            documents = [self.masking(document, self.epoch) for document in documents]
+        if self.changes is not None:
+            documents = [self.changes(document, self.epoch) for document in documents]
         if self.sample_alpha == 0:
             return encode_documents(documents, *self.tokenizers)
 

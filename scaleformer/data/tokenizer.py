@@ -30,7 +30,9 @@ from scaleformer.vocabulary import (
     SEP,
     SEP_PIECE,
     SEPARATORS,
+    SPACE,
     TAG,
+    TERM_PIECES,
     UNK,
     UNK_PIECE,
     steps_of,
@@ -42,8 +44,7 @@ SPECIAL = 4 + len(_SYMBOLS)  # pieces that every vocabulary has, besides bytes
 # sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are written with an
 # escape character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
 ESCAPE = "\ue000"
-_SPACE = "\u2581"
-_ESCAPED = re.compile(f"{ESCAPE}|{_SPACE}|<(?=sep[023]?>)")
+_ESCAPED = re.compile(f"{ESCAPE}|{SPACE}|<(?=sep[023]?>)")
 _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 # What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
@@ -63,7 +64,7 @@ def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
         found = match.group()
         if found == ESCAPE:
             return ESCAPE * 2
-        return f"{ESCAPE}_" if found == _SPACE else f"<{ESCAPE}"
+        return f"{ESCAPE}_" if found == SPACE else f"<{ESCAPE}"
 
     return found.sub(replacement, text)
 
@@ -71,12 +72,12 @@ def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
 def _escaped_with(tags: Iterable[str]) -> re.Pattern[str]:
     """The `_ESCAPED` of a vocabulary with these tags: a text that holds one is not meant by it."""
     names = "".join(f"|{re.escape(tag)}" for tag in tags)
-    return re.compile(f"{ESCAPE}|{_SPACE}|<(?=(?:sep[023]?{names})>)")
+    return re.compile(f"{ESCAPE}|{SPACE}|<(?=(?:sep[023]?{names})>)")
 
 
 def unescape(text: str) -> str:
     """The inverse of `escape`."""
-    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": _SPACE, "": ""}[match.group(1)], text)
+    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": SPACE, "": ""}[match.group(1)], text)
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class Tokenizer:
 
     counted  whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
     tags     ids of the tags that it has, by their names
+    has_terms  whether it has the pieces that part the translation of a term from a source (`data.annotate_terms`)
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -150,6 +152,7 @@ class Tokenizer:
             found[1]: i for i, found in named if found and i > PAD and i not in taken and not self._processor.is_byte(i)
         }
         self._escaped = _escaped_with(self.tags)
+        self.has_terms = UNK not in map(self._processor.piece_to_id, TERM_PIECES)
 
     @classmethod
     def from_proto(cls, proto: bytes) -> Tokenizer:
@@ -166,10 +169,11 @@ class Tokenizer:
         character_coverage: float = 0.9995,
         split_digits: bool = False,
         tags: Sequence[str] = (),
+        terms: bool = False,
     ) -> Tokenizer:
         """Train on segments. The same texts and settings give the same bytes (one thread: more would change them).
 
-        tags: names of pieces to reserve, after the other special ones.
+        tags: names of pieces to reserve, after the other special ones; terms: whether to reserve those of `has_terms`.
 
         Raises ValueError when the vocabulary is larger than the texts allow, or too small for their characters.
         """
@@ -201,7 +205,7 @@ class Tokenizer:
                 bos_id=BOS,
                 eos_id=EOS,
                 pad_piece=PAD_PIECE,
-                user_defined_symbols=[*_SYMBOLS, *(f"<{tag}>" for tag in tags)],
+                user_defined_symbols=[*_SYMBOLS, *(f"<{tag}>" for tag in tags), *TERM_PIECES[: 2 * terms]],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 num_threads=1,
@@ -235,6 +239,13 @@ class Tokenizer:
         """`encode` of many texts in one call."""
         return self._processor.encode([escape(text, self._escaped) for text in texts])
 
+    def offsets(self, text: str) -> tuple[str, list[tuple[int, int]]]:
+        """The text as it is read, in which `escape` has added what is no space, and where each token of `encode` stands
+        in it: (start, stop), which are equal for a space in front of all, and for the first bytes of a character."""
+        read = escape(text, self._escaped)
+        found = self._processor.encode(read, out_type="immutable_proto")
+        return read, [(piece.begin, piece.end) for piece in found.pieces]
+
     def encode_segments(self, segments: Sequence[str], sample: bool = False, alpha: float = 0.1) -> list[int]:
         """Token ids of a document, every segment closed by `<sep>`; without `</s>`."""
         if sample:
@@ -243,10 +254,13 @@ class Tokenizer:
             encoded = self.encode_batch(segments)
         return [token for tokens in encoded for token in (*tokens, SEP)]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """Text of token ids; special pieces but `<unk>` are left out."""
+    def decode(self, ids: Sequence[int], unknown: str | None = None) -> str:
+        """Text of token ids; special pieces but `<unk>` are left out. unknown: what to write for that."""
         left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)), *self.tags.values())
-        return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
+        kept = [int(i) for i in ids if i not in left_out]
+        if unknown is None:
+            return unescape(self._processor.decode(kept))
+        return unescape(self._processor.decode_pieces([unknown if i == UNK else self.piece(i) for i in kept]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
         """Segments of token ids up to the first `</s>`: split after every separator, an unclosed last one is kept."""

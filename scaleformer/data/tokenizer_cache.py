@@ -20,9 +20,14 @@ _CACHE_VERSION = 3
 
 
 def cached_tokenizer(
-    texts: Iterable[str], name: str, config: TokenizerConfig, cache_dir: str | Path, tags: Sequence[str] = ()
+    texts: Iterable[str],
+    name: str,
+    config: TokenizerConfig,
+    cache_dir: str | Path,
+    tags: Sequence[str] = (),
+    terms: bool = False,
 ) -> Tokenizer:
-    """Train on `texts`, with pieces for `tags`, unless a model for the same is kept in `cache_dir`/tokenizers.
+    """Train on `texts`, with pieces for tags and terms, unless a model for the same is kept in `cache_dir`/tokenizers.
 
     name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
     Written beside and renamed: never half a file.
@@ -31,6 +36,7 @@ def cached_tokenizer(
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments", "extend")}
     key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, *([list(tags)] if tags else [])]
+    key += ["terms"] * terms
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
     if (kept := _kept(path)) is not None:
@@ -42,7 +48,7 @@ def cached_tokenizer(
         with FileLock(locks / f"{path.name}.lock"):  # several processes of a machine would each take all its memory
             if (kept := _kept(path)) is not None:
                 return kept
-            tokenizer = Tokenizer.train(texts, **settings, tags=tags)
+            tokenizer = Tokenizer.train(texts, **settings, tags=tags, terms=terms)
             with replaced(path) as temporary:
                 temporary.write_bytes(tokenizer.proto)
     return tokenizer

@@ -11,11 +11,10 @@ import regex
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.tokenizer import Tokenizer, escape
-from scaleformer.vocabulary import PLACEHOLDERS
+from scaleformer.vocabulary import PLACEHOLDERS, SPACE
 
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts that write no spaces
 _ANYWHERE = regex.compile(rf"{UNSPACED}|.\Z", regex.DOTALL)
-_SPACE = "\u2581"
 _NORMAL, _USER_DEFINED = 1, 4  # types of sentencepiece
 _BONUS = 0.01  # by which a character of a new piece makes it likelier than the pieces it was split into
 
@@ -58,11 +57,11 @@ def extend(tokenizer: Tokenizer, terms: Iterable[str], model_type: str) -> Exten
                 f"tokenizer.extend: the term {term!r:.60} holds a placeholder, which is a piece: leave it out"
             )
         anywhere = _ANYWHERE.match(term)
-        piece = ("" if anywhere else _SPACE) + escape(term).replace(" ", _SPACE)
+        piece = ("" if anywhere else SPACE) + escape(term).replace(" ", SPACE)
         if piece in known:
             continue
         ids = tokenizer.encode(term)
-        if anywhere and tokenizer.piece(ids[0]) == _SPACE:
+        if anywhere and tokenizer.piece(ids[0]) == SPACE:
             del ids[0]
         score, kind = 0.0, _USER_DEFINED
         if model_type == "unigram":

@@ -51,15 +51,17 @@ def train_tokenizers(
     config: TokenizerConfig,
     cache_dir: str,
     tags: Sequence[str] = (),
+    terms: bool = False,
 ) -> tuple[Tokenizer, Tokenizer]:
     """(source, target) of documents with that fingerprint, kept in `cache_dir`; one and the same when joint. The
-    source's has the `tags`."""
+    source's has the `tags`, and the pieces of `terms`."""
 
     def train(*sides: str) -> Tokenizer:
         # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
         name = f"{fingerprint} {' + '.join(sides)}"
         text = TokenizerText(documents, sides, config.max_segments)
-        return cached_tokenizer(text, name, config, cache_dir, tags if "source" in sides else ())
+        reads = "source" in sides
+        return cached_tokenizer(text, name, config, cache_dir, tags if reads else (), terms and reads)
 
     if config.joint:
         tokenizer = train("source", "target")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from scaleformer.data.readers.documents import Document
-from scaleformer.evaluation.words import words
+from scaleformer.data.words import words
 
 RULE = (
     "equal counts: by index; otherwise each hypothesis segment goes, in order, to the reference segment that makes the "

@@ -1,29 +1,20 @@
 """Where a model looks: the attention weights of one document, explicit, whatever the mechanism.
 
-Every mechanism here is linear in its values: out_i = sum_j w_ij V_j. The linear ones never form w; but where V_j is the
-j-th unit vector, out_i is the row w_i itself. So the weights come out of the very code that translates:
-
-    w_ij = s_ij / sum_j s_ij,   s_ij = phi(Q_i) . (phi(K_j) + phi(P_clip(j-i, -R, R)))        [Scaleformer, equation 9]
-
-for the paper's attention, with the gate for the segment-gated one, and the softmax for the others. Mechanisms that mix
-values before they weigh them (`linformer`) have weights below zero; those that bypass `Attention.attend` have none.
+`scaleformer.model.attention_weights` tells how they are found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.evaluation.attention_files import SIDES, AttentionMaps
+from scaleformer.evaluation.attention_files import AttentionMaps
 from scaleformer.model.attention import MECHANISMS, Attention
-from scaleformer.model.transformer import Transformer
-from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.model.attention_weights import recorded_weights
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS
 
@@ -49,7 +40,7 @@ def attention_maps(
     example = Example("", np.array(tokens), np.array(output), translator.target_tokenizer.counted)
     batch = collate([example]).to(translator.device)
     model = translator.model
-    with _recorded(model) as found:
+    with recorded_weights(model) as found:
         model(batch)
     weights = {
         site: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for site, layers in found.items() if layers
@@ -62,32 +53,6 @@ def attention_maps(
         weights,
         {attention.site: names[type(attention)] for attention in attentions},
     )
-
-
-@contextmanager
-def _recorded(model: Transformer) -> Iterator[dict[str, list[Tensor]]]:
-    """While it lasts, the attention of every layer also gives its weights (B, H, L, S), by site in order of layers."""
-    found: dict[str, list[Tensor]] = {site: [] for site in SIDES}
-    attentions = [module for module in model.modules() if isinstance(module, Attention)]
-
-    def watch(attention: Attention) -> None:
-        attend = attention.attend
-
-        def attend_and_record(query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-            B, H, S, _ = key.shape
-            unit = torch.eye(S, dtype=value.dtype, device=value.device).expand(B, H, S, S)
-            found[attention.site].append(attend(query, key, unit, layout))  # (B, H, L, S)
-            return attend(query, key, value, layout)
-
-        attention.attend = attend_and_record  # type: ignore[method-assign,assignment]
-
-    try:
-        for attention in attentions:
-            watch(attention)
-        yield found
-    finally:
-        for attention in attentions:
-            attention.__dict__.pop("attend", None)
 
 
 def _pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:

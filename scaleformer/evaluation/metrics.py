@@ -11,7 +11,7 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Signature
 
-from scaleformer.evaluation.words import written_without_spaces
+from scaleformer.data.words import written_without_spaces
 from scaleformer.system.schema import from_mapping
 
 # Those that take words for what spaces part, or (flores200) serve languages of both kinds.

@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from scaleformer.data.terms import is_expression
 from scaleformer.server.worker import Settings
+from scaleformer.system.schema import shown
 from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.terms import terms_of
 
 
 def _whole(text: str) -> str:
@@ -40,6 +43,7 @@ class Options(BaseModel):
     min_length_ratio: Annotated[float, Field(ge=0, le=4)] | None = None
     no_repeat_ngram_size: Annotated[int, Field(ge=0, le=100)] | None = None
     repetition_penalty: Annotated[float, Field(ge=1, le=100)] | None = None
+    copy_unknown: bool | None = None
     temperature: Annotated[float, Field(ge=1e-6, le=100)] | None = None
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -47,6 +51,7 @@ class Options(BaseModel):
     mode: Literal["document", "segment", "two-pass"] = "document"
     max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
     tag: Annotated[Text, Field(max_length=100)] | None = None
+    terms: Annotated[dict[Text, Text], Field(max_length=1000)] | None = None
     split: Literal["auto", "sentence", "paragraph"] | None = None
     source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
 
@@ -55,7 +60,11 @@ class Options(BaseModel):
         given = {name: value for name, value in self.model_dump(exclude_none=True).items() if name in _DECODING}
         chosen = DecodingConfig.from_mapping({**asdict(decoding), **given})
         chosen.refuse_unread(given)
-        return Settings(chosen, self.mode, self.max_tokens, self.tag)
+        terms = self.terms or {}
+        if expression := next(filter(is_expression, terms), None):
+            raise ValueError(f"terms: {shown(expression)} is a regular expression, which a server does not take")
+        terms_of([()], terms, chosen.match_segments, chosen.n_best)  # which may refuse them
+        return Settings(chosen, self.mode, self.max_tokens, self.tag, tuple(terms.items()))
 
 
 class SourceDocument(BaseModel):

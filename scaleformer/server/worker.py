@@ -29,6 +29,7 @@ class Settings:
     mode: str = "document"
     max_tokens: int | None = None
     tag: str | None = None
+    terms: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,7 @@ class Worker:
                 max_tokens=settings.max_tokens,
                 mode=settings.mode,
                 tag=settings.tag,
+                terms=dict(settings.terms),
                 finished=finish,
                 watch=watch,
             )

@@ -40,7 +40,7 @@ HARMLESS = (
 # Settings that older runs do not name, with the value that they were trained with.
 ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
 ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # at whatever place
-ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "word_dropout", "mask_source"), 0.0)
+ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "annotate_terms", "word_dropout", "mask_source"), 0.0)
 ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None}
 
 

@@ -37,6 +37,8 @@ class DecodingConfig:
                        with match_segments; 0 for no such rule
     repetition_penalty logits of tokens that the segment at hand has already are divided by it, negative ones multiplied
                        [Keskar 2019]: in the choice of tokens and the score, not in log-probabilities; 1 for none
+    copy_unknown       where the model writes `<unk>`, which a vocabulary with bytes never has to, the source word that
+                       it looks at most stands in the text (`scaleformer.translation.copying`)
     temperature        logits are divided by it (sample)
     top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);
                        0 and 1 leave all
@@ -55,6 +57,7 @@ class DecodingConfig:
     no_repeat_ngram_size: int = 0
     min_length_ratio: float = 0.0
     repetition_penalty: float = 1.0
+    copy_unknown: bool = False
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -84,7 +87,7 @@ class DecodingConfig:
             ("max_length_offset", whole("max_length_offset") and self.max_length_offset >= 1, "1 or more"),
             *(
                 (name, isinstance(getattr(self, name), bool), "true or false")
-                for name in ("match_segments", "merge_segments")
+                for name in ("match_segments", "merge_segments", "copy_unknown")
             ),
             (
                 "no_repeat_ngram_size",

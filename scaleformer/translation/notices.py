@@ -23,7 +23,7 @@ def warn_of_cut(translations: Sequence[Translation], names: Sequence[str]) -> No
             "%d of %d documents hit the length limit and are cut (decoding.max_length_ratio, max_length_offset): %s",
             len(cut),
             len(translations),
-            _some(cut),
+            some_of(cut),
         )
 
 
@@ -35,7 +35,13 @@ def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Tra
         for i in empty_places(segments, translation)
     ]
     if empty:
-        log.warning("%d segments have an empty translation: %s", len(empty), _some(empty))
+        log.warning("%d segments have an empty translation: %s", len(empty), some_of(empty))
+
+
+def warn_of_copied(words: int) -> None:
+    """Tell how many words stand there because the vocabulary could not write them."""
+    if words:
+        log.warning("%d unknown words were taken from the source (decoding.copy_unknown)", words)
 
 
 def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longest: int, place: Place) -> None:
@@ -52,7 +58,7 @@ def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longe
             "make each sentence a segment (in text a line): %s",
             len(long),
             longest,
-            _some(long),
+            some_of(long),
         )
 
 
@@ -70,5 +76,6 @@ def is_long(tokens: Sequence[int], longest: int | None) -> bool:
     return longest is not None and len(tokens) + 2 > longest
 
 
-def _some(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
+    """The first ten names in a line."""
     return ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")

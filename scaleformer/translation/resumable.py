@@ -64,6 +64,8 @@ def resumable_translations(
         conditions["tag"] = asked
     if told := {name: options[name] for name in ("fixed", "begin") if options.get(name)}:
         conditions["told"] = _hash({name: [sorted(one.items()) for one in side] for name, side in told.items()})
+    if options.get("terms"):
+        conditions["terms"] = _hash(options["terms"])
     with _owned(path) as file:
         begun = _read(file, conditions, path)
         if begun:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,21 @@ import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.model.transformer import Transformer
+from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
+from scaleformer.translation.copying import decode_copying
 from scaleformer.translation.ensemble import load_ensemble
-from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
+from scaleformer.translation.notices import warn_of_copied, warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
+from scaleformer.translation.term_search import TermSearch
+from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_terms
 from scaleformer.translation.told import Texts, Told, told_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
-from scaleformer.translation.two_pass import translate_again
-from scaleformer.vocabulary import EOS
+from scaleformer.translation.two_pass import translate_twice
+from scaleformer.translation.word_alignments import Links, align_words
+from scaleformer.vocabulary import EOS, UNK
 
 MODES = ("document", "segment", "two-pass")
 BY_SEGMENT = MODES[1:]
@@ -55,6 +59,7 @@ class Translator:
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
+        self._copied = 0  # words of the source, in the present call
         if tag is not None:
             self.tag_tokens(tag)
 
@@ -122,13 +127,14 @@ class Translator:
         tag: str | None = None,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
+        terms: Terms | Sequence[Terms] | None = None,
         **decoding: Any,
     ) -> list[list[str]]:
         """The best translation of each document, in the order given; a document is a list of segments.
 
         `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens,
-        mode, tag, fixed and begin as in `translate_documents`. A document without any text (no segments, or blank ones
-        only) comes back as empty segments, without the model. The number of segments is the source's, unless
+        mode, tag, fixed, begin, terms as in `translate_documents`. A document without any text (no segments, or blank
+        ones only) comes back as empty segments, without the model. The number of segments is the source's, unless
         match_segments is switched off. Raises ValueError for what is no list of lists of strings, for wrong settings,
         those that the strategy does not read (a beam without beam search), and n_best above 1: `translate_documents`
         returns all hypotheses.
@@ -138,7 +144,8 @@ class Translator:
             raise ValueError(
                 f"n_best={decoding['n_best']}: translate returns the best alone; translate_documents has all hypotheses"
             )
-        settings: dict[str, Any] = {"max_tokens": max_tokens, "mode": mode, "tag": tag, "fixed": fixed, "begin": begin}
+        settings: dict[str, Any] = {"max_tokens": max_tokens, "mode": mode, "tag": tag}
+        settings |= {"fixed": fixed, "begin": begin, "terms": terms}
         found = self.translate_documents(documents, **settings, **decoding)
         return [list(translation.segments) for translation in found]
 
@@ -153,6 +160,7 @@ class Translator:
         tag: str | None = None,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
+        terms: Terms | Sequence[Terms] | None = None,
         progress: Callable[[float, int], None] | None = None,
         begun: Sequence[Translation] = (),
         finished: Callable[[Translation], None] | None = None,
@@ -175,6 +183,9 @@ class Translator:
         fixed       of each document translations of segments, by their numbers from 0: {12: "text"}. The model scores
                     them and goes on from them, and they come out as they are; neither limits nor rules hold for them
         begin       likewise beginnings of translations; the model goes on as it likes
+        terms       target forms by source forms (`scaleformer.data.terms.Term`), of all documents or of each. Segments
+                    that lack one are translated again, the others are what they are without (`TermSearch`); what cannot
+                    be placed is logged as a warning. Log-probability and score are then of all that is written
         progress    called with the share of source tokens that is translated and the target tokens written so far
         begun       translations of the first documents, which are not made again
         finished    called with each of the others, in the order of the documents, as soon as it and those before it
@@ -196,6 +207,7 @@ class Translator:
         if config.n_best > 1 and (max_tokens is not None or mode in BY_SEGMENT):
             raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
         told = told_of(documents, fixed, begin, config.match_segments)
+        asked = terms_of(documents, terms, config.match_segments, config.n_best)
         rest, before = documents[len(begun) :], self.tag_tokens(tag)
         if mode in BY_SEGMENT:
             pieces = [[[segment] for segment in segments] for segments in rest]
@@ -216,7 +228,8 @@ class Translator:
         ]
         streams = None
         if watch is not None:
-            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, config.match_segments, watch)
+            final = config.match_segments and not any(asked)  # what a search writes
+            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, final, watch)
         flat = [piece for group in pieces for piece in group]
         told = [
             one.part(stop - len(piece), stop)
@@ -224,10 +237,13 @@ class Translator:
             for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
         ]
         if mode == "two-pass":
-            parts = self._translate_twice(pieces, flat, keys, told, config, before, progress, done, streams)
+            parts = translate_twice(self, pieces, keys, told, config, before, progress, done, streams)
         else:
             parts = self.translate_pieces(flat, keys, told, config, before, progress, done, streams)
-        translations = list(begun)
+        if any(asked):
+            wanted = [some for some, group in zip(asked[len(begun) :], pieces, strict=True) for _ in group]
+            parts = TermSearch(self, flat, wanted, told, config, before).enforced(parts)
+        translations, self._copied = list(begun), 0
         for group in pieces:
             found = [next(parts) for _ in group]
             translation = found[0] if max_tokens is None and mode == "document" else join(found, mode)
@@ -236,7 +252,15 @@ class Translator:
                 finished(translation)
         warn_of_cut(translations, names)
         warn_of_empty(documents, translations, place)
+        warn_of_copied(self._copied)
+        if any(asked):
+            warn_of_terms(count_terms(documents, translations, asked, place))
         return translations
+
+    def align(self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]) -> list[list[Links]]:
+        """Of each segment of documents and their translations the words that belong together (`align_words`)."""
+        made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
+        return align_words(self, documents, made)
 
     def _cut(self, segments: Sequence[str], max_tokens: int) -> list[list[str]]:
         """Pieces of a document of at most max_tokens source tokens, none empty."""
@@ -288,7 +312,7 @@ class Translator:
                 )  # fmt: skip
                 for place, hypotheses in zip(places, decoded, strict=True):
                     found[place] = Translation(
-                        tuple(self._hypothesis(h, config.match_segments, told[place]) for h in hypotheses),
+                        tuple(self.hypothesis(h, config, told[place], documents[place]) for h in hypotheses),
                         len(documents[place]),
                         lengths[place],
                     )
@@ -298,75 +322,17 @@ class Translator:
                 yield found.pop(following)
                 following += 1
 
-    def _translate_twice(
-        self,
-        documents: Sequence[Sequence[Sequence[str]]],
-        segments: Sequence[Sequence[str]],
-        keys: Sequence[str],
-        told: Sequence[Told],
-        config: DecodingConfig,
-        before: Sequence[int],
-        progress: Callable[[float, int], None] | None,
-        done: int,
-        streams: SegmentStreams | None,
-    ) -> Iterator[Translation]:
-        """As `translate_pieces`, of the segments of documents: first by themselves, then in context."""
-        if not config.match_segments or not isinstance(self.model, Transformer):
-            wanted = "match_segments=true" if not config.match_segments else "one model, no ensemble"
-            raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
-        half = None if progress is None else lambda share, written: progress(share / 2, written)
-        first = list(self.translate_pieces(segments, keys, told, config, before, half, done))
-        total = max(1, sum(part.source_tokens for part in first))
-        start = written = read = 0
-
-        def report(tokens: int, share: float) -> None:
-            nonlocal written
-            written += tokens
-            if progress is not None:
-                progress((1 + (read + share * at_hand) / total) / 2, written)
-
-        for document in documents:
-            stop = start + len(document)
-            sources, before_it = segments[start:stop], first[start:stop]
-            encoded = self.source_tokenizer.encode_segments
-            found = {n: part for n, part in enumerate(before_it) if not part.source_tokens}
-            at_hand = sum(part.source_tokens for part in before_it)
-            again = translate_again(
-                self.model,
-                {n: encoded(source)[:-1] for n, source in enumerate(sources) if n not in found},
-                self.target_tokenizer.encode_batch([" ".join(part.segments) for part in before_it]),
-                before,
-                config,
-                counted=self.target_tokenizer.counted,
-                keys=keys[start:stop],
-                told=[one.tokens(self.target_tokenizer) for one in told[start:stop]],
-                watch=None if streams is None else partial(streams.of, first=start),
-                progress=report,
-            )
-            for n, hypotheses in again if len(found) < len(document) else ():
-                made = tuple(self._hypothesis(h, True, told[start + n]) for h in hypotheses)
-                found[n] = Translation(made, 1, before_it[n].source_tokens)
-            yield from (found[n] for n in range(len(document)))
-            start, read = stop, read + at_hand
-
-    def _hypothesis(self, found: Hypothesis, match: bool, told: Told) -> DocumentHypothesis:
-        written = self.target_tokenizer.decode_counted(found.tokens)
-        segments, shared = by_source(written) if match else ([text for text, _ in written], [])
+    def hypothesis(
+        self, found: Hypothesis, config: DecodingConfig, told: Told, source: Sequence[str]
+    ) -> DocumentHypothesis:
+        if config.copy_unknown and UNK in found.tokens:
+            written, copied = decode_copying(self, source, found.tokens)
+            self._copied += copied
+        else:
+            written = self.target_tokenizer.decode_counted(found.tokens)
+        segments, shared = by_source(written) if config.match_segments else ([text for text, _ in written], [])
         segments = told.restore(segments, self.target_tokenizer) if told else segments
         return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
-
-
-def resolve_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for; without one (or "auto") a GPU where there is one, else the CPU. ValueError if not there."""
-    if device is None or device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-        torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"device={device}: not available here ({reason}); take device=cpu") from error
-    return resolved
 
 
 def _all_tagged(data: Any) -> bool:

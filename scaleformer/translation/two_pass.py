@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,7 +20,13 @@ from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.state import Watch
+from scaleformer.translation.streaming import SegmentStreams
+from scaleformer.translation.told import Told
+from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import BOS, EOS, SEP
+
+if TYPE_CHECKING:
+    from scaleformer.translation.translator import Translator
 
 # Contexts are read, not written: so many times the tokens of a batch, for fewer steps.
 SHARE = 4
@@ -120,3 +127,57 @@ def translate_again(
             progress=progress,
         )
         yield from zip(numbers, hypotheses, strict=True)
+
+
+def translate_twice(
+    translator: Translator,
+    documents: Sequence[Sequence[Sequence[str]]],
+    keys: Sequence[str],
+    told: Sequence[Told],
+    config: DecodingConfig,
+    before: Sequence[int],
+    progress: Callable[[float, int], None] | None,
+    done: int,
+    streams: SegmentStreams | None,
+) -> Iterator[Translation]:
+    """As `Translator.translate_pieces`, of documents, each of pieces of one segment: first by themselves, then in
+    context. Raises ValueError without match_segments, for an ensemble, and as `Transformer.read_target`."""
+    model = translator.model
+    if not config.match_segments or not isinstance(model, Transformer):
+        wanted = "match_segments=true" if not config.match_segments else "one model, no ensemble"
+        raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
+    half = None if progress is None else lambda share, written: progress(share / 2, written)
+    segments = [segment for document in documents for segment in document]
+    first = list(translator.translate_pieces(segments, keys, told, config, before, half, done))
+    total = max(1, sum(part.source_tokens for part in first))
+    start = written = read = 0
+
+    def report(tokens: int, share: float) -> None:
+        nonlocal written
+        written += tokens
+        if progress is not None:
+            progress((1 + (read + share * at_hand) / total) / 2, written)
+
+    for document in documents:
+        stop = start + len(document)
+        sources, before_it = segments[start:stop], first[start:stop]
+        encoded = translator.source_tokenizer.encode_segments
+        found = {n: part for n, part in enumerate(before_it) if not part.source_tokens}
+        at_hand = sum(part.source_tokens for part in before_it)
+        again = translate_again(
+            model,
+            {n: encoded(source)[:-1] for n, source in enumerate(sources) if n not in found},
+            translator.target_tokenizer.encode_batch([" ".join(part.segments) for part in before_it]),
+            before,
+            config,
+            counted=translator.target_tokenizer.counted,
+            keys=keys[start:stop],
+            told=[one.tokens(translator.target_tokenizer) for one in told[start:stop]],
+            watch=None if streams is None else partial(streams.of, first=start),
+            progress=report,
+        )
+        for n, hypotheses in again if len(found) < len(document) else ():
+            made = tuple(translator.hypothesis(h, config, told[start + n], sources[n]) for h in hypotheses)
+            found[n] = Translation(made, 1, before_it[n].source_tokens)
+        yield from (found[n] for n in range(len(document)))
+        start, read = stop, read + at_hand

@@ -61,3 +61,16 @@ def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
 def test_a_client_may_choose_every_setting_of_the_search() -> None:
     """But how many tokens make a batch, which is the server's to say."""
     assert {setting.name for setting in fields(DecodingConfig)} - {"batch_tokens"} <= set(Options.model_fields)
+
+
+def test_terms_are_settings_but_no_expressions():
+    settings = Options(terms={"cat": "Kater"}).settings(DecodingConfig(strategy="greedy"))
+    assert settings.terms == (("cat", "Kater"),)
+    assert Options().settings(DecodingConfig()).terms == ()
+    for terms, options, message in (
+        ({"/c.t/": "x"}, {}, "a regular expression, which a server does not take"),
+        ({"cat": " "}, {}, "is no text"),
+        ({"cat": "x"}, {"n_best": 2}, "n_best=2: terms are enforced in one translation"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Options(terms=terms, **options).settings(DecodingConfig())

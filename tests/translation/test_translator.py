@@ -14,9 +14,10 @@ from torch import Tensor, nn
 import scaleformer
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.devices import resolve_device
 from scaleformer.translation.batches import by_source
 from scaleformer.translation.search import DecodingConfig
-from scaleformer.translation.translator import Translator, resolve_device
+from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run, tokenizer
 
 GREEDY = DecodingConfig(strategy="greedy")

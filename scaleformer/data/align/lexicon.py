@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import regex
@@ -91,6 +91,13 @@ class Lexicon:
         here = told[column] == self._told[pair] if len(told) else np.zeros(0, dtype=bool)
         found[row[here], column[here]] = self._probabilities[pair[here]]
         return found
+
+    def pairs(self, least: float) -> Iterator[tuple[int, int, float]]:
+        """The pairs of given and told words with a probability of at least so much."""
+        given = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
+        likely = np.flatnonzero(self._probabilities >= least)
+        columns = (given[likely].tolist(), self._told[likely].tolist(), self._probabilities[likely].tolist())
+        yield from zip(*columns, strict=True)
 
 
 def no_lexicon(size: int) -> Lexicon:

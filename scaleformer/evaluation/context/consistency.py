@@ -14,9 +14,9 @@ from typing import Any
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import read_lines
+from scaleformer.data.words import candidates, phrase, unspaced
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.translations import SavedTranslation
-from scaleformer.evaluation.words import candidates, phrase, unspaced
 
 #: shorter source words are no terms (two characters are one in a script without spaces); a word in more than that share
 #: of the segments of a document is none either

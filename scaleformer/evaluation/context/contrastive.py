@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from scaleformer.data.words import bare_words
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
-from scaleformer.evaluation.words import bare_words
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 

@@ -19,6 +19,7 @@ from scaleformer.translation.files.paths import TRANSLATED
 from scaleformer.translation.files.restoring import Change, find_changes
 from scaleformer.translation.files.segments import Block, Span, split_block
 from scaleformer.translation.memory import Masked
+from scaleformer.translation.terms import Terms
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 
@@ -56,6 +57,7 @@ class LinesFile:
         self.documents = [document.source for document in self._source.documents]
         self.ids = [document.id for document in self._source.documents]
         self.told = self._source.told or (Told(),) * len(self.ids)
+        self.terms = self._source.terms or ({},) * len(self.ids)
         self.masked: list[Sequence[str | Masked]] = list(self.documents)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
@@ -79,6 +81,7 @@ class ProseFile:
         flat = [segment for segments in self._segments for segment in segments]
         self.documents = [[segment.text for segment in flat]]
         self.told = (Told(),)
+        self.terms: tuple[Terms, ...] = ({},)
         self.masked: list[Sequence[str | Masked]] = [[Masked(s.text, tuple(map(_text, s.groups))) for s in flat]]
         self.spans = sum(len(segment.groups) for segments in self._segments for segment in segments)
 

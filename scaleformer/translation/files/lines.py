@@ -17,8 +17,10 @@ from scaleformer.system.display import result_stream
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
 from scaleformer.translation.alternatives import Alternative
+from scaleformer.translation.terms import Terms, parse_terms
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translations import Translation
+from scaleformer.translation.word_alignments import Links, as_pharaoh
 
 FORMATS = ("jsonl", "text")
 BOUNDARIES = ("file", "blank", "ids", "lines")
@@ -31,6 +33,7 @@ class DocumentFile:
     gaps   of a text file the blank lines before each segment, by document, and in a last tuple those after all
     where  each segment's place in a file of text, FILE:LINE, by document; else nothing
     told   of JSON Lines what each document is told ("fixed", "begin")
+    terms  likewise its terms ("terms")
     """
 
     format: str
@@ -38,6 +41,7 @@ class DocumentFile:
     gaps: tuple[tuple[int, ...], ...] = ()
     where: tuple[tuple[str, ...], ...] = ()
     told: tuple[Told, ...] = ()
+    terms: tuple[Terms, ...] = ()
 
     def counts(self) -> str:
         """ "2 documents, 6 segments"."""
@@ -100,11 +104,12 @@ def read_documents(source: Input, format: str, boundaries: str = "file", ids: st
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
     else:
-        documents, told = [], []
+        documents, told, terms = [], [], []
         for number, line in lines:
             documents.append(parse_document(line, f"{where}:{number}", require_target=False))
             told.append(parse_told(line, f"{where}:{number}", len(documents[-1].source)))
-        found = DocumentFile(format, documents, told=tuple(told))
+            terms.append(parse_terms(line, f"{where}:{number}"))
+        found = DocumentFile(format, documents, told=tuple(told), terms=tuple(terms))
     if not found.documents and not any(map(any, found.gaps)):
         raise DataError(f"{where}: no documents")
     return found
@@ -165,9 +170,10 @@ def write_translations(
     lists: bool = False,
     first: int = 0,
     alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
+    alignments: Sequence[Sequence[Links]] = (),
 ) -> None:
     """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one;
-    alternatives: of each of them, by segment, for JSON Lines.
+    alternatives, alignments: of each of them, by segment, for JSON Lines.
 
     text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
     target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
@@ -186,6 +192,8 @@ def write_translations(
             if alternatives:
                 segments = alternatives[number - first - 1]
                 record["alternatives"] = [[asdict(one) for one in some] for some in segments]
+            if alignments:
+                record["alignments"] = [as_pharaoh(links) for links in alignments[number - first - 1]]
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     if text and number == len(source.documents):
         file.write("\n" * source.gaps[-1][0])

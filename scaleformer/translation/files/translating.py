@@ -8,7 +8,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from scaleformer.translation.files.documents import LinesFile, ProseFile, docume
 from scaleformer.translation.files.paths import TRANSLATED, plan_files
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
+from scaleformer.translation.terms import Terms, merge_terms, tell_of_terms
 from scaleformer.translation.told import as_settings
 from scaleformer.translation.translator import Translator
 
@@ -40,6 +41,7 @@ class FileRequest:
     mode: str = "document"
     max_tokens: int | None = None
     memory: Memory | None = None
+    terms: Terms = field(default_factory=dict)
 
 
 def are_files(name: str, format: str, split: str) -> bool:
@@ -74,28 +76,32 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
     every = [document for some in documents for document in some]
     given = [one for file in files for one in file.told]
     given = recall(asked.memory, given, [masked for file in files for masked in file.masked])
+    sources = [document.source for document in every]
+    terms = merge_terms(asked.terms, [one for file in files for one in file.terms], sources)
     segments = sum(len(document.source) for document in every)
     numbers = f"{len(files):,} file{'s' * (len(files) != 1)}, {segments:,} segments"
     print(f"{', '.join(asked.inputs)}: {numbers}", file=sys.stderr)
     if plan.left:
         kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
         log.warning("%d of other formats left out: %s", plan.left.total(), kinds)
+    settings: dict[str, Any] = {**as_settings(given), **({"terms": terms} if any(terms) else {})}
     kept = Path(f"{asked.output.rstrip('/')}.part")
     with ExitStack() as stack:
         with translation_bar("translating") as progress:
             translations = stack.enter_context(
                 resumable_translations(
                     translator,
-                    [document.source for document in every],
+                    sources,
                     config,
                     kept,
                     ids=[document.id for document in every],
                     max_tokens=asked.max_tokens,
                     mode=asked.mode,
                     progress=progress,
-                    **as_settings(given),
+                    **settings,
                 )
             )
+        tell_of_terms(translator, sources, translations, terms)
         rest = iter(translations)
         told: dict[str, Counter[Path]] = defaultdict(Counter)
         for file, some, (source, target) in zip(files, documents, plan.pairs, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.evaluation.words import bare_words, candidates, phrase, spans, words, written_without_spaces
+from scaleformer.data.words import bare_words, candidates, phrase, spans, words, written_without_spaces
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Do terms come as they are asked for? Of words that the training split translates in two ways, in the test split.
+
+scaleformer terms checkpoint=RUN data=jsonl data.path=DIR [count=300] [ask=other]
+
+Each word is asked for in the way of the reference, or in the other one, with two segments to either side. Printed and
+written: the share that has it without and with the term, BLEU likewise, and segments without a term that changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from scaleformer.evaluation.corpus import choose_corpus
+from scaleformer.evaluation.terminology import ASKS, find_asked, score_terms, two_ways
+from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.system.files import check_file
+from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import AtLeast
+from scaleformer.translation.config import choose_decoding
+from scaleformer.translation.translator import Translator
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings; conf/commands/terms.yaml describes them."""
+
+    checkpoint: str
+    count: Annotated[int, AtLeast(1)]
+    ask: str
+    split: str
+    output: str | None
+    device: str
+    threads: int | None
+    decoding: dict[str, Any]
+    data: dict[str, Any] | None = None
+
+
+def main(options: Options, given: Sequence[str]) -> None:
+    if options.ask not in ASKS:
+        raise ValueError(f"ask={options.ask}: choose one of {', '.join(ASKS)}")
+    check_file("output", options.output)
+    translator = Translator.load(options.checkpoint, options.device)
+    decoding = choose_decoding(translator.decoding, options.decoding, given)
+    train, test = (
+        choose_corpus(translator.config, options.data, split).source.read() for split in ("train", options.split)
+    )
+    asked = find_asked(test, two_ways(train), options.count, options.ask)
+    score = score_terms(translator, asked, decoding)
+    path = Path(options.output or results_folder(translator.path) / f"terms-{options.ask}-{options.split}.json")
+    payload = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
+    conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "asked": options.count}
+    pieces = translator.source_tokenizer.has_terms
+    write_result(path, {**payload, **conditions, "annotated": pieces, "scores": score.to_dict()})
+    print(f"{score.terms:,} terms, {score.words:,} words, asked for as the {options.ask}")
+    print(f"as asked: {score.before:.1%} without terms, {score.after:.1%} with ({score.inflected:.1%} with endings)")
+    print(f"BLEU: {score.bleu_before:.2f} without terms, {score.bleu_after:.2f} with")
+    print(f"segments without a term: {score.changed:,} of {score.others:,} changed")
+    print(f"written to {path}")

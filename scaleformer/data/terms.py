@@ -1,0 +1,166 @@
+"""Terms: where their forms stand in a text, and how a source is written that says what theirs are to be.
+
+An annotated source has after each term its translation, between two reserved pieces, `The kernel⟨=⟩ núcleo⟨/⟩ starts`,
+which a model learns to copy [Dinu et al. 2019, "Training Neural Machine Translation to Apply Terminology Constraints",
+ACL; their "append", without source factors].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import regex
+
+from scaleformer.data.errors import DataError
+from scaleformer.data.readers.lines import read_lines
+from scaleformer.data.words import unspaced
+from scaleformer.system.schema import shown
+from scaleformer.vocabulary import TERM_BEGIN, TERM_END, TERM_PIECES
+
+#: What two forms of a word may end in, behind a beginning that they share.
+ENDINGS = ("s", "es", "e", "d", "ed", "ing", "n", "en")
+SHORTEST, STEM = 3, 4  # letters of a word that has other forms, and of what is left of one without its ending
+SECONDS = 1.0  # of a search for a regular expression in a text
+
+
+@dataclass(frozen=True)
+class Term:
+    """A source form and the target form that is wanted wherever it stands.
+
+    source  a word or several, found as whole words, case ignored. Each word of at least 3 letters is also found with
+            an ending of `ENDINGS`, with its own one (if 4 letters are left) taken off or changed for another, and with
+            y for ies or ied and back: file finds Files, copy copies, compile compiling; run does not find running.
+            `/.../` is a regular expression (of the library regex, case ignored unless it says otherwise)
+    target  the form as it is to be written; it counts as there with such an ending, too
+    Raises ValueError for a form without text, an expression that is none, or as a target.
+    """
+
+    source: str
+    target: str
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            form = getattr(self, name)
+            if not isinstance(form, str) or not form.strip():
+                raise ValueError(f"the {name} form {shown(form)} of a term is no text: wanted a word or several")
+            if any("\ud800" <= character <= "\udfff" for character in form):
+                raise ValueError(f"the {name} form {shown(form)} of a term has a lone surrogate (\\ud800-\\udfff)")
+            if any(piece in form for piece in TERM_PIECES):
+                raise ValueError(f"the {name} form {shown(form)} of a term holds a reserved piece: leave it out")
+            object.__setattr__(self, name, " ".join(form.split()))
+        if is_expression(self.target):
+            raise ValueError(f"the target form {shown(self.target)} of a term is an expression: wanted what to write")
+        if is_expression(self.source):
+            assert self.source_pattern is not None  # which may be refused
+
+    @cached_property
+    def source_pattern(self) -> regex.Pattern[str]:
+        """Finds the source form."""
+        if not is_expression(self.source):
+            return pattern_of(self.source)
+        try:
+            return regex.compile(self.source[1:-1], regex.IGNORECASE)
+        except regex.error as error:
+            raise ValueError(f"the source form {shown(self.source)} of a term is no expression: {error}") from None
+
+    @cached_property
+    def target_pattern(self) -> regex.Pattern[str]:
+        """Finds the target form."""
+        return pattern_of(self.target)
+
+
+class Match(NamedTuple):
+    """Where a term stands in a source."""
+
+    start: int
+    stop: int
+    term: Term
+
+
+def is_expression(form: str) -> bool:
+    """Whether a form is a regular expression."""
+    return len(form) > 2 and form.startswith("/") and form.endswith("/")
+
+
+def pattern_of(form: str) -> regex.Pattern[str]:
+    """A pattern for a form of one or several words, as `Term` tells."""
+    before = "" if unspaced(form[:1]) else r"(?<!\w)"
+    after = "" if unspaced(form[-1:]) else r"(?!\w)"
+    inside = r"\s+".join(map(_inflected, form.split()))
+    return regex.compile(f"{before}{inside}{after}", regex.IGNORECASE | regex.FULLCASE)
+
+
+def _inflected(word: str) -> str:
+    if len(word) < SHORTEST or not word.isalpha() or unspaced(word):
+        return regex.escape(word)
+    endings = rf"(?:{'|'.join(sorted(ENDINGS, key=len, reverse=True))})?"
+    folded = word.casefold()
+    ways = [f"{regex.escape(word)}{endings}"]
+    for ending in ENDINGS:
+        if folded.endswith(ending) and len(word) - len(ending) >= STEM:
+            ways.append(regex.escape(word[: -len(ending)]) + endings)
+    if folded.endswith("y"):
+        ways.append(regex.escape(word[:-1]) + "(?:ies|ied)")
+    if folded.endswith(("ies", "ied")) and len(word) - 2 >= STEM:
+        ways.append(regex.escape(word[:-3]) + "(?:y|ies|ied)")
+    return f"(?:{'|'.join(ways)})"
+
+
+def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
+    """Where the terms stand, from left to right, none over another: of those that would the first, then the longest,
+    then the one named first. Raises ValueError where an expression takes too long."""
+    found = []
+    for number, term in enumerate(terms):
+        try:
+            spans = [match.span() for match in term.source_pattern.finditer(text, timeout=SECONDS)]
+        except TimeoutError:
+            raise ValueError(f"the source form {shown(term.source)} of a term takes too long: simplify it") from None
+        found += [(start, -stop, number, term) for start, stop in spans if stop > start]
+    matches: list[Match] = []
+    for start, stop, _, term in sorted(found, key=lambda one: one[:3]):
+        if not matches or start >= matches[-1].stop:
+            matches.append(Match(start, -stop, term))
+    return matches
+
+
+def annotate(text: str, translations: Iterable[tuple[int, str]]) -> str:
+    """A source with target forms behind these places, given in order."""
+    parts, end = [], 0
+    for place, target in translations:
+        parts += [text[end:place], TERM_BEGIN, " ", target, TERM_END]
+        end = place
+    return "".join([*parts, text[end:]])
+
+
+def make_terms(forms: Mapping[str, str]) -> tuple[Term, ...]:
+    """Terms of source forms and their target forms. Raises ValueError as `Term`."""
+    return tuple(Term(source, target) for source, target in forms.items())
+
+
+def read_terms(path: str) -> dict[str, str]:
+    """Source and target forms from a file: on each line a source form, a tab and its target form; blank lines are none.
+
+    Raises DataError with file and line, of a source form that stands there twice with two targets as well.
+    """
+    found: dict[str, str] = {}
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        forms = [form.strip() for form in line.split("\t")]
+        if len(forms) != 2:
+            raise DataError(f"{path}:{number}: {len(forms) - 1} tabs, wanted a source form, a tab and its target form")
+        try:
+            term = Term(*forms)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: {error}") from None
+        if found.setdefault(term.source, term.target) != term.target:
+            raise DataError(
+                f"{path}:{number}: {shown(term.source)} is {shown(found[term.source])} on an earlier line: wanted one "
+                "target form for each source form"
+            )
+    if not found:
+        raise DataError(f"terms={path}: no terms: give a source form, a tab and its target form on each line")
+    return found

@@ -1,0 +1,142 @@
+"""Do terms come as they are asked for? Words that the training text translates in two ways, asked for one way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sacrebleu
+
+from scaleformer.data.annotating import learn_partners
+from scaleformer.data.readers.documents import Document
+from scaleformer.data.terms import Term, find_terms, pattern_of
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.translations import Translation
+from scaleformer.translation.translator import Translator
+
+ASKS = ("reference", "other")
+LIKELY = 0.1  # the least probability of each of the two ways, in either direction
+SHORTEST = 4  # letters of such a word
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A segment of a test document with its neighbours, and the term that is asked of it."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    segment: int
+    term: Term
+
+
+@dataclass(frozen=True)
+class TermScore:
+    """What became of so many segments with a term.
+
+    before, after          share of them whose translation has the target form as it is asked for, case ignored, without
+                           and with the terms; inflected: with them, also with another ending
+    bleu_before, bleu_after  of all segments of the windows
+    others, changed        segments without the term, and how many of these are others with it
+    """
+
+    terms: int
+    words: int
+    before: float
+    after: float
+    inflected: float
+    bleu_before: float
+    bleu_after: float
+    others: int
+    changed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def two_ways(documents: Iterable[Document]) -> dict[str, tuple[str, str]]:
+    """Words with the two likeliest ways in which these documents translate them, which are no endings of each other."""
+    found = {}
+    for word, ways in learn_partners(documents, LIKELY).items():
+        best = sorted(ways, key=lambda way: (-ways[way], way))
+        second = [way for way in best[1:] if not (_same(best[0], way) or _same(way, best[0]))]
+        if len(word) >= SHORTEST and second and word != best[0] and word != second[0]:
+            found[word] = (best[0], second[0])
+    return found
+
+
+def _same(form: str, other: str) -> bool:
+    return pattern_of(form).fullmatch(other) is not None or form[:4] == other[:4]
+
+
+def find_asked(
+    documents: Iterable[Document], ways: dict[str, tuple[str, str]], count: int, ask: str, around: int = 2
+) -> list[Asked]:
+    """The first `count` segments whose source has one of the words and whose reference has one of its ways, once each;
+    no segment is in two windows, and no word is asked more often than a tenth of `count`, rounded up.
+
+    ask: "reference" for the way that the reference has, "other" for the other one; around: segments to either side.
+    """
+    found: list[Asked] = []
+    used: dict[str, int] = {}
+    for document in documents:
+        if len(document.source) != len(document.target):
+            continue
+        free = 0
+        for n, (source, target) in enumerate(zip(document.source, document.target, strict=True)):
+            if n < free or len(found) == count:
+                continue
+            words = [word for word in re.findall(r"\w+", source.casefold()) if word in ways]
+            theirs = re.findall(r"\w+", target.casefold())
+            for word in words:
+                there = [way for way in ways[word] if way in theirs]
+                if len(there) != 1 or used.get(word, 0) >= -(-count // 10):
+                    continue
+                way = there[0] if ask == "reference" else next(way for way in ways[word] if way != there[0])
+                term = Term(word, way)
+                first, stop = max(free, n - around), min(n + 1 + around, len(document.source))
+                if len(find_terms(" ".join(document.source[first:stop]), [term])) == 1:
+                    window = document.source[first:stop], document.target[first:stop]
+                    found.append(Asked(*window, n - first, term))
+                    used[word], free = used.get(word, 0) + 1, stop
+                    break
+    return found
+
+
+def score_terms(translator: Translator, asked: Sequence[Asked], config: DecodingConfig) -> TermScore:
+    """Translate the windows without the terms and with them. Raises ValueError where there are none."""
+    if not asked:
+        raise ValueError("no segment has a word that the training text translates in two ways: nothing to ask for")
+    sources = [one.source for one in asked]
+    usual = translator.translate_documents(sources, config)
+    told = translator.translate_documents(sources, config, terms=[{one.term.source: one.term.target} for one in asked])
+
+    def has(one: Asked, translation: Translation) -> bool:
+        return re.search(rf"\b{re.escape(one.term.target)}\b", translation.segments[one.segment], re.I) is not None
+
+    def share(hits: Iterable[bool]) -> float:
+        return sum(hits) / len(asked)
+
+    def bleu(translations: Sequence[Translation]) -> float:
+        written = [text for translation in translations for text in translation.segments]
+        return sacrebleu.corpus_bleu(written, [[text for one in asked for text in one.target]]).score
+
+    rest = [
+        (old, new)
+        for one, before, after in zip(asked, usual, told, strict=True)
+        for n, (old, new) in enumerate(zip(before.segments, after.segments, strict=True))
+        if n != one.segment
+    ]
+    return TermScore(
+        len(asked),
+        len({one.term.source for one in asked}),
+        share(has(*pair) for pair in zip(asked, usual, strict=True)),
+        share(has(*pair) for pair in zip(asked, told, strict=True)),
+        share(bool(a.term.target_pattern.search(t.segments[a.segment])) for a, t in zip(asked, told, strict=True)),
+        bleu(usual),
+        bleu(told),
+        len(rest),
+        sum(old != new for old, new in rest),
+    )

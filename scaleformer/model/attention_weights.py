@@ -1,0 +1,48 @@
+"""The weights of attention, explicit, whatever the mechanism.
+
+Every mechanism here is linear in its values: out_i = sum_j w_ij V_j. The linear ones never form w; but where V_j is the
+j-th unit vector, out_i is the row w_i itself. So the weights come out of the very code that translates:
+
+    w_ij = s_ij / sum_j s_ij,   s_ij = phi(Q_i) . (phi(K_j) + phi(P_clip(j-i, -R, R)))        [Scaleformer, equation 9]
+
+for the paper's attention, with the gate for the segment-gated one, and the softmax for the others. Mechanisms that mix
+values before they weigh them (`linformer`) have weights below zero; those that bypass `Attention.attend` have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from scaleformer.model.attention.base import SITES, Attention
+from scaleformer.ops.segments.layout import SegmentLayout
+
+
+@contextmanager
+def recorded_weights(model: nn.Module, sites: Sequence[str] = SITES) -> Iterator[dict[str, list[Tensor]]]:
+    """While it lasts, the attention of every layer at these sites also gives its weights (B, H, L, S), by site in order
+    of layers. Memory B H L S for each."""
+    found: dict[str, list[Tensor]] = {site: [] for site in sites}
+    attentions = [module for module in model.modules() if isinstance(module, Attention) and module.site in sites]
+
+    def watch(attention: Attention) -> None:
+        attend = attention.attend
+
+        def attend_and_record(query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
+            B, H, S, _ = key.shape
+            unit = torch.eye(S, dtype=value.dtype, device=value.device).expand(B, H, S, S)
+            found[attention.site].append(attend(query, key, unit, layout))  # (B, H, L, S)
+            return attend(query, key, value, layout)
+
+        attention.attend = attend_and_record  # type: ignore[method-assign,assignment]
+
+    try:
+        for attention in attentions:
+            watch(attention)
+        yield found
+    finally:
+        for attention in attentions:
+            attention.__dict__.pop("attend", None)

@@ -1,0 +1,298 @@
+"""Terms enforced: segments whose translation lacks one are translated again, the rest of the document as it stands.
+
+Where the vocabulary has the pieces of `data.annotate_terms`, first by a source that says the terms. What is still
+missing is put at the places where the model finds its first token most probable: in the place of a word, and as a
+beginning from which the model goes on; where neither will do, in front of the words and in the place of up to
+`REPLACED`. The best of these whole segments by log-probability / length ** alpha stays. Segments that lack nothing, and
+those that are fixed, are never touched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from scaleformer.data.terms import Term, annotate, find_terms
+from scaleformer.data.words import unspaced
+from scaleformer.translation.batches import pad, token_budget
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.scoring import score_rows
+from scaleformer.translation.search import decode
+from scaleformer.translation.terms import asked_of, missing_from
+from scaleformer.translation.told import Told
+from scaleformer.translation.translations import Translation
+from scaleformer.vocabulary import EOS, PLACEHOLDERS, SEP, SPACE, steps_of
+
+if TYPE_CHECKING:
+    from scaleformer.translation.translator import Translator
+
+HELD = 32  # segments that lack a term before they are translated again together
+AROUND = 1  # segments to either side that the second search reads: it costs as many steps as their texts have tokens
+PLACES = 3  # at which a term is tried
+REPLACED = 3  # words in whose place it is tried, at most
+ROUNDS = 5  # terms of one segment that are put in one after the other
+
+
+@dataclass(eq=False)
+class _Job:
+    """A segment that lacks terms, with those around it. All numbers but `piece` are of this window.
+
+    sources, texts  its segments, and their translations
+    first           the segment that is translated again
+    wanted          how often each target form has to stand there
+    begin           what its translation has to begin with
+    """
+
+    piece: int
+    offset: int
+    sources: list[str]
+    texts: list[str]
+    first: int
+    wanted: Counter[Term]
+    begin: str
+
+    @property
+    def text(self) -> str:
+        return self.texts[self.first]
+
+    @property
+    def missing(self) -> Counter[Term]:
+        return missing_from(self.text, self.wanted)
+
+    def fits(self, text: str) -> bool:
+        """Whether a translation lacks less than the present one, and keeps what else it has to."""
+        kept = all(text.count(placeholder) == self.text.count(placeholder) for placeholder in PLACEHOLDERS)
+        return kept and text.startswith(self.begin) and self.lacks(text) < self.missing.total()
+
+    def lacks(self, text: str) -> int:
+        return missing_from(text, self.wanted).total()
+
+
+class TermSearch:
+    """Enforces terms in the translations of pieces of documents.
+
+    before: the tokens of the tag; the rest as in `Translator.translate_pieces`.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        pieces: Sequence[Sequence[str]],
+        terms: Sequence[Sequence[Term]],
+        told: Sequence[Told],
+        config: DecodingConfig,
+        before: Sequence[int],
+    ) -> None:
+        self._translator, self._pieces, self._terms, self._told = translator, pieces, terms, told
+        self._config = replace(config, n_best=1, merge_segments=False)
+        self._before = list(before)
+
+    def enforced(self, parts: Iterator[Translation]) -> Iterator[Translation]:
+        """The translations of all pieces in their order, as they were but for segments that lacked a term."""
+        held: list[Translation] = []
+        jobs: list[_Job] = []
+        for number, part in enumerate(parts):
+            held.append(part)
+            jobs += self._jobs(number, part)
+            if not jobs:
+                yield held.pop()
+            elif len(jobs) >= HELD:
+                yield from self._mended(held, jobs, number + 1 - len(held))
+                held, jobs = [], []
+        yield from self._mended(held, jobs, len(self._pieces) - len(held))
+
+    def _jobs(self, number: int, part: Translation) -> list[_Job]:
+        segments, texts, told = self._pieces[number], part.segments, self._told[number]
+        jobs = []
+        for asked in asked_of(segments, part.hypotheses[0], self._terms[number]):
+            if asked.first in told.fixed or not missing_from(texts[asked.first], asked.wanted):
+                continue
+            start, stop = max(0, asked.first - AROUND), min(len(texts), asked.stop + AROUND)
+            window = list(segments[start:stop]), list(texts[start:stop])
+            begin = told.begin.get(asked.first, "")
+            jobs.append(_Job(number, start, *window, asked.first - start, asked.wanted, begin))
+        return jobs
+
+    def _mended(self, held: Sequence[Translation], jobs: list[_Job], first: int) -> Iterator[Translation]:
+        if jobs and self._translator.source_tokenizer.has_terms:
+            self._annotate(jobs)
+            self._translate_again(jobs)
+        lacking = [job for job in jobs if job.missing]
+        for _ in range(ROUNDS):
+            lacking = [job for batch in self._batches(lacking) for job in self._put_in(batch) if job.missing]
+        for number, part in enumerate(held, first):
+            changed = {job.offset + job.first: job.text for job in jobs if job.piece == number}
+            changed = {n: text for n, text in changed.items() if text != part.segments[n]}
+            yield self._with(number, part, changed) if changed else part
+
+    def _annotate(self, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            terms = self._terms[job.piece]
+            source = job.sources[job.first]
+            places = [(match.stop, match.term.target) for match in find_terms(source, terms)]
+            job.sources[job.first] = annotate(source, places)
+
+    def _translate_again(self, jobs: Sequence[_Job]) -> None:
+        """By a source that says the terms."""
+        told = [
+            Told(
+                {n: text for n, text in enumerate(job.texts) if n != job.first},
+                {job.first: job.begin} if job.begin else {},
+            )
+            for job in jobs
+        ]
+        keys = [f"terms {job.piece} {job.offset + job.first}" for job in jobs]
+        sources = [job.sources for job in jobs]
+        parts = self._translator.translate_pieces(sources, keys, told, self._config, self._before, None)
+        for job, part in zip(jobs, parts, strict=True):
+            if part.finished and job.fits(text := part.segments[job.first]):
+                job.texts[job.first] = text
+
+    def _batches(self, jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
+        lengths = [PLACES * len(self._source(job)) for job in jobs]
+        for batch in token_budget(lengths, self._config.batch_tokens) if jobs else ():
+            yield [jobs[n] for n in batch]
+
+    def _put_in(self, jobs: Sequence[_Job]) -> list[_Job]:
+        """Put one term into each segment of a batch; those that found a place."""
+        model, given = self._translator.model, pad(list(map(self._source, jobs)), self._translator.device)
+        written = [self._tokens(job) for job in jobs]
+        forms = [self._form(job) for job in jobs]
+        rows = [[[*first, *own]] for first, own in written]
+        skipped = min(len(first) for first, _ in written)
+        asked = score_rows(model, given, rows, self._counted, [form[0] for form in forms], skipped).asked
+        begun: list[list[list[int]]] = []
+        likely: list[list[list[int]]] = []  # segments that are tried first, with the continued ones
+        others: list[list[list[int]]] = []
+        for job, (first, own), form, [probabilities] in zip(jobs, written, forms, asked, strict=True):
+            values = probabilities[len(first) :].tolist()
+            places = sorted(self._places(own, form), key=lambda place: -values[place])[:PLACES]
+            if self._translator.target_tokenizer.decode(own) != job.text:
+                places = []  # its characters have no pieces: they would be lost
+            starts = [([*own[:place], *self._cased(job, form, place)], self._ends(own, place)) for place in places]
+            begun.append([start for start, _ in starts])
+            likely.append([[*start, *own[end:]] for start, ends in starts for end in ends[:1]])
+            others.append([[*start, *own[end:]] for start, ends in starts for end in ends[1:]])
+            others[-1] += [[*start, *own[place:]] for (start, _), place in zip(starts, places, strict=True)]
+        for some, more, (_, own), form in zip(likely, self._continued(jobs, begun), written, forms, strict=True):
+            some += [whole for whole in more if len(whole) <= 2 * len(own) + len(form) + 5]  # no endless ones
+        before = [first for first, _ in written]
+        placed = self._choose(jobs, before, likely)
+        rest = [n for n, job in enumerate(jobs) if job not in placed]
+        return placed + self._choose([jobs[n] for n in rest], [before[n] for n in rest], [others[n] for n in rest])
+
+    @property
+    def _counted(self) -> bool:
+        return self._translator.target_tokenizer.counted
+
+    def _source(self, job: _Job) -> list[int]:
+        return [*self._before, *self._translator.source_tokenizer.encode_segments(job.sources), EOS]
+
+    def _tokens(self, job: _Job) -> tuple[list[int], list[int]]:
+        """What is written before the segment, and the segment."""
+        encoded = self._translator.target_tokenizer.encode_batch(job.texts[: job.first + 1])
+        return [token for tokens in encoded[:-1] for token in (*tokens, SEP)], encoded[-1]
+
+    def _form(self, job: _Job) -> list[int]:
+        """The tokens of a target form that is missing."""
+        tokenizer = self._translator.target_tokenizer
+        form = next(iter(job.missing)).target
+        tokens = tokenizer.encode(form)
+        return tokens[1:] if unspaced(form[:1]) and tokenizer.piece(tokens[0]) == SPACE else tokens
+
+    def _places(self, own: Sequence[int], form: Sequence[int]) -> list[int]:
+        """Where a form may begin: at the words of a segment and behind all; in a script without spaces anywhere."""
+        piece = self._translator.target_tokenizer.piece
+        spaced = piece(form[0]).startswith(SPACE)
+        starts = [n for n, token in enumerate(own) if n == 0 or not spaced or piece(token).startswith(SPACE)]
+        return [*starts, len(own)] if own else [0]
+
+    def _ends(self, own: Sequence[int], place: int) -> list[int]:
+        """Where the words end that begin at a place: in front of a space or a sign."""
+        pieces = [self._translator.target_tokenizer.piece(token) for token in own]
+        ends = []
+        for n in range(place + 1, len(own) + 1):
+            ahead = pieces[n] if n < len(own) else SPACE
+            if ahead.startswith(SPACE) or not (ahead[0].isalnum() or ahead.startswith("<0x")):
+                ends.append(n)
+        return ends[:REPLACED]
+
+    def _cased(self, job: _Job, form: list[int], place: int) -> list[int]:
+        """The form with a capital where it takes the place of one, at the beginning."""
+        tokenizer = self._translator.target_tokenizer
+        text = tokenizer.decode(form)
+        if place == 0 and job.text[:1].isupper() and text[:1].islower() and text.lower() == text:
+            return tokenizer.encode(text[0].upper() + text[1:])
+        return form
+
+    def _continued(self, jobs: Sequence[_Job], begun: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
+        """The beginnings as the model goes on from them, one token after the other, to the ends of their segments."""
+        rows = [(n, start) for n, starts in enumerate(begun) for start in starts]
+        whole: list[list[list[int]]] = [[] for _ in jobs]
+        if not rows:
+            return whole
+        tokenizer = self._translator.target_tokenizer
+        before = [[[*t, SEP] for t in tokenizer.encode_batch(job.texts[: job.first])] for job in jobs]
+        told = [{**dict(enumerate(before[n])), jobs[n].first: start} for n, start in rows]
+        ends = [0] * len(rows)
+
+        def watch(row: int, tokens: Sequence[int]) -> bool:
+            ends[row] += sum(bool(steps_of(token, self._counted)) for token in tokens)
+            return ends[row] <= jobs[rows[row][0]].first
+
+        source = pad([self._source(jobs[n]) for n, _ in rows], self._translator.device)
+        config = replace(self._config, strategy="greedy", beam_size=1)
+        found = decode(self._translator.model, *source, config, counted=self._counted, told=told, watch=watch)
+        for (n, _), [hypothesis] in zip(rows, found, strict=True):
+            own = hypothesis.tokens[sum(map(len, before[n])) :]
+            end = next((i for i, token in enumerate(own) if steps_of(token, self._counted)), None)
+            if end is not None:
+                whole[n].append(list(own[:end]))
+        return whole
+
+    def _choose(
+        self, jobs: Sequence[_Job], before: Sequence[list[int]], found: Sequence[Sequence[list[int]]]
+    ) -> list[_Job]:
+        """Take the best of some segments into each translation, where one fits; the jobs where one did."""
+        rows: list[list[tuple[str, list[int]]]] = []
+        for job, some in zip(jobs, found, strict=True):
+            texts: dict[str, list[int]] = {}
+            for own in some:
+                texts.setdefault(self._translator.target_tokenizer.decode(own), own)
+            rows.append([(text, own) for text, own in texts.items() if job.fits(text)])
+        if not any(rows):
+            return []
+        given = pad(list(map(self._source, jobs)), self._translator.device)
+        whole = [[[*first, *own, SEP] for _, own in some] for first, some in zip(before, rows, strict=True)]
+        skipped = min(map(len, before))
+        scores = score_rows(self._translator.model, given, whole, self._counted, skipped=skipped).tokens
+        changed = []
+        for job, first, choices, probabilities in zip(jobs, before, rows, scores, strict=True):
+            merits = [
+                (-job.lacks(text), float(row[len(first) :].double().sum()) / (len(row) - len(first)) ** self._alpha)
+                for (text, _), row in zip(choices, probabilities, strict=True)
+            ]
+            if merits:
+                job.texts[job.first] = choices[merits.index(max(merits))][0]
+                changed.append(job)
+        return changed
+
+    @property
+    def _alpha(self) -> float:
+        return self._config.length_penalty
+
+    def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
+        """A translation with other texts of some segments, and the log-probability of it as it then stands."""
+        best = part.hypotheses[0]
+        segments = [changed.get(n, text) for n, text in enumerate(best.segments)]
+        fixed = [Told(dict(enumerate(segments)))]
+        greedy = replace(self._config, strategy="greedy", beam_size=1)
+        [whole] = self._translator.translate_pieces([self._pieces[number]], [""], fixed, greedy, self._before, None)
+        log_probability = whole.hypotheses[0].log_probability
+        encoded = self._translator.target_tokenizer.encode_batch(segments)
+        length = sum(map(len, encoded)) + len(segments) + 1
+        score = log_probability / length**self._config.length_penalty
+        mended = replace(best, segments=tuple(segments), log_probability=log_probability, score=score)
+        return replace(part, hypotheses=(mended,))

@@ -1,0 +1,173 @@
+"""Which source words the words of a translation stand for, by cross-attention.
+
+A target word links to the source word that its tokens look at most as they are written: the weights of one layer, the
+last but one where there are several, averaged over heads [Garg et al. 2019, "Jointly Learning to Align and Translate",
+EMNLP]; those of the tokens of a word averaged, those to the tokens of a word summed. Words are what spaces part, with
+their punctuation, and each character of a script without spaces. Nothing is learned of alignments: expect errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from scaleformer.data.batching import Example, collate
+from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.data.words import spans
+from scaleformer.model.attention_weights import recorded_weights
+from scaleformer.system.files import atomic_writer, check_file
+from scaleformer.translation.batches import runs
+from scaleformer.translation.translations import Translation
+from scaleformer.vocabulary import EOS, SEP, separators
+
+if TYPE_CHECKING:
+    from scaleformer.translation.translator import Translator
+
+LONGEST = 1024  # tokens that are read in one pass, where segments allow: memory grows with the square
+Links = tuple[tuple[int, int], ...]  # source word, target word
+
+
+class Unit(NamedTuple):
+    """Source segments and their translation; tokens of the target with its separators."""
+
+    sources: Sequence[str]
+    source: list[int]
+    target: list[int]
+    text: str
+
+
+def align_words(
+    translator: Translator, documents: Sequence[Sequence[str]], translations: Sequence[Translation]
+) -> list[list[Links]]:
+    """Of each document and each of its segments the links, by target words. A segment that is translated with the one
+    before it has none: its words are counted on behind those of that one.
+
+    Time and memory are linear in a document: it is read in runs of segments of `LONGEST` tokens. Raises ValueError for
+    documents that have not as many segments as their translations, and for a model whose attention has no weights.
+    """
+    return [_document(translator, *pair) for pair in zip(documents, translations, strict=True)]
+
+
+def as_pharaoh(links: Links) -> str:
+    """The links of a segment in a line: `0-0 1-2`."""
+    return " ".join(f"{source}-{target}" for source, target in links)
+
+
+def alignments_path(align: str | None, output: str, format: str, match: bool) -> str | None:
+    """The file for the alignments of `align`, "true" or the name of a file, with an output of text or JSON Lines; None
+    where there are none, or JSON Lines have them. Raises ValueError for what does not go together."""
+    if align is None:
+        return None
+    if not match:
+        raise ValueError(f"align={align}: is of segments of the source: set decoding.match_segments=true")
+    if align != "true":
+        check_file("align", align)
+        return align
+    if format == "jsonl":
+        return None
+    if output == "-":
+        raise ValueError("align=true: text at stdout has no room for it: set align=FILE, or output_format=jsonl")
+    check_file("align", f"{output}.align")
+    return f"{output}.align"
+
+
+def write_alignments(path: str, documents: Sequence[Sequence[Links]]) -> None:
+    """A line a segment (`as_pharaoh`), as many as there are in all documents. Raises OSError."""
+    with atomic_writer(path) as file:
+        file.writelines(f"{as_pharaoh(links)}\n" for segments in documents for links in segments)
+
+
+def _document(translator: Translator, segments: Sequence[str], translation: Translation) -> list[Links]:
+    best = translation.hypotheses[0]
+    if len(best.segments) != len(segments):
+        raise ValueError(
+            f"align: a translation has {len(best.segments)} segments and its source {len(segments)}: wanted as many "
+            "(decoding.match_segments=true)"
+        )
+    found: list[Links] = [()] * len(segments)
+    firsts = [n for n in range(len(segments)) if n not in best.shared]
+    units = []
+    for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
+        if best.segments[first].strip():
+            units.append((first, _unit(translator, segments[first:stop], best.segments[first])))
+    for (n, unit), weights in zip(units, attention_in_runs(translator, [unit for _, unit in units]), strict=True):
+        found[n] = _links(translator, unit, weights)
+    return found
+
+
+def attention_in_runs(translator: Translator, units: Sequence[Unit]) -> Iterator[NDArray[np.float32]]:
+    """`attention_of` units, so many at once that they have `LONGEST` tokens."""
+    for run in runs([(unit, max(len(unit.source), len(unit.target))) for unit in units], LONGEST):
+        yield from attention_of(translator, run)
+
+
+def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:
+    target = translator.target_tokenizer
+    [ends] = separators(len(sources), 1, target.counted) if target.counted else [(SEP,)]
+    return Unit(sources, translator.source_tokenizer.encode_segments(sources), [*target.encode(text), *ends], text)
+
+
+@torch.inference_mode()
+def attention_of(translator: Translator, units: Sequence[Unit]) -> Iterator[NDArray[np.float32]]:
+    """Weights (target tokens, source tokens) of each of some units that follow one another."""
+    before = translator.tag_tokens()
+    source = [*before, *(token for unit in units for token in unit.source), EOS]
+    target = [*(token for unit in units for token in unit.target), EOS]
+    example = Example("", np.array(source), np.array(target), translator.target_tokenizer.counted)
+    batch = collate([example]).to(translator.device)
+    models = getattr(translator.model, "models", [translator.model])  # of an ensemble
+    total = np.zeros((len(target), len(source)), dtype=np.float32)
+    for model in models:
+        with recorded_weights(model, ("cross",)) as recorded:
+            model(batch)
+        layers = recorded["cross"]
+        if not layers:
+            raise ValueError("align: the cross-attention of the model gives no weights: leave it out")
+        total += layers[max(0, len(layers) - 2)][0].float().mean(0).cpu().numpy() / len(models)  # (L, S)
+    row, column = 0, len(before)
+    for unit in units:
+        stop = row + len(unit.target), column + len(unit.source)
+        yield total[row : stop[0], column : stop[1]]
+        row, column = stop
+
+
+def _links(translator: Translator, unit: Unit, weights: NDArray[np.float32]) -> Links:
+    columns = source_words(translator.source_tokenizer, unit.sources)  # (S, source words)
+    own = token_words(translator.target_tokenizer, unit.text)  # (L without separators, target words)
+    if columns.shape[1] == 0:
+        return ()
+    of_words = own.T @ (weights[: len(own)] @ columns)  # (target words, source words)
+    return tuple((int(best), n) for n, best in enumerate(of_words.argmax(1)))
+
+
+def source_words(tokenizer: Tokenizer, sources: Sequence[str]) -> NDArray[np.float32]:
+    """`token_words` of segments that follow one another, with their separators, which belong to no word."""
+    parts = [token_words(tokenizer, text) for text in sources]
+    whole = np.zeros((sum(len(part) + 1 for part in parts), sum(part.shape[1] for part in parts)), dtype=np.float32)
+    row = column = 0
+    for part in parts:
+        whole[row : row + len(part), column : column + part.shape[1]] = part
+        row, column = row + len(part) + 1, column + part.shape[1]
+    return whole
+
+
+def token_words(tokenizer: Tokenizer, text: str) -> NDArray[np.float32]:
+    """(tokens, words) share of each token of a text in each of its words: rows sum to 1, or 0 for a space at the end. A
+    space belongs to the word behind it."""
+    read, places = tokenizer.offsets(text)
+    words = spans(read)
+    number = np.full(len(read) + 1, -1)
+    for n, (start, stop) in enumerate(words):
+        number[start:stop] = n
+    shares = np.zeros((len(places), len(words)), dtype=np.float32)
+    for token, (start, stop) in enumerate(places):
+        while start < len(read) and read[start].isspace():
+            start += 1
+        of = np.unique(number[start : max(stop, start + 1)])
+        of = of[of >= 0]
+        shares[token, of] = 1 / max(len(of), 1)
+    return shares

@@ -1,0 +1,72 @@
+"""Terms and alignments of the command: files, JSON Lines and pipes."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from scaleformer.translation.translator import Translator
+from tests.commands.calls import run_script
+from tests.runs import DOCUMENTS, make_run, write_corpus
+
+SOURCES = [document["source"] for document in DOCUMENTS]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("terms") / "run")
+
+
+@pytest.fixture
+def translate(monkeypatch, capsys):
+    return partial(run_script, monkeypatch, capsys, "translate.py")
+
+
+def test_terms_of_a_file_and_of_documents_with_alignments(run, translate, tmp_path):
+    documents = [{**DOCUMENTS[0], "terms": {"cat": "Kater"}}, *DOCUMENTS[1:]]
+    source = write_corpus(tmp_path, documents=documents) / "test.jsonl"
+    (tmp_path / "terms.tsv").write_text("cat\tMieze\ntree\tBaum\n", encoding="utf-8")
+    output = tmp_path / "out.jsonl"
+    code, _, err = translate(
+        f"checkpoint={run}", f"input={source}", f"output={output}", f"terms={tmp_path / 'terms.tsv'}", "align=true"
+    )
+    assert code == 0
+    assert "terms: 3 in the source, 3 as asked, 0 not placed; the vocabulary has no pieces for them" in err
+    records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    translator = Translator.load(run, "cpu")
+    terms = {"cat": "Mieze", "tree": "Baum"}
+    found = translator.translate(SOURCES, terms=[{**terms, "cat": "Kater"}, terms, terms])
+    assert [record["hypothesis"] for record in records] == found
+    assert [[line.count("-") for line in record["alignments"]] for record in records] == [
+        [len(links) for links in segments] for segments in translator.align(SOURCES, found)
+    ]
+
+
+def test_text_has_its_alignments_in_a_file(run, translate, tmp_path):
+    (tmp_path / "in.txt").write_text("the cat sees\nit runs\n", encoding="utf-8")
+    code, _, _ = translate(
+        f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out.txt'}", "align=true"
+    )
+    assert code == 0
+    lines = (tmp_path / "out.txt.align").read_text(encoding="utf-8").splitlines()
+    translations = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert [len(line.split()) for line in lines] == [len(text.split()) for text in translations]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["terms=nowhere.tsv"], "nowhere.tsv"),
+        (["align=true", "output=-"], "set align=FILE, or output_format=jsonl"),
+    ],
+)
+def test_what_is_wrong_is_one_line(run, translate, tmp_path, arguments, message):
+    (tmp_path / "in.txt").write_text("the cat sees\n", encoding="utf-8")
+    output = [] if any(a.startswith("output=") for a in arguments) else [f"output={tmp_path / 'out.txt'}"]
+    code, _, err = translate(f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", *output, *arguments)
+    assert code == 1
+    assert message in err
+    assert len(err.strip().splitlines()) <= 2
