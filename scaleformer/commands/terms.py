@@ -34,6 +34,7 @@ class Options:
     output: str | None
     device: str
     threads: int | None
+    seed: int
     decoding: dict[str, Any]
     data: dict[str, Any] | None = None
 
