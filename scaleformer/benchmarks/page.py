@@ -38,6 +38,16 @@ def decoding_tables(result: Result) -> list[str]:
             for c in comparisons
         ]
         tables.append(markdown([what, "ms a token", "tokens/s", "times as fast", "state, MiB"], rows))
+    if throughput := result.get("throughput"):
+        rows = [
+            [
+                *(r["system"], r["precision"], str(r["texts"]), f"{r['tokens']:,}", str(r["beams"])),
+                *(f"{r['speed']:,.0f}", "" if r["ratio"] is None else f"{r['ratio']:.2f}"),
+            ]
+            for r in throughput
+        ]
+        header = ["whole translations", "precision", "texts", "tokens a text", "beams", "tokens/s", "over CTranslate2"]
+        tables.append(markdown(header, rows))
     return tables
 
 
@@ -194,7 +204,8 @@ SECTIONS = {
         decoding_tables,
         "Random weights that never write `</s>`: every document runs to the last position. Times are medians over the "
         "steps of each window, search and bookkeeping included; spread is the slowest window over the fastest, less 1. "
-        "The peer is given all but the last tokens of the target at once, and only these are timed.",
+        "The peer is given all but the last tokens of the target at once, and only these are timed. Whole translations "
+        "count the encoder, too, all texts in one batch; CTranslate2 has a softmax transformer of the same sizes.",
     ),
     "decoding_long": Section(
         "Decoding far",

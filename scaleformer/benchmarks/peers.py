@@ -18,12 +18,13 @@ import torch
 from torch import Tensor
 
 from scaleformer.batch import Batch
+from scaleformer.benchmarks.ctranslate import CTRANSLATE2
 from scaleformer.benchmarks.models import Sizes, state_bytes
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP, UNK
 
 MARIAN, T5, JOEYNMT = "Marian (transformers)", "T5 (transformers)", "JoeyNMT"
 #: the package of each peer
-PACKAGES = {MARIAN: "transformers", T5: "transformers", JOEYNMT: "joeynmt"}
+PACKAGES = {MARIAN: "transformers", T5: "transformers", JOEYNMT: "joeynmt", CTRANSLATE2: "ctranslate2"}
 
 Loss = Callable[[Batch], Tensor]
 

@@ -17,10 +17,12 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from scaleformer.benchmarks.ctranslate import CTRANSLATE2
 from scaleformer.benchmarks.decoding import Comparison, DecodingCurve, compare, measure_curve
 from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import decoding_tables, draw_curves, write_page
 from scaleformer.benchmarks.peers import MARIAN, PACKAGES, peer_versions
+from scaleformer.benchmarks.throughput import Throughput, measure_throughput
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
@@ -44,6 +46,8 @@ class Options:
     peer_steps: int
     peer_beams: int
     peer_rounds: int
+    texts: int
+    rounds: int
     long: int | None
     long_windows: int
     threads: int | None
@@ -60,6 +64,7 @@ class Options:
         if unknown:
             raise ValueError(f"systems names {', '.join(unknown)}: choose of {', '.join(MECHANISMS)}")
         least = {"positions": 8, "windows": 1, "source": 8, "segment": 2, "peer_steps": 1, "peer_rounds": 1}
+        least |= {"texts": 0, "rounds": 1}
         for name, minimum in (least | {"long": 8, "long_windows": 1}).items():
             if (value := getattr(self, name)) is not None and value < minimum:
                 raise ValueError(f"{name}={value}: wanted at least {minimum}")
@@ -105,12 +110,28 @@ def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCur
     return curves, comparisons
 
 
+def measure_whole(options: Options, console: Console) -> list[Throughput]:
+    """Whole translations, beside CTranslate2 where it is wanted and installed."""
+    if not options.texts:
+        return []
+    there = PACKAGES[CTRANSLATE2] in peer_versions()
+    if options.peer and not there:
+        console.print(f"{CTRANSLATE2} left out: not installed (pip install -e '.[bench]')", highlight=False)
+    with console.status("whole translations") as status:
+        return list(
+            measure_throughput(
+                options.systems, options.sizes, options.texts, options.segment, options.beams, options.rounds,
+                torch.get_num_threads(), options.peer and there, status.update,
+            )
+        )  # fmt: skip
+
+
 def main(options: Options, given: Sequence[str]) -> None:
     """Measure, show and write."""
     check_file("page", options.page)
     if options.long is not None:
         far = {"positions": options.long, "windows": options.long_windows, "peer": False}
-        options = replace(options, batches=(1,), beams=(1,), **far)  # type: ignore[arg-type]
+        options = replace(options, batches=(1,), beams=(1,), texts=0, **far)  # type: ignore[arg-type]
     torch.manual_seed(options.seed)
     console = Console()
     curves, comparisons = measure_curves(options, console)
@@ -121,6 +142,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         "settings": asdict(options),
         "curves": [asdict(curve) | {"speed": curve.speed} for curve in curves],
         "comparisons": [asdict(comparison) for comparison in comparisons],
+        "throughput": [asdict(row) for row in measure_whole(options, console)],
     }
     console.print("\n\n".join(decoding_tables(result)), highlight=False, markup=False, soft_wrap=True)
     output, name = Path(options.output), "decoding" if options.long is None else "decoding_long"

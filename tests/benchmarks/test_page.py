@@ -107,6 +107,11 @@ def test_decoding() -> None:
     last = [cell.strip() for cell in tables[1].splitlines()[-1].split("|")[1:-1]]
     assert last == ["ours", "10.0", "100.0", "3.0", "1"]
     assert len(decoding_tables({"curves": [curve], "comparisons": []})) == 1
+    whole = {"system": "ours", "precision": "int8", "texts": 320, "tokens": 1350, "beams": 4, "speed": 1234.5}
+    table = decoding_tables({"curves": [curve], "comparisons": [], "throughput": [whole | {"ratio": 0.5}]})[1]
+    assert [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]] == [
+        *("ours", "int8", "320", "1,350", "4", "1,234", "0.50")
+    ]
 
 
 def test_long_steps() -> None:

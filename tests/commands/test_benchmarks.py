@@ -71,11 +71,18 @@ def test_decoding(
     monkeypatch.setattr(decoding.module, "peer_versions", dict)
     page = tmp_path / "page.md"
     sizes = ["positions=12", "windows=2", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_gated]"]
+    sizes += ["texts=3", "segment=4", "rounds=1"]
     decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
     result = json.loads((tmp_path / "decoding.json").read_text())
     assert [(c["batch"], c["beams"]) for c in result["curves"]] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert result["comparisons"] == []
-    assert "Marian (transformers) left out: not installed" in capsys.readouterr().out
+    assert [(r["precision"], r["texts"], r["tokens"], r["beams"]) for r in result["throughput"]] == [
+        (precision, *what) for precision in ("fp32", "int8") for what in ((3, 4, 1), (3, 4, 2), (1, 216, 1))
+    ]
+    assert {r["ratio"] for r in result["throughput"]} == {None}
+    said = capsys.readouterr().out
+    assert "Marian (transformers) left out: not installed" in said
+    assert "CTranslate2 left out: not installed" in said
     assert "## Decoding" in page.read_text()
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 
