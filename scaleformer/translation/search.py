@@ -16,10 +16,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from scaleformer.translation.active import Active, Watch
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.draws import Draws
 from scaleformer.translation.history import History
-from scaleformer.translation.state import Active, Rows, Watch
+from scaleformer.translation.state import Rows
 from scaleformer.vocabulary import EOS
 
 

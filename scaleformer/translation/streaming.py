@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.translation.active import Watch
 from scaleformer.translation.batches import by_source
-from scaleformer.translation.state import Watch
 from scaleformer.vocabulary import EOS, steps_of
 
 

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.transformer import DecoderState, Transformer
+from scaleformer.translation.active import Watch
 from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.search import Hypothesis, decode
-from scaleformer.translation.state import Watch
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from torch import Tensor
 
+from scaleformer.translation.active import WASTED_STEPS
 from scaleformer.translation.search import DecodingConfig, decode
-from scaleformer.translation.state import WASTED_STEPS
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
 from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 

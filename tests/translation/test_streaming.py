@@ -107,7 +107,7 @@ def test_all_given_up_ends_at_once(strategy):
 
 
 def test_tokens_beyond_a_limit_are_not_handed_over(monkeypatch):
-    monkeypatch.setattr("scaleformer.translation.state.CHECK_EVERY", {"cpu": 4})
+    monkeypatch.setattr("scaleformer.translation.active.CHECK_EVERY", {"cpu": 4})
     model = FakeModel(lambda source, written: table({A: 1.0}))
     seen = defaultdict[int, list[int]](list)
 

@@ -18,11 +18,11 @@ from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_a
 from scaleformer.ops.recall.decoding import (
     RecallCausalState,
     recall_causal_init,
-    recall_causal_states,
     recall_causal_step,
     relative_excess,
 )
 from scaleformer.ops.recall.decoding_cross import recall_cross_state
+from scaleformer.ops.recall.decoding_text import recall_causal_states
 from scaleformer.ops.segments.layout import SegmentLayout
 
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last

@@ -1,0 +1,72 @@
+"""Which documents of a search are still being written.
+
+Letters: B documents, K rows a document (beams or samples), A documents still in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from scaleformer.translation.history import History
+from scaleformer.translation.state import Rows
+
+Watch = Callable[[int, Sequence[int]], bool]  # a document and tokens of it -> whether it is still wanted
+# Finished documents are looked for every so many steps: on a GPU each look waits for the device.
+CHECK_EVERY = {"cpu": 1, "cuda": 16}
+# The batch is compacted when at most this share of its documents is still being written, or when so many steps were
+# wasted on the others for each that is: what is done still takes time, and its state may grow.
+COMPACT_BELOW = 0.75
+WASTED_STEPS = 8
+
+
+class Active:
+    """Which documents are still in the batch, and when to take out those that are done."""
+
+    def __init__(self, rows: Rows, progress: Callable[[int, float], None] | None, watch: Watch | None) -> None:
+        limits = rows.limits
+        self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the batch that was given
+        self.done = torch.zeros_like(limits, dtype=torch.bool)  # (A,)
+        self.steps = int(limits.max())
+        self.rows, self.progress, self.watch = rows.rows, progress, watch
+        self.segments = int(rows.counts.sum())
+        self.share = 0.0  # of the source's segments that is answered
+        self.every = CHECK_EVERY.get(limits.device.type, 16)
+        self.looked = 0
+        self.live = limits.shape[0]
+        self.wasted = 0  # steps of documents that were done
+
+    def keep(self, step: int, rows: Rows, history: History) -> Tensor | None:
+        """(A',) places of the present batch that go on, when it is time to compact; None when it stays as it is."""
+        step += 1
+        if step % self.every and step < self.steps:
+            return None
+        if self.progress is not None:
+            self.share = max(self.share, 1 - rows.left(self.done) / self.segments)
+            self.progress(self.live * (step - self.looked), self.share)
+        if self.watch is not None:
+            self._show(self.watch, step, rows, history)
+        steps, self.looked, self.live = step - self.looked, step, int((~self.done).sum())
+        self.wasted += steps * (len(self.done) - self.live)
+        if self.live > COMPACT_BELOW * len(self.done) and self.wasted < WASTED_STEPS * self.live:
+            return None
+        return (~self.done).nonzero()[:, 0]
+
+    def _show(self, watch: Watch, step: int, rows: Rows, history: History) -> None:
+        """Hand over what was written since the last look, and give up what nobody wants any more."""
+        tokens: list[list[int]] = [[]] * len(self.done)
+        if self.rows == 1:  # of several rows none is the final one yet
+            fresh = torch.stack([entry[0, :, 0] for entry in history.waiting[self.looked - step :]], 1)  # (A, steps)
+            room = (rows.limits - self.looked).clamp(min=0).tolist()
+            tokens = [written[:most] for written, most in zip(fresh.tolist(), room, strict=True)]
+        wanted = [watch(place, written) for place, written in zip(self.places.tolist(), tokens, strict=True)]
+        self.done = self.done | ~torch.tensor(wanted, device=self.done.device)
+
+    def drop(self, keep: Tensor) -> None:
+        self.places, self.done, self.wasted = self.places[keep], self.done[keep], 0
+
+    def all_rows(self, keep: Tensor) -> Tensor:
+        """The rows (A'*K,) of the kept documents."""
+        return (keep[:, None] * self.rows + torch.arange(self.rows, device=keep.device)).flatten()
