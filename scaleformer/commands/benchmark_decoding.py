@@ -94,7 +94,7 @@ def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCur
     if not options.peer:
         return curves, []
     if PACKAGES[MARIAN] not in peer_versions():
-        console.print(f"{MARIAN} left out: not installed (pip install -e '.[bench]')", highlight=False)
+        console.print(f"{MARIAN} left out: not installed (pip install -e '.[bench]')", highlight=False, markup=False)
         return curves, []
     with console.status(f"{options.peer_source} source tokens, beside {MARIAN}"):
         comparisons = compare(
@@ -116,7 +116,9 @@ def measure_whole(options: Options, console: Console) -> list[Throughput]:
         return []
     there = PACKAGES[CTRANSLATE2] in peer_versions()
     if options.peer and not there:
-        console.print(f"{CTRANSLATE2} left out: not installed (pip install -e '.[bench]')", highlight=False)
+        console.print(
+            f"{CTRANSLATE2} left out: not installed (pip install -e '.[bench]')", highlight=False, markup=False
+        )
     with console.status("whole translations") as status:
         return list(
             measure_throughput(

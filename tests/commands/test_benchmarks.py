@@ -82,7 +82,7 @@ def test_decoding(
     assert {r["ratio"] for r in result["throughput"]} == {None}
     said = capsys.readouterr().out
     assert "Marian (transformers) left out: not installed" in said
-    assert "CTranslate2 left out: not installed" in said
+    assert "CTranslate2 left out: not installed (pip install -e '.[bench]')" in said
     assert "## Decoding" in page.read_text()
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 

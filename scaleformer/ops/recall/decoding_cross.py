@@ -19,7 +19,8 @@ from scaleformer.ops.segments.layout import clean_segments
 
 @dataclass
 class Seen:
-    """What hypotheses see of their sources in the segments that they are in; M = B*K of them.
+    """What hypotheses see of their sources in the segments that they are in; M = B*K of them, or B where those of a
+    document all see the same.
 
     segments  (M,) long
     keys      (M, H, d, n), of as many slots as the one that sees most needs
@@ -89,18 +90,28 @@ class RecallCrossState:
     def step(self, query: Tensor, segments: Tensor) -> Tensor:
         """Attention of hypotheses, as many for each document: query (B*K, H, d), segments (B*K,); returns (B*K, H, e)
         in the dtype of the state."""
-        seen = self._look(segments)
         rows, heads, d = query.shape
-        bias = seen.bias.flatten(0, 1)[:, None]  # (B*K*H, 1, n)
-        query = query.reshape(-1, 1, d).to(bias.dtype)
-        scores = torch.baddbmm(bias, query, seen.keys.flatten(0, 1), alpha=d**-0.5)  # (B*K*H, 1, n)
+        beams = rows // self.documents
+        if (
+            beams > 1
+        ):  # hypotheses of one document that are all in the same segment are so many queries to the same keys
+            by_document = segments.view(-1, beams)
+            if torch.equal(by_document, by_document[:, :1].expand_as(by_document)):
+                segments = by_document[:, 0]
+            else:
+                beams = 1
+        seen = self._look(segments)
+        bias = seen.bias.flatten(0, 1)[:, None]  # (M*H, 1, n)
+        query = query.view(-1, beams, heads, d).transpose(1, 2).reshape(-1, beams, d).to(bias.dtype)  # (M*H, K, d)
+        scores = torch.baddbmm(bias, query, seen.keys.flatten(0, 1), alpha=d**-0.5)  # (M*H, K, n)
         weights = scores.softmax(-1)
         if seen.blind:
             weights = weights * (scores.amax(-1, keepdim=True) > HIDDEN / 2)
-        return torch.bmm(weights, seen.values.flatten(0, 1)).view(rows, heads, -1)
+        out = torch.bmm(weights, seen.values.flatten(0, 1))  # (M*H, K, e)
+        return out.view(-1, heads, beams, out.shape[2]).transpose(1, 2).reshape(rows, heads, -1)
 
     def _look(self, flat: Tensor) -> Seen:
-        """What the hypotheses see that are in the segments `flat` (B*K,)."""
+        """What the hypotheses see that are in the segments `flat` (M,)."""
         seen = self.seen
         if seen is not None and torch.equal(seen.segments, flat):
             return seen
