@@ -92,9 +92,7 @@ class RecallCrossState:
         in the dtype of the state."""
         rows, heads, d = query.shape
         beams = rows // self.documents
-        if (
-            beams > 1
-        ):  # hypotheses of one document that are all in the same segment are so many queries to the same keys
+        if beams > 1:  # those of a document that are all in one segment are so many queries to the same keys
             by_document = segments.view(-1, beams)
             if torch.equal(by_document, by_document[:, :1].expand_as(by_document)):
                 segments = by_document[:, 0]
