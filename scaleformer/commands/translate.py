@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 from scaleformer.data.readers.lines import Input
 from scaleformer.data.terms import read_terms
+from scaleformer.evaluation.corpus import trained_mode
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, listed
@@ -55,7 +56,7 @@ class Options:
     output: str
     format: str
     output_format: str
-    mode: str
+    mode: str | None
     tag: str | None
     max_tokens: int | None
     boundaries: str
@@ -80,10 +81,10 @@ def main(options: Options, given: Sequence[str]) -> None:
             raise ValueError(f"alternatives={options.alternatives}: stand in JSON Lines, not in files: leave it out")
         if options.align is not None:
             raise ValueError("align: is of text, a segment a line, and of JSON Lines, not of other files: leave it out")
-        translator = _load(options)
+        translator, mode = _load(options)
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
-            tuple(listed(options.input)), options.output, options.split, options.source_language, options.mode,
+            tuple(listed(options.input)), options.output, options.split, options.source_language, mode,
             options.max_tokens, _memory(options, translator), _terms(options),
         )  # fmt: skip
         translate_files(translator, asked, decoding)
@@ -97,15 +98,15 @@ def main(options: Options, given: Sequence[str]) -> None:
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
-    translator = _load(options)
+    translator, mode = _load(options)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
             f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
         )
     if options.alternatives is not None:
-        if output_format == "text" or options.mode == "segment" or options.max_tokens is not None:
-            wanted = "output_format=jsonl, without mode=segment and max_tokens"
+        if output_format == "text" or mode != "document" or options.max_tokens is not None:
+            wanted = "output_format=jsonl, with mode=document, without max_tokens"
             raise ValueError(
                 f"alternatives={options.alternatives}: are of whole documents, in JSON Lines: set {wanted}"
             )
@@ -119,7 +120,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     settings: dict[str, Any] = {
         "ids": [document.id for document in source.documents],
         "max_tokens": options.max_tokens,
-        "mode": options.mode,
+        "mode": mode,
         "place": source.place,
         **as_settings(told),
     }
@@ -184,11 +185,13 @@ def main(options: Options, given: Sequence[str]) -> None:
         )
 
 
-def _load(options: Options) -> Translator:
+def _load(options: Options) -> tuple[Translator, str]:
+    """The model, and the mode: its own where none is given."""
     how = options.device, options.tag, options.ensemble, options.precision
     translator = Translator.load(options.checkpoint, *how)
     translator.tag_tokens()  # raises where one is wanted
-    return translator
+    own = "document" if options.max_tokens is not None else trained_mode(translator.config)
+    return translator, options.mode or own
 
 
 def _terms(options: Options) -> dict[str, str]:

@@ -292,3 +292,20 @@ def test_a_mistyped_output_makes_no_folder(run, translate, tmp_path, output):
     assert code == 1
     assert "there is no folder" in err
     assert [p.name for p in tmp_path.iterdir()] == ["test.jsonl"]
+
+
+def test_a_model_of_segments_translates_segments(translate, tmp_path):
+    """As it was trained, unless a mode is given or documents are cut."""
+    alone = make_run(tmp_path / "run", {"data": {"level": "segment"}})
+    source, found = write_corpus(tmp_path) / "test.jsonl", {}
+    for name, given in {"own": [], "document": ["mode=document"], "cut": ["max_tokens=9"]}.items():
+        output = tmp_path / f"{name}.jsonl"
+        code, *_ = translate(f"checkpoint={alone}", f"input={source}", f"output={output}", *given)
+        assert code == 0
+        found[name] = [json.loads(line)["hypothesis"] for line in output.read_text(encoding="utf-8").splitlines()]
+    assert found == {
+        "own": expected(alone, mode="segment"),
+        "document": expected(alone),
+        "cut": expected(alone, max_tokens=9),
+    }
+    assert found["own"] != found["document"]
