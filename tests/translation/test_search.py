@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from scaleformer.translation import state as decoding_state
+from scaleformer.translation import active
 from scaleformer.translation.search import DecodingConfig, decode, sample
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP
 from tests.search import SETTINGS, SOURCES, UNREPEATED, A, B, C, FakeModel, batch, free, random_logits, repeats, table
@@ -143,7 +143,7 @@ def test_n_best_is_sorted_and_distinct():
 def test_batch_equals_one_by_one(name, every, monkeypatch):
     config = (SETTINGS | UNREPEATED)[name]
     single = [decode(FakeModel(random_logits), *batch(source), config)[0] for source in SOURCES]
-    monkeypatch.setattr(decoding_state, "CHECK_EVERY", {"cpu": every})
+    monkeypatch.setattr(active, "CHECK_EVERY", {"cpu": every})
     assert decode(FakeModel(random_logits), *batch(*SOURCES), config) == single
 
 
