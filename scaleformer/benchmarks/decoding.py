@@ -98,15 +98,20 @@ class Endless:
         return self.model.reorder(state, rows, documents)
 
 
-def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> list[float]:
-    """Seconds of every step of a search but the first, all of it: model, ranking, bookkeeping. One beam is greedy."""
-    config = DecodingConfig(
+def fixed_length(tokens: int, beams: int) -> DecodingConfig:
+    """A search to so many target tokens of every document, whatever its source. One beam is greedy."""
+    return DecodingConfig(
         strategy="greedy" if beams == 1 else "beam",
         beam_size=beams,
         max_length_ratio=0,
-        max_length_offset=steps,
+        max_length_offset=tokens,
         match_segments=False,
     )
+
+
+def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> list[float]:
+    """Seconds of every step of a search but the first, all of it: model, ranking, bookkeeping. One beam is greedy."""
+    config = fixed_length(steps, beams)
     marks: list[tuple[int, float]] = []  # steps since the last mark, time
     decode(
         model,

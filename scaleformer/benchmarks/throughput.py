@@ -10,9 +10,9 @@ from statistics import median
 import torch
 
 from scaleformer.benchmarks.ctranslate import CTRANSLATE2, CTranslate2
-from scaleformer.benchmarks.decoding import Endless
+from scaleformer.benchmarks.decoding import Endless, fixed_length
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.translation.search import DecodingConfig, decode
+from scaleformer.translation.search import decode
 
 #: segments of the document
 SEGMENTS = 54
@@ -57,13 +57,7 @@ def measure_throughput(
         other = CTranslate2(sizes, threads, "float32" if precision == "fp32" else precision) if peer else None
         for count, tokens, width in (*((texts, segment, width) for width in beams), (1, document, 1)):
             batch = make_batch(count, tokens, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
-            config = DecodingConfig(
-                strategy="greedy" if width == 1 else "beam",
-                beam_size=width,
-                max_length_ratio=0,
-                max_length_offset=tokens,
-                match_segments=False,
-            )
+            config = fixed_length(tokens, width)
             times: dict[str, list[float]] = {name: [] for name in (*models, *([CTRANSLATE2] if other else []))}
             for _ in range(rounds + 1):
                 for name, model in models.items():

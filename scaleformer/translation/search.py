@@ -25,7 +25,10 @@ from scaleformer.vocabulary import EOS
 
 
 class DecodableModel(Protocol):
-    """What decoding asks of a model; states are opaque. See `scaleformer.model.transformer`."""
+    """What decoding asks of a model; states are opaque. See `scaleformer.model.transformer`.
+
+    The logits of a step are the search's from then on: it writes into them.
+    """
 
     @property
     def most_target_tokens(self) -> float: ...

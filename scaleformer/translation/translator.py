@@ -325,6 +325,7 @@ class Translator:
     def hypothesis(
         self, found: Hypothesis, config: DecodingConfig, told: Told, source: Sequence[str]
     ) -> DocumentHypothesis:
+        """What the search has found of a document with these source segments, as texts."""
         if config.copy_unknown and UNK in found.tokens:
             written, copied = decode_copying(self, source, found.tokens)
             self._copied += copied

@@ -148,7 +148,8 @@ def translate_twice(
         raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
     half = None if progress is None else lambda share, written: progress(share / 2, written)
     segments = [segment for document in documents for segment in document]
-    first = list(translator.translate_pieces(segments, keys, told, config, before, half, done))
+    once = replace(config, copy_unknown=False)  # what is copied is counted in the second pass alone
+    first = list(translator.translate_pieces(segments, keys, told, once, before, half, done))
     total = max(1, sum(part.source_tokens for part in first))
     start = written = read = 0
 

@@ -37,6 +37,7 @@ class Lists(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
+# The outputs are others' data and no part of this repository; no registry has them, so that no test run fetches them.
 @pytest.mark.skipif(not FILE, reason="WMT17_SYSTEMS names no file of system outputs")
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_scores_are_as_published(name: str) -> None:

@@ -155,11 +155,12 @@ class Attention(nn.Module, ABC):
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         """Cross-attention: what decoding needs of key and value (B, H, S, d); never changed by a step."""
 
-    @abstractmethod
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
     ) -> tuple[Tensor, Any]:
-        """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state."""
+        """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state. Of use where a
+        mechanism has no `step_projected` of its own."""
+        raise NotImplementedError
 
     @abstractmethod
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:

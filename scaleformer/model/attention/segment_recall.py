@@ -18,7 +18,6 @@ from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_a
 from scaleformer.ops.recall.decoding import (
     RecallCausalState,
     recall_causal_init,
-    recall_causal_step,
     relative_excess,
 )
 from scaleformer.ops.recall.decoding_cross import recall_cross_state
@@ -139,12 +138,6 @@ class SegmentRecallAttention(Attention):
             query, pair, salience, relative = heads.to(dtype).split([d, 2 * d, 1, heads.shape[2] - 3 * d - 1], dim=2)
             out = state.step(query, pair.unflatten(2, (2, d)), salience[..., 0], relative, segments)
         return out.to(projected.dtype), state
-
-    def attend_step(
-        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
-    ) -> tuple[Tensor, Any]:
-        salience = self.saliences(key[:, :, None])[..., 0]  # (B*K, H)
-        return recall_causal_step(query, key, value, self.relative(), salience, segments, state)
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         with full_precision(query.device):
