@@ -43,11 +43,13 @@ class Ensemble(nn.Module):
         """Logits (B*K, V) fp32 of the next token: logarithms of the averaged probabilities."""
         steps = [model.step(tokens, segments, part) for model, part in zip(self.models, state, strict=True)]
         logs = torch.stack([logits.float().log_softmax(1) for logits, _ in steps])  # (models, B*K, V)
+        return self.mean(logs), [part for _, part in steps]
+
+    def mean(self, logs: Tensor) -> Tensor:
+        """Logits (..., V) of the average, from the log-probabilities (models, ..., V) of each."""
         if self.average == "logs":
-            mean = logs.mean(0)  # (B*K, V), up to a constant a row
-        else:
-            mean = logs.logsumexp(0) - math.log(len(steps))  # (B*K, V)
-        return mean, [part for _, part in steps]
+            return logs.mean(0)  # up to a constant a row
+        return logs.logsumexp(0) - math.log(len(logs))
 
     def reorder(self, state: list[Any], rows: Tensor, documents: Tensor | None = None) -> list[Any]:
         return [model.reorder(part, rows, documents) for model, part in zip(self.models, state, strict=True)]

@@ -1,18 +1,20 @@
-"""Log-probabilities of given continuations, by the steps that a search takes.
-
-B documents, K rows a document, row = b * K + k, L target tokens of the longest row, V words.
-"""
+"""Log-probabilities of given continuations, all tokens at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from scaleformer.translation.search import DecodableModel
-from scaleformer.vocabulary import BOS, PAD, consumed
+from scaleformer.data.batching import Example, collate
+from scaleformer.model.transformer import Transformer
+from scaleformer.translation.ensemble import Ensemble
+from scaleformer.vocabulary import EOS, PAD
+
+ROWS = 16  # that are read in one pass: their logits are of the whole vocabulary
 
 
 class Scores(NamedTuple):
@@ -25,39 +27,25 @@ class Scores(NamedTuple):
 
 @torch.inference_mode()
 def score_rows(
-    model: DecodableModel,
-    source: tuple[Tensor, Tensor, Tensor],
+    model: Transformer | Ensemble,
+    sources: Sequence[Sequence[int]],
     rows: Sequence[Sequence[Sequence[int]]],
     counted: bool,
     asked: Sequence[int] | None = None,
-    skipped: int = 0,
 ) -> Scores:
-    """Of each document its rows of target tokens, each from the start of the target on, without `<s>` and `</s>`.
-
-    source: tokens, mask and segments (B, S) as `decode` takes them; asked: a token of each document, for `Scores`;
-    skipped: so many first tokens of every row nobody asks about: they come as 0, which saves time.
-    """
-    B, K = len(rows), max(map(len, rows))
-    filled = [row for some in rows for row in (*some, *[()] * (K - len(some)))]
-    length = max(map(len, filled)) + 1
-    device = source[0].device
-    tokens = torch.tensor([[*row, *[PAD] * (length - len(row))] for row in filled], device=device)  # (B*K, L+1)
-    inputs = torch.cat([torch.full_like(tokens[:, :1], BOS), tokens[:, :-1]], 1)  # (B*K, L+1)
-    segments = consumed(inputs, counted).cumsum(1)  # (B*K, L+1)
-    wanted = torch.tensor(asked or [PAD] * B, device=device).repeat_interleave(K)[:, None]  # (B*K, 1)
-    state = model.init_state(model.encode(*source), K)
-    found = []
-    for place in range(length):
-        logits, state = model.step(inputs[:, place], segments[:, place], state)
-        if place < skipped:
-            found.append(logits.new_zeros(B * K, 2).cpu())
-            continue
-        both = torch.cat([tokens[:, place, None], wanted], 1)  # (B*K, 2)
-        found.append((logits.gather(1, both) - logits.logsumexp(1, keepdim=True)).float().cpu())
-    scores = torch.stack(found, 1).unflatten(0, (B, K))  # (B, K, L+1, 2)
-    own, other = scores.unbind(3)  # (B, K, L+1)
-    places = [(b, some) for b, some in enumerate(rows)]
-    return Scores(
-        [[own[b, k, : len(row)] for k, row in enumerate(some)] for b, some in places],
-        [[other[b, k, : len(row) + 1] for k, row in enumerate(some)] for b, some in places],
-    )
+    """Of each source, with its `</s>`, rows of target tokens, each from the start of the target on, without `<s>` and
+    `</s>`. asked: a token of each source, for `Scores`. The model is in evaluation mode."""
+    device = next(model.parameters()).device
+    flat = [(n, row) for n, some in enumerate(rows) for row in some]
+    found = Scores([[] for _ in rows], [[] for _ in rows])
+    for start in range(0, len(flat), ROWS):
+        part = flat[start : start + ROWS]
+        examples = [Example("", np.array(sources[n]), np.array([*row, EOS]), counted) for n, row in part]
+        batch = collate(examples).to(device)
+        models = model.models if isinstance(model, Ensemble) else [model]
+        logs = torch.stack([one.logits(one(batch)).float().log_softmax(-1) for one in models])  # (models, B, L, V)
+        mean = model.mean(logs).log_softmax(-1) if isinstance(model, Ensemble) else logs[0]  # (B, L, V)
+        for (n, row), own in zip(part, mean.cpu(), strict=True):
+            found.tokens[n].append(own[torch.arange(len(row)), torch.tensor(row, dtype=torch.long)])
+            found.asked[n].append(own[: len(row) + 1, asked[n] if asked else PAD])
+    return found

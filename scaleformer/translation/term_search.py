@@ -157,12 +157,11 @@ class TermSearch:
 
     def _put_in(self, jobs: Sequence[_Job]) -> list[_Job]:
         """Put one term into each segment of a batch; those that found a place."""
-        model, given = self._translator.model, pad(list(map(self._source, jobs)), self._translator.device)
+        sources = list(map(self._source, jobs))
         written = [self._tokens(job) for job in jobs]
         forms = [self._form(job) for job in jobs]
         rows = [[[*first, *own]] for first, own in written]
-        skipped = min(len(first) for first, _ in written)
-        asked = score_rows(model, given, rows, self._counted, [form[0] for form in forms], skipped).asked
+        asked = score_rows(self._translator.model, sources, rows, self._counted, [form[0] for form in forms]).asked
         begun: list[list[list[int]]] = []
         likely: list[list[list[int]]] = []  # segments that are tried first, with the continued ones
         others: list[list[list[int]]] = []
@@ -264,10 +263,8 @@ class TermSearch:
             rows.append([(text, own) for text, own in texts.items() if job.fits(text)])
         if not any(rows):
             return []
-        given = pad(list(map(self._source, jobs)), self._translator.device)
         whole = [[[*first, *own, SEP] for _, own in some] for first, some in zip(before, rows, strict=True)]
-        skipped = min(map(len, before))
-        scores = score_rows(self._translator.model, given, whole, self._counted, skipped=skipped).tokens
+        scores = score_rows(self._translator.model, list(map(self._source, jobs)), whole, self._counted).tokens
         changed = []
         for job, first, choices, probabilities in zip(jobs, before, rows, scores, strict=True):
             merits = [
