@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.pieces import translate_pieces
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -56,7 +57,7 @@ def find_alternatives(
         for document, n in asked
     ]
     keys = [f"{document} {n}" for document, n in asked]
-    parts = translator.translate_pieces(sources, keys, rest, config, translator.tag_tokens(), progress)
+    parts = translate_pieces(translator, sources, keys, rest, config, translator.tag_tokens(), progress)
     found = dict(zip(asked, parts, strict=True))
     return [
         [

@@ -18,6 +18,7 @@ from scaleformer.data.terms import Term, annotate, find_terms
 from scaleformer.data.words import unspaced
 from scaleformer.translation.batches import pad, token_budget
 from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.pieces import translate_pieces
 from scaleformer.translation.scoring import score_rows
 from scaleformer.translation.search import decode
 from scaleformer.translation.terms import asked_of, missing_from
@@ -73,7 +74,7 @@ class _Job:
 class TermSearch:
     """Enforces terms in the translations of pieces of documents.
 
-    before: the tokens of the tag; the rest as in `Translator.translate_pieces`.
+    before: the tokens of the tag; the rest as in `translate_pieces`.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class TermSearch:
         ]
         keys = [f"terms {job.piece} {job.offset + job.first}" for job in jobs]
         sources = [job.sources for job in jobs]
-        parts = self._translator.translate_pieces(sources, keys, told, self._config, self._before, None)
+        parts = translate_pieces(self._translator, sources, keys, told, self._config, self._before, None)
         for job, part in zip(jobs, parts, strict=True):
             if part.finished and job.fits(text := part.segments[job.first]):
                 job.texts[job.first] = text
@@ -286,7 +287,7 @@ class TermSearch:
         segments = [changed.get(n, text) for n, text in enumerate(best.segments)]
         fixed = [Told(dict(enumerate(segments)))]
         greedy = replace(self._config, strategy="greedy", beam_size=1)
-        [whole] = self._translator.translate_pieces([self._pieces[number]], [""], fixed, greedy, self._before, None)
+        [whole] = translate_pieces(self._translator, [self._pieces[number]], [""], fixed, greedy, self._before, None)
         log_probability = whole.hypotheses[0].log_probability
         encoded = self._translator.target_tokenizer.encode_batch(segments)
         length = sum(map(len, encoded)) + len(segments) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
@@ -14,19 +14,17 @@ from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
-from scaleformer.translation.batches import by_source, make_batches, pad, runs
-from scaleformer.translation.copying import decode_copying
 from scaleformer.translation.ensemble import load_ensemble
 from scaleformer.translation.notices import warn_of_copied, warn_of_cut, warn_of_empty, warn_of_long
-from scaleformer.translation.search import DecodingConfig, Hypothesis, decode
+from scaleformer.translation.pieces import cut_pieces, translate_pieces
+from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.term_search import TermSearch
 from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_terms
-from scaleformer.translation.told import Texts, Told, told_of
-from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join, nothing
+from scaleformer.translation.told import Texts, told_of
+from scaleformer.translation.translations import DocumentHypothesis, Translation, check_documents, join
 from scaleformer.translation.two_pass import translate_twice
 from scaleformer.translation.word_alignments import Links, align_words
-from scaleformer.vocabulary import EOS, UNK
 
 MODES = ("document", "segment", "two-pass")
 BY_SEGMENT = MODES[1:]
@@ -59,7 +57,7 @@ class Translator:
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
-        self._copied = 0  # words of the source, in the present call
+        self.copied = 0  # words of the source, in the present call
         if tag is not None:
             self.tag_tokens(tag)
 
@@ -212,7 +210,7 @@ class Translator:
         if mode in BY_SEGMENT:
             pieces = [[[segment] for segment in segments] for segments in rest]
         elif max_tokens is not None:
-            pieces = [self._cut(segments, max_tokens - len(before)) for segments in rest]
+            pieces = [cut_pieces(segments, self.source_tokenizer, max_tokens - len(before)) for segments in rest]
         else:
             pieces = [[list(segments)] for segments in rest]
         names = list(map(str, range(len(documents)))) if ids is None else list(ids)
@@ -239,11 +237,11 @@ class Translator:
         if mode == "two-pass":
             parts = translate_twice(self, pieces, keys, told, config, before, progress, done, streams)
         else:
-            parts = self.translate_pieces(flat, keys, told, config, before, progress, done, streams)
+            parts = translate_pieces(self, flat, keys, told, config, before, progress, done, streams)
         if any(asked):
             wanted = [some for some, group in zip(asked[len(begun) :], pieces, strict=True) for _ in group]
             parts = TermSearch(self, flat, wanted, told, config, before).enforced(parts)
-        translations, self._copied = list(begun), 0
+        translations, self.copied = list(begun), 0
         for group in pieces:
             found = [next(parts) for _ in group]
             translation = found[0] if max_tokens is None and mode == "document" else join(found, mode)
@@ -252,7 +250,7 @@ class Translator:
                 finished(translation)
         warn_of_cut(translations, names)
         warn_of_empty(documents, translations, place)
-        warn_of_copied(self._copied)
+        warn_of_copied(self.copied)
         if any(asked):
             warn_of_terms(count_terms(documents, translations, asked, place))
         return translations
@@ -261,79 +259,6 @@ class Translator:
         """Of each segment of documents and their translations the words that belong together (`align_words`)."""
         made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
         return align_words(self, documents, made)
-
-    def _cut(self, segments: Sequence[str], max_tokens: int) -> list[list[str]]:
-        """Pieces of a document of at most max_tokens source tokens, none empty."""
-        tokens = self.source_tokenizer.encode_batch(segments)
-        sizes = [len(encoded) + 1 for encoded in tokens]  # with `<sep>`
-        return list(runs(zip(segments, sizes, strict=True), max_tokens - 1))  # `</s>` is one
-
-    def translate_pieces(
-        self,
-        documents: Sequence[Sequence[str]],
-        keys: Sequence[str],
-        told: Sequence[Told],
-        config: DecodingConfig,
-        before: Sequence[int],
-        progress: Callable[[float, int], None] | None,
-        done: int = 0,
-        streams: SegmentStreams | None = None,
-    ) -> Iterator[Translation]:
-        """Documents, each at once, in their order, made in batches of like length: what the other methods are built on.
-
-        keys: of their samples; told: to say; before: the tag; done: source tokens translated before; streams: that
-        are told of segments.
-        """
-        sources = {
-            place: [*before, *self.source_tokenizer.encode_segments(segments), EOS]
-            for place, segments in enumerate(documents)
-            if told[place] or any(segment.strip() for segment in segments)
-        }
-        lengths = {place: len(tokens) for place, tokens in sources.items()}
-        total = done + sum(lengths.values())
-        written = at_hand = 0  # target tokens so far, source tokens of the batch
-
-        def report(tokens: int, share: float) -> None:
-            nonlocal written
-            written += tokens
-            if progress is not None:
-                progress((done + share * at_hand) / total, written)
-
-        found = {n: nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
-        following = 0
-        for places in [*make_batches(lengths, config), []]:
-            if places:
-                batch = pad([sources[place] for place in places], self.device)
-                at_hand = sum(lengths[place] for place in places)
-                decoded = decode(
-                    self.model, *batch, config, counted=self.target_tokenizer.counted, keys=[keys[n] for n in places],
-                    progress=report, told=[told[n].tokens(self.target_tokenizer) for n in places],
-                    watch=None if streams is None else streams.of(places),
-                )  # fmt: skip
-                for place, hypotheses in zip(places, decoded, strict=True):
-                    found[place] = Translation(
-                        tuple(self.hypothesis(h, config, told[place], documents[place]) for h in hypotheses),
-                        len(documents[place]),
-                        lengths[place],
-                    )
-                done, at_hand = done + at_hand, 0
-                report(0, 0.0)
-            while following in found:
-                yield found.pop(following)
-                following += 1
-
-    def hypothesis(
-        self, found: Hypothesis, config: DecodingConfig, told: Told, source: Sequence[str]
-    ) -> DocumentHypothesis:
-        """What the search has found of a document with these source segments, as texts."""
-        if config.copy_unknown and UNK in found.tokens:
-            written, copied = decode_copying(self, source, found.tokens)
-            self._copied += copied
-        else:
-            written = self.target_tokenizer.decode_counted(found.tokens)
-        segments, shared = by_source(written) if config.match_segments else ([text for text, _ in written], [])
-        segments = told.restore(segments, self.target_tokenizer) if told else segments
-        return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared))
 
 
 def _all_tagged(data: Any) -> bool:

@@ -19,6 +19,7 @@ from scaleformer.model.transformer import DecoderState, Transformer
 from scaleformer.translation.active import Watch
 from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.config import DecodingConfig
+from scaleformer.translation.pieces import make_hypothesis, translate_pieces
 from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
@@ -140,7 +141,7 @@ def translate_twice(
     done: int,
     streams: SegmentStreams | None,
 ) -> Iterator[Translation]:
-    """As `Translator.translate_pieces`, of documents, each of pieces of one segment: first by themselves, then in
+    """As `translate_pieces`, of documents, each of pieces of one segment: first by themselves, then in
     context. Raises ValueError without match_segments, for an ensemble, and as `Transformer.read_target`."""
     model = translator.model
     if not config.match_segments or not isinstance(model, Transformer):
@@ -149,7 +150,7 @@ def translate_twice(
     half = None if progress is None else lambda share, written: progress(share / 2, written)
     segments = [segment for document in documents for segment in document]
     once = replace(config, copy_unknown=False)  # what is copied is counted in the second pass alone
-    first = list(translator.translate_pieces(segments, keys, told, once, before, half, done))
+    first = list(translate_pieces(translator, segments, keys, told, once, before, half, done))
     total = max(1, sum(part.source_tokens for part in first))
     start = written = read = 0
 
@@ -178,7 +179,7 @@ def translate_twice(
             progress=report,
         )
         for n, hypotheses in again if len(found) < len(document) else ():
-            made = tuple(translator.hypothesis(h, config, told[start + n], sources[n]) for h in hypotheses)
+            made = tuple(make_hypothesis(translator, h, config, told[start + n], sources[n]) for h in hypotheses)
             found[n] = Translation(made, 1, before_it[n].source_tokens)
         yield from (found[n] for n in range(len(document)))
         start, read = stop, read + at_hand

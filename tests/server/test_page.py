@@ -20,8 +20,8 @@ FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync"
 )
-# A browser is no package of Python, so that no `pip install` brings one. `.ci/run` installs it, and nothing is skipped
-# there; machines where that needs an administrator run all other tests without.
+# A browser is no package of Python, so that no `pip install` brings one. `.ci/run` installs it, and says so where it
+# cannot; machines where that needs an administrator run all other tests without.
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: apt-get install chromium")
 TEXT = "the cat sees\nit runs\n<b>a dog</b>\n"
 

@@ -12,9 +12,9 @@ from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.translation.search import DecodingConfig, decode
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import SEP
+from tests.copier import CopyModel
 from tests.runs import make_run, tokenizer
 from tests.search import SETTINGS, SOURCES, A, FakeModel, batch, free, random_logits, table
-from tests.translation.test_translator import CopyModel
 
 TEXTS = [["the cat sees", "it runs", "a dog"], [""], ["a house"], ["a tree", "", "a cat sees a dog", "it"], []]
 LONG = {"max_length_ratio": 2.0, "max_length_offset": 10}

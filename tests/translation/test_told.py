@@ -21,9 +21,9 @@ from scaleformer.translation.search import decode
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
+from tests.copier import CopyModel
 from tests.runs import DOCUMENTS, make_run
 from tests.search import SOURCES, A, B, C, FakeModel, batch, free, random_logits, table
-from tests.translation.test_translator import CopyModel
 
 TOLD: list[dict[int, list[int]]] = [{}, {1: [A, A, B, SEP]}, {0: [B]}, {0: [SEP], 2: [C, C]}]  # of SOURCES
 SHORT = DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=2)

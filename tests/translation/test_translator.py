@@ -2,157 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 import scaleformer
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.devices import resolve_device
-from scaleformer.translation.batches import by_source
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
+from tests.copier import CopyModel, make_copier
 from tests.runs import DOCUMENTS, make_run, tokenizer
 
 GREEDY = DecodingConfig(strategy="greedy")
 
 
-class CopyModel(nn.Module):
-    """Writes the source again, token by token; keeps the shapes of the batches that it was given."""
-
-    most_target_tokens = math.inf
-
-    def __init__(self, vocabulary: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.full((), 9.0))
-        self.vocabulary = vocabulary
-        self.batches: list[tuple[int, ...]] = []
-
-    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Tensor:
-        self.batches.append(tuple(source_mask.sum(1).tolist()))
-        return source
-
-    def init_state(self, memory: Tensor, beams: int) -> tuple[Tensor, int]:
-        return memory.repeat_interleave(beams, 0), 0
-
-    def step(self, tokens: Tensor, segments: Tensor, state: tuple[Tensor, int]):
-        source, position = state
-        following = source[:, min(position, source.shape[1] - 1)]
-        return nn.functional.one_hot(following, self.vocabulary) * self.scale, (source, position + 1)
-
-    def reorder(self, state: tuple[Tensor, int], rows: Tensor, documents: Tensor | None) -> tuple[Tensor, int]:
-        return state[0][rows], state[1]
-
-
 @pytest.fixture
 def copier() -> Translator:
-    model = CopyModel(tokenizer().vocab_size)
-    return Translator(LoadedModel(model, tokenizer(), tokenizer(), {}, "0" * 64, Path("copier")), GREEDY)  # type: ignore[arg-type]
+    return make_copier()
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("translator") / "run")
-
-
-@pytest.mark.parametrize("strategy", ["greedy", "beam"])
-@pytest.mark.parametrize("batch_tokens", [1, 60, 10_000])
-def test_order_is_kept_whatever_the_batches(copier, strategy, batch_tokens):
-    documents = [["a b", "c"], ["a much longer segment than the others"], [""], ["x"], ["one", "two", "three"], []]
-    assert (
-        copier.translate(
-            documents, strategy=strategy, batch_tokens=batch_tokens, **({"beam_size": 2} if strategy == "beam" else {})
-        )
-        == documents
-    )
-
-
-def test_batches_hold_like_lengths_within_the_budget(copier):
-    documents = [["word " * n] for n in (1, 9, 2, 8, 3, 7)]
-    copier.translate(documents, batch_tokens=120)
-    assert all(list(batch) == sorted(batch, reverse=True) for batch in copier.model.batches)
-    assert len(copier.model.batches) < len(documents)
-    assert all(len(batch) == 1 or len(batch) * max(batch) <= 120 for batch in copier.model.batches)
-    copier.model.batches.clear()
-    copier.translate(documents, batch_tokens=120, strategy="beam", beam_size=2)
-    assert all(len(batch) == 1 or len(batch) * max(batch) * 2 <= 120 for batch in copier.model.batches)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [["one"], [""], ["   "], [], ["", "  ", ""], ["a", "", "b"], ["🙂 👩‍👩‍👧"], ["<sep> </s>"], ["tab\tand\nline"]],
-    ids=repr,
-)
-@pytest.mark.parametrize("mode", ["document", "segment"])
-def test_odd_documents_do_not_fail(copier, document, mode):
-    [translation] = copier.translate_documents([document], mode=mode)
-    assert translation.finished
-    assert translation.source_segments == len(translation.segments) == len(document)
-    if any(segment.strip() for segment in document):
-        assert list(translation.segments) == document
-    else:
-        assert copier.model.batches == []
-
-
-def test_pieces_are_cut_between_segments_and_joined_again(copier):
-    document = ["one two", "three", "a segment that is longer than any piece may be", "four", "five"]
-    lengths = [len(tokenizer().encode_segments([segment])) for segment in document]
-    limit = lengths[0] + lengths[1] + 1
-    [translation] = copier.translate_documents([document], max_tokens=limit)
-    assert list(translation.segments) == document
-    pieces = sorted(length for batch in copier.model.batches for length in batch)
-    assert sum(pieces) == sum(lengths) + len(pieces)
-    assert limit in pieces
-    assert [length for length in pieces if length > limit] == [lengths[2] + 1]
-    assert translation.source_tokens == sum(pieces)
-
-
-def test_by_segment_keeps_the_number_of_segments(run):
-    translator = Translator.load(run, "cpu")
-    documents = [document["source"] for document in DOCUMENTS]
-    for translation, document in zip(translator.translate_documents(documents, mode="segment"), documents, strict=True):
-        assert len(translation.segments) == len(document)
-
-
-def test_documents_at_the_limit_are_reported(copier, caplog):
-    with caplog.at_level(logging.WARNING):
-        translations = copier.translate_documents(
-            [["a long document of many words"], ["x"]],
-            DecodingConfig(strategy="greedy", max_length_ratio=0.0, max_length_offset=5),
-            ids=["first", "second"],
-        )
-    assert [t.finished for t in translations] == [False, True]
-    assert "1 of 2 documents hit the length limit" in caplog.text
-    assert "first" in caplog.text
-    assert "second" not in caplog.text
-
-
-def test_n_best(copier):
-    [translation] = copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3))
-    assert len(translation.hypotheses) == 3
-    assert translation.segments == ("a b",)
-    assert [translation] == copier.translate_documents([["a b"]], strategy="beam", beam_size=4, n_best=3)
-    with pytest.raises(ValueError, match="n_best=3"):
-        copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3), mode="segment")
-    with pytest.raises(ValueError, match="n_best=3: translate returns the best alone; translate_documents has all"):
-        copier.translate([["a b"]], strategy="beam", beam_size=4, n_best=3)
-
-
-def test_progress_ends_at_all_of_it(copier):
-    calls: list[tuple[float, int]] = []
-    copier.translate_documents([["a b"], ["c"], [""]], progress=lambda *numbers: calls.append(numbers))
-    shares, tokens = zip(*calls, strict=True)
-    assert list(shares) == sorted(shares)
-    assert shares[-1] == 1.0
-    # everything written and one </s> each; a document that ends earlier stays until its batch is compacted
-    written = [len(tokenizer().encode_segments([text])) + 1 for text in ("a b", "c")]
-    assert tokens[-1] == sum(written)
 
 
 @pytest.mark.parametrize(
@@ -264,20 +139,6 @@ def test_importing_the_package_does_not_import_the_translator():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = scaleformer.nothing
     assert scaleformer.__version__
-
-
-@pytest.mark.parametrize(
-    ("written", "expected", "shared"),
-    [
-        ([("a", 1), ("b", 1)], ["a", "b"], []),
-        ([("a", 0), ("b", 1), ("c", 1)], ["a b", "c"], []),
-        ([("a", 2), ("b", 3)], ["a", "", "b", "", ""], [1, 3, 4]),
-        ([("a", 1), ("b", 0)], ["a", "b"], []),
-        ([], [], []),
-    ],
-)
-def test_segments_of_a_translation_are_those_of_its_source(written, expected, shared):
-    assert by_source(written) == (expected, shared)
 
 
 def tagged(data: dict[str, Any] | None) -> Translator:

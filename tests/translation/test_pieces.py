@@ -1,0 +1,119 @@
+"""Documents in pieces and batches, with a model that copies: what is read together, and in which order it comes out."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from scaleformer.translation.search import DecodingConfig
+from scaleformer.translation.translator import Translator
+from tests.copier import make_copier
+from tests.runs import DOCUMENTS, make_run, tokenizer
+
+GREEDY = DecodingConfig(strategy="greedy")
+
+
+@pytest.fixture
+def copier() -> Translator:
+    return make_copier()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("translator") / "run")
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@pytest.mark.parametrize("batch_tokens", [1, 60, 10_000])
+def test_order_is_kept_whatever_the_batches(copier, strategy, batch_tokens):
+    documents = [["a b", "c"], ["a much longer segment than the others"], [""], ["x"], ["one", "two", "three"], []]
+    assert (
+        copier.translate(
+            documents, strategy=strategy, batch_tokens=batch_tokens, **({"beam_size": 2} if strategy == "beam" else {})
+        )
+        == documents
+    )
+
+
+def test_batches_hold_like_lengths_within_the_budget(copier):
+    documents = [["word " * n] for n in (1, 9, 2, 8, 3, 7)]
+    copier.translate(documents, batch_tokens=120)
+    assert all(list(batch) == sorted(batch, reverse=True) for batch in copier.model.batches)
+    assert len(copier.model.batches) < len(documents)
+    assert all(len(batch) == 1 or len(batch) * max(batch) <= 120 for batch in copier.model.batches)
+    copier.model.batches.clear()
+    copier.translate(documents, batch_tokens=120, strategy="beam", beam_size=2)
+    assert all(len(batch) == 1 or len(batch) * max(batch) * 2 <= 120 for batch in copier.model.batches)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [["one"], [""], ["   "], [], ["", "  ", ""], ["a", "", "b"], ["🙂 👩‍👩‍👧"], ["<sep> </s>"], ["tab\tand\nline"]],
+    ids=repr,
+)
+@pytest.mark.parametrize("mode", ["document", "segment"])
+def test_odd_documents_do_not_fail(copier, document, mode):
+    [translation] = copier.translate_documents([document], mode=mode)
+    assert translation.finished
+    assert translation.source_segments == len(translation.segments) == len(document)
+    if any(segment.strip() for segment in document):
+        assert list(translation.segments) == document
+    else:
+        assert copier.model.batches == []
+
+
+def test_pieces_are_cut_between_segments_and_joined_again(copier):
+    document = ["one two", "three", "a segment that is longer than any piece may be", "four", "five"]
+    lengths = [len(tokenizer().encode_segments([segment])) for segment in document]
+    limit = lengths[0] + lengths[1] + 1
+    [translation] = copier.translate_documents([document], max_tokens=limit)
+    assert list(translation.segments) == document
+    pieces = sorted(length for batch in copier.model.batches for length in batch)
+    assert sum(pieces) == sum(lengths) + len(pieces)
+    assert limit in pieces
+    assert [length for length in pieces if length > limit] == [lengths[2] + 1]
+    assert translation.source_tokens == sum(pieces)
+
+
+def test_by_segment_keeps_the_number_of_segments(run):
+    translator = Translator.load(run, "cpu")
+    documents = [document["source"] for document in DOCUMENTS]
+    for translation, document in zip(translator.translate_documents(documents, mode="segment"), documents, strict=True):
+        assert len(translation.segments) == len(document)
+
+
+def test_documents_at_the_limit_are_reported(copier, caplog):
+    with caplog.at_level(logging.WARNING):
+        translations = copier.translate_documents(
+            [["a long document of many words"], ["x"]],
+            DecodingConfig(strategy="greedy", max_length_ratio=0.0, max_length_offset=5),
+            ids=["first", "second"],
+        )
+    assert [t.finished for t in translations] == [False, True]
+    assert "1 of 2 documents hit the length limit" in caplog.text
+    assert "first" in caplog.text
+    assert "second" not in caplog.text
+
+
+def test_n_best(copier):
+    [translation] = copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3))
+    assert len(translation.hypotheses) == 3
+    assert translation.segments == ("a b",)
+    assert [translation] == copier.translate_documents([["a b"]], strategy="beam", beam_size=4, n_best=3)
+    with pytest.raises(ValueError, match="n_best=3"):
+        copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3), mode="segment")
+    with pytest.raises(ValueError, match="n_best=3: translate returns the best alone; translate_documents has all"):
+        copier.translate([["a b"]], strategy="beam", beam_size=4, n_best=3)
+
+
+def test_progress_ends_at_all_of_it(copier):
+    calls: list[tuple[float, int]] = []
+    copier.translate_documents([["a b"], ["c"], [""]], progress=lambda *numbers: calls.append(numbers))
+    shares, tokens = zip(*calls, strict=True)
+    assert list(shares) == sorted(shares)
+    assert shares[-1] == 1.0
+    # everything written and one </s> each; a document that ends earlier stays until its batch is compacted
+    written = [len(tokenizer().encode_segments([text])) + 1 for text in ("a b", "c")]
+    assert tokens[-1] == sum(written)
