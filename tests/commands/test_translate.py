@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.translation import translator as translator_module
+from scaleformer.translation import pieces
 from scaleformer.translation.translator import Translator
 from tests.commands.calls import run_script
 from tests.runs import DOCUMENTS, make_run, write_corpus
@@ -249,7 +249,7 @@ def test_a_segment_longer_than_any_in_training_is_told(run, translate, tmp_path,
 
 
 def interrupt_the_third_batch(patch: pytest.MonkeyPatch) -> None:
-    decode, calls = translator_module.decode, []
+    decode, calls = pieces.decode, []
 
     def third_time(*given, **named):
         calls.append(0)
@@ -257,7 +257,7 @@ def interrupt_the_third_batch(patch: pytest.MonkeyPatch) -> None:
             raise KeyboardInterrupt
         return decode(*given, **named)
 
-    patch.setattr(translator_module, "decode", third_time)
+    patch.setattr(pieces, "decode", third_time)
 
 
 def test_an_interrupted_call_goes_on(run, translate, tmp_path, monkeypatch):
