@@ -37,6 +37,7 @@ def evaluate_translations(
     mode: str = "document",
     max_tokens: int | None = None,
     tag: str | None = None,
+    context: str = "own",
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
@@ -49,14 +50,23 @@ def evaluate_translations(
                 of the split with which the run ended are samples.txt, others samples-LABEL.txt
     metrics     how text is compared
     tag         that the documents are translated with
+    context     own, or foreign: each segment among those of other documents; foreign- is then part of LABEL
     conditions  more to be said in the JSON, such as the corpus
     Raises ValueError: no documents, references without text; OSError: no place to write.
     """
     folder = Path(folder)
     chosen, label = metrics or Metrics(), result_label(corpus, split)
+    label = f"foreign-{label}" if context == "foreign" else label
     check_folder(folder)
     name = f"bleu-{label}"
-    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
+    options: dict[str, Any] = {
+        "decoding": decoding,
+        "metrics": chosen,
+        "ter": ter,
+        "mode": mode,
+        "tag": tag,
+        "context": context,
+    }
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
         extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
         scored = zip(evaluation.documents, evaluation.hypotheses, strict=True)
