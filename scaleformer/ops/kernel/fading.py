@@ -26,8 +26,9 @@ def fading_sums(q: Tensor, k: Tensor, u: Tensor, log_gate: Tensor, chunk: int = 
     if out.shape[2] > 1:
         end = since[..., -1:, :]  # (B, H, N, 1, 1)
         own = (k * (end - since).exp()).mT @ u  # (B, H, N, n, e), of each chunk at its end
-        left, states = end.exp(), [own[:, :, 0]]
-        for n in range(1, own.shape[2] - 1):
-            states.append(torch.addcmul(own[:, :, n], left[:, :, n], states[-1]))
-        out = torch.cat([out[:, :, :1], out[:, :, 1:] + (q * since.exp())[:, :, 1:] @ torch.stack(states, 2)], dim=2)
+        states = [torch.zeros_like(own[:, :, 0])]  # (B, H, n, e), before each chunk
+        # Parted by one operation: an index in each round would make a gradient of full size.
+        for left, part in zip(end.exp().unbind(2)[:-1], own.unbind(2)[:-1], strict=True):
+            states.append(torch.addcmul(part, left, states[-1]))
+        out = out + q * since.exp() @ torch.stack(states, 2)
     return out.flatten(2, 3)[:, :, :length]
