@@ -13,8 +13,8 @@ import torch
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.attention_files import AttentionMaps
-from scaleformer.model.attention import MECHANISMS, Attention
-from scaleformer.model.attention_weights import recorded_weights
+from scaleformer.model.attention import MECHANISMS
+from scaleformer.model.attention_weights import attentions_of, recorded_weights
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS
 
@@ -46,12 +46,11 @@ def attention_maps(
         site: np.stack([layer[0].float().cpu().numpy() for layer in layers]) for site, layers in found.items() if layers
     }
     names = {mechanism: name for name, mechanism in MECHANISMS.items()}
-    attentions = [module for module in model.modules() if isinstance(module, Attention)]
     return AttentionMaps(
         _pieces(translator.source_tokenizer, tokens),
         _pieces(translator.target_tokenizer, [BOS, *output[:-1]]),
         weights,
-        {attention.site: names[type(attention)] for attention in attentions},
+        {attention.site: names[type(attention)] for attention in attentions_of(model)},
     )
 
 

@@ -6,7 +6,8 @@ j-th unit vector, out_i is the row w_i itself. So the weights come out of the ve
     w_ij = s_ij / sum_j s_ij,   s_ij = phi(Q_i) . (phi(K_j) + phi(P_clip(j-i, -R, R)))        [Scaleformer, equation 9]
 
 for the paper's attention, with the gate for the segment-gated one, and the softmax for the others. Mechanisms that mix
-values before they weigh them (`linformer`) have weights below zero; those that bypass `Attention.attend` have none.
+values before they weigh them (`linformer`), or whose kernel is an estimate (`rfa_gated`), have weights below zero;
+those that bypass `Attention.attend` have none. Of one that holds another (`g_transformer`) these are its own part.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from scaleformer.model.attention.base import SITES, Attention
 from scaleformer.ops.segments.layout import SegmentLayout
 
 
+def attentions_of(model: nn.Module) -> list[Attention]:
+    """The attentions of a model in order of layers, without those that are part of another."""
+    found = [module for module in model.modules() if isinstance(module, Attention)]
+    parts = {part for attention in found for part in attention.modules() if part is not attention}
+    return [attention for attention in found if attention not in parts]
+
+
 @contextmanager
 def recorded_weights(model: nn.Module, sites: Sequence[str] = SITES) -> Iterator[dict[str, list[Tensor]]]:
     """While it lasts, the attention of every layer at these sites also gives its weights (B, H, L, S), by site in order
     of layers. Memory B H L S for each."""
     found: dict[str, list[Tensor]] = {site: [] for site in sites}
-    attentions = [module for module in model.modules() if isinstance(module, Attention) and module.site in sites]
+    attentions = [attention for attention in attentions_of(model) if attention.site in sites]
 
     def watch(attention: Attention) -> None:
         attend = attention.attend

@@ -107,13 +107,17 @@ class Transformer(nn.Module):
             self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary, D))
             nn.init.normal_(self.output_weight, std=D**-0.5)
 
-        def attention(site: str) -> Attention:
+        def attention(site: str, layer: int) -> Attention:
             named = config.sites.get(site)
-            return build_attention(named or config.attention, site, D, config.heads, strict=bool(named))
+            made = build_attention(named or config.attention, site, D, config.heads, strict=bool(named))
+            made.take_place(layer, config.encoder_layers if site == "encoder" else config.decoder_layers)
+            return made
 
         rest = (D, config.feedforward, config.dropout, config.activation)
-        encoder = [EncoderLayer(attention("encoder"), *rest) for _ in range(config.encoder_layers)]
-        decoder = [DecoderLayer(attention("decoder"), attention("cross"), *rest) for _ in range(config.decoder_layers)]
+        encoder = [EncoderLayer(attention("encoder", n), *rest) for n in range(config.encoder_layers)]
+        decoder = [
+            DecoderLayer(attention("decoder", n), attention("cross", n), *rest) for n in range(config.decoder_layers)
+        ]
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.output_int8: Int8Weight | None = None
         self.encoder_norm = nn.LayerNorm(D)

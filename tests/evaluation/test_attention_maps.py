@@ -55,7 +55,8 @@ def test_the_weights_are_those_of_the_layer(translator, name):
         del shapes["decoder"]
     assert {site: w.shape for site, w in maps.weights.items()} == shapes
     for site, weights in maps.weights.items():
-        if maps.mechanisms[site] != "linformer":  # mixes values before it weighs them
+        # one mixes values before it weighs them, the other's kernel is an estimate
+        if maps.mechanisms[site] not in ("linformer", "rfa_gated"):
             assert weights.min() >= -1e-6
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
     if "decoder" in maps.weights:

@@ -41,6 +41,8 @@ MIXED = {
     "reformer small": {
         "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "fallback": {"name": "softmax"}}
     },
+    "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
+    "rfa_gated small": {"attention": {"name": "rfa_gated", "features": 4, "fallback": {"name": "softmax"}}},
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
     # so that these batches of few segments have far ones
     "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},

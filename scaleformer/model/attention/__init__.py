@@ -15,10 +15,12 @@ from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
+from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.performer import PerformerAttention
 from scaleformer.model.attention.literature.reformer import ReformerAttention
+from scaleformer.model.attention.literature.rfa_gated import RandomFeatureGatedAttention
 from scaleformer.model.attention.literature.sparse import SparseAttention
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.model.attention.rotary import RotaryAttention
@@ -46,7 +48,9 @@ MECHANISMS: dict[str, type[Attention]] = {
     "spe": StochasticPositionsAttention,
     "transformer_xl": TransformerXLAttention,
     "bigbird": BigBirdAttention,
+    "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
+    "g_transformer": GTransformerAttention,
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
     "adaptive_span": AdaptiveSpanAttention,

@@ -66,6 +66,9 @@ class Attention(nn.Module, ABC):
     def causal(self) -> bool:
         return self.site == "decoder"
 
+    def take_place(self, layer: int, layers: int) -> None:
+        """Told once, when the model is built: this is layer number `layer` of `layers`, 0 at the bottom."""
+
     def penalise(self) -> Tensor | None:
         """What training adds to the loss of a target token, a scalar; None for nothing."""
         return None

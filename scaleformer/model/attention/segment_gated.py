@@ -30,6 +30,12 @@ class SegmentGatedAttention(ScaleformerAttention):
     Cost O((L + S) d (d + R)) time, O(L + S) memory and d^2 numbers a segment; decoding keeps G + 2 matrices d x (d+1)
     and R values a head, and one matrix a source segment.
     With feature_map "exp" keys are as limited as in `ScaleformerAttention`.
+    Source: the kernel [Scaleformer], the gate our own. Its nearest relative is the sentential gate [Wu 2022] of random
+    feature attention [Peng 2021], `rfa_gated`: at each beginning of a segment a gate, read from the token there, lets
+    all that came before fade, in the decoder alone. Here a weight is of the number of segments between query and key,
+    to either side, in the encoder and in cross-attention too, and far segments share a bounded one; it stands before
+    the exact softmax as well (`softmax_gated`, `segment_recall`). `g_transformer` [Bao 2021] gates between attention to
+    the segment and to all.
 
     reach       G, the distance in segments from which on all are equally far
     slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, and again) over the heads

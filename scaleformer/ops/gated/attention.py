@@ -39,7 +39,9 @@ def segment_gated_attention(
 
     and out_i = sum_j s_ij v_j / sum_j s_ij. n_i is the number of keys that query i may see at |x| >= G, those before
     and those after it together: real ones, and in causal attention none past i. So what is far weighs no more than
-    `far_tokens` tokens, however many there are.
+    `far_tokens` tokens, however many there are. The nearest relative, the sentential gate [Wu 2022] of random feature
+    attention [Peng 2021], multiplies the gates of the segments that begin between key and query, each read from a
+    token, and has none in cross-attention; here g is of their number alone, on both sides.
 
     q               (B, H, L_Q, d) queries
     k, v            (B, H, L_K, d) keys and (B, H, L_K, e) values

@@ -13,6 +13,9 @@ from scaleformer.ops.segments.layout import SegmentLayout
 #: query (H, L, d), key and value (H, S, d) of one example without pads, whether causal -> (H, L, d)
 SlowForm = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 
+#: of one example without pads x (L, D), memory (S, D), the segments of both (L,) and (S,) -> (L, D)
+SegmentForm = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
 
 def one_segment(mask: Tensor) -> SegmentLayout:
     """The layout of self-attention within a single segment; mask (B, L) bool, True for a real token."""
@@ -21,26 +24,44 @@ def one_segment(mask: Tensor) -> SegmentLayout:
 
 def assert_follows(attention: Attention, slow: SlowForm, lengths: tuple[int, ...] = (7, 1, 12)) -> None:
     """Examples of several lengths in one padded batch, pads full of noise, each against `slow` on its own."""
+
+    def whole(x: Tensor, memory: Tensor, *segments: Tensor) -> Tensor:
+        query = attention._split(attention.query(x[None]))[0]  # (H, L, d)
+        key = attention._split(attention.key(memory[None]))[0]  # (H, S, d)
+        value = attention._split(attention.value(memory[None]))[0]  # (H, S, d)
+        gathered = slow(query, key, value, attention.causal)  # (H, L, d)
+        return attention.output(attention._merge(gathered[None]))[0]  # (L, D)
+
+    assert_follows_by_segment(attention, whole, lengths, segment=(999, 999))
+
+
+def assert_follows_by_segment(
+    attention: Attention,
+    slow: SegmentForm,
+    lengths: tuple[int, ...] = (7, 1, 12),
+    segment: tuple[int, int] = (3, 5),
+) -> None:
+    """The same of all that the module does, over segments of so many tokens of the text, and of the source."""
     torch.manual_seed(3)
     attention = attention.double()
     width, longest = attention.heads * attention.head_width, max(lengths)
     x = torch.randn(len(lengths), longest, width, dtype=torch.double, requires_grad=True)
     source = torch.randn(len(lengths), longest + 4, width, dtype=torch.double, requires_grad=True)
-    memory = source if attention.site == "cross" else x
-    real = torch.tensor(lengths)[:, None] + (4 if attention.site == "cross" else 0)
+    cross = attention.site == "cross"
+    memory = source if cross else x
+    real = torch.tensor(lengths)[:, None] + (4 if cross else 0)
     mask = torch.arange(memory.shape[1]) < real  # (B, S)
-    segments = torch.zeros(mask.shape, dtype=torch.long)
-    out = attention(x, memory, SegmentLayout(segments[:, :longest], segments, mask))  # (B, L, D)
+    query_segments = (torch.arange(longest) // segment[0]).expand(len(lengths), -1)  # (B, L)
+    key_segments = (torch.arange(mask.shape[1]) // segment[1]).expand(len(lengths), -1) if cross else query_segments
+    out = attention(x, memory, SegmentLayout(query_segments, key_segments, mask))  # (B, L, D)
 
-    leaves = [x, memory, *attention.parameters()]
+    leaves = [x, memory, *(parameter for parameter in attention.parameters() if parameter.requires_grad)]
     loss = expected_loss = x.new_zeros(())
     for row, length in enumerate(lengths):
         keys = int(real[row])
-        query = attention._split(attention.query(x[row : row + 1, :length]))[0]  # (H, L, d)
-        key = attention._split(attention.key(memory[row : row + 1, :keys]))[0]  # (H, S, d)
-        value = attention._split(attention.value(memory[row : row + 1, :keys]))[0]  # (H, S, d)
-        gathered = slow(query, key, value, attention.causal)  # (H, L, d)
-        expected = attention.output(attention._merge(gathered[None]))[0]  # (L, D)
+        text = x[row, :length]
+        answers = memory[row, :keys] if cross else text
+        expected = slow(text, answers, query_segments[row, :length], key_segments[row, :keys])  # (L, D)
         torch.testing.assert_close(out[row, :length], expected, rtol=1e-9, atol=1e-10)
         weights = torch.randn_like(expected)
         loss = loss + (out[row, :length] * weights).sum()

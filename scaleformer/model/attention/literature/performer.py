@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.redrawn import Redrawn
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.random_features import orthogonal_projection, random_exponents
 
 
-class PerformerAttention(KernelizedAttention):
+class PerformerAttention(Redrawn, KernelizedAttention):
     """out_i = sum_j phi(Q_i).phi(K_j) V_j / sum_j phi(Q_i).phi(K_j),  phi_r(x) = exp(w_r.x' - |x'|^2 / 2).
 
     x' = x / d^(1/4); the w_r are m orthogonal directions of normally distributed lengths, so that phi(q).phi(k) / m is
@@ -35,37 +35,17 @@ class PerformerAttention(KernelizedAttention):
     ) -> None:
         super().__init__(site, width, heads, feature_map="exp", algorithm=algorithm)
         at_least(1, features=features)
-        if redraw_every < 0:
-            raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0, never")
         self.feature_width = features
-        self.redraw_every = redraw_every
-        self.seed, self.passes, self.drawn = int(torch.randint(2**31, (), device="cpu")), 0, 0
-        self.draw()
+        self.begin_draws(redraw_every)
 
     def draw(self) -> None:
-        """The w_r (m, d) of seed and number of draws."""
+        """The w_r (m, d)."""
         self.projection = orthogonal_projection(self.feature_width, self.head_width, self.seed + self.drawn)
 
-    # No buffers: averages of the weights would average the w_r of several draws, which are then no directions any more.
-    def get_extra_state(self) -> Tensor:
-        return torch.tensor([self.seed, self.passes, self.drawn])
-
-    def set_extra_state(self, state: Tensor) -> None:
-        self.seed, self.passes, self.drawn = state.tolist()
-        self.draw()
-
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        if self.training and self.redraw_every and self.passes // self.redraw_every > self.drawn:
-            self.drawn = self.passes // self.redraw_every
-            self.draw()
-        out = super().attend(query, key, value, layout)  # (B, H, L, d)
-        if self.training and out.requires_grad:
-            out.register_hook(self._count)  # backward, for gradient checkpointing repeats the forward pass
-        return out
+        self.redraw()
+        return self.counted(super().attend(query, key, value, layout))  # (B, H, L, d)
 
     def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
         self.projection = self.projection.to(x.device)
         return random_exponents(x, self.projection)  # (..., L, m)
-
-    def _count(self, gradient: Tensor) -> None:
-        self.passes += 1

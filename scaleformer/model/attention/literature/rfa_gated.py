@@ -1,0 +1,158 @@
+"""The softmax kernel of unit vectors by sines and cosines, whose past fades where a segment begins."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
+from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.redrawn import Redrawn
+from scaleformer.ops.common.matmul import Linear
+from scaleformer.ops.kernel.decoding import values_with_ones, without_pads
+from scaleformer.ops.kernel.fading import fading_sums
+from scaleformer.ops.segments.layout import NO_SEGMENT, SegmentLayout
+
+#: the least sum of scores: estimates of a kernel may be negative, and what is divided by their sum may be anything then
+LEAST = 0.1
+
+
+class FadingState(NamedTuple):
+    """What decoding keeps: memory (rows, H, 2m, d+1), the sum of phi(k) (x) [v, 1]; segment (rows,) of the last token,
+    None of a source."""
+
+    memory: Tensor
+    segment: Tensor | None = None
+
+
+class RandomFeatureGatedAttention(Redrawn, Attention):
+    """out_i = phi(Q_i) S_i / phi(Q_i) z_i,  (S_i, z_i) = f_i (S_(i-1), z_(i-1)) + (phi(K_i) (x) V_i, phi(K_i)).
+
+    phi_r(x) = [sin w_r.x', cos w_r.x'] / sqrt(m) with x' = x / (scale |x|) and normally distributed w_r, so that
+    phi(q).phi(k) is exp(-|q' - k'|^2 / 2), for unit vectors exp(q'.k') up to a factor, on average. The sentential gate
+    f_i = sigmoid(w.x_i + b) counts where i begins a segment, for all before it; elsewhere it is 1. No gate in
+    cross-attention: the sums over the whole source.
+    Cost O((L + S) d m) time, O((L + S) (d + m)) memory; decoding keeps one 2m x (d+1) matrix a head, exactly.
+    Source: [Wu 2022] for the gate and both sites, softmax staying in the encoder, and [Peng 2021] for the features;
+    positions are added to the embeddings. Where the authors' code has the separator end a segment, so that it fades
+    with what it ends, here it begins the next one, as in the paper, and is what the gate is read from. Estimates of the
+    kernel may be negative: a denominator counts as 0.1 at least (the authors bound theirs too).
+    Left out: arc-cosine features, the gate of every token [Peng 2021], a deviation for each dimension of w_r, and the
+    norms of the keys, by which the authors' trained models weigh them in cross-attention. Their w_r come from a stored
+    pool, and are fixed in translation; so are these there, at the last draw.
+
+    features       m; the authors take 32 in the decoder and 256 in cross-attention
+    redraw_every   training passes after which other w_r are drawn; 0 keeps the first for ever
+    scale          of unit vectors, the greater the flatter the kernel
+    learned_scale  whether each head learns its own, beginning there
+    gate_bias      b when training begins: the past counts sigmoid(b) at first
+    """
+
+    sites: ClassVar[tuple[str, ...]] = ("decoder", "cross")
+    absolute_positions: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        features: int = 64,
+        redraw_every: int = 1,
+        scale: float = 1.0,
+        learned_scale: bool = True,
+        gate_bias: float = 2.0,
+    ) -> None:
+        super().__init__(site, width, heads)
+        at_least(1, features=features)
+        if not 0 < scale < math.inf:
+            raise ValueError(f"model.attention.scale is {scale}: it must be above 0")
+        self.feature_count = features
+        self.log_scale = nn.Parameter(torch.full((heads,), math.log(scale)), requires_grad=learned_scale)
+        if self.causal:
+            self.gate = Linear(width, heads)
+            nn.init.xavier_uniform_(self.gate.weight)
+            nn.init.constant_(self.gate.bias, gate_bias)
+        self.begin_draws(redraw_every)
+
+    def draw(self) -> None:
+        """The w_r of each head, (H, m, d)."""
+        generator = torch.Generator().manual_seed(self.seed + self.drawn)
+        shape = self.heads, self.feature_count, self.head_width
+        self.projection = torch.randn(shape, generator=generator, device="cpu")
+
+    def features(self, x: Tensor) -> Tensor:
+        """phi of queries or keys (B, H, L, d): (B, H, L, 2m), in float32 at least."""
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        self.projection = self.projection.to(x.device)
+        unit = functional.normalize(x.to(dtype), dim=-1) * self.log_scale.to(dtype).neg().exp()[:, None, None]
+        angles = unit @ self.projection.to(dtype).mT  # (B, H, L, m)
+        return torch.cat([angles.sin(), angles.cos()], dim=-1) * self.feature_count**-0.5
+
+    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+        if not self.causal:
+            return super().forward(x, memory, layout)
+        query, key, value = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
+        begins = layout.query_segments.diff(dim=1, prepend=layout.query_segments[:, :1]) > 0  # (B, L)
+        gate = functional.logsigmoid(self.gate(x)).masked_fill(~begins[..., None], 0.0)  # (B, L, H)
+        key = torch.cat([key, gate.transpose(1, 2)[..., None]], dim=-1)  # (B, H, L, d+1)
+        return self.output(self._merge(self.attend(query, key, value, layout)))  # (B, L, D)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
+        """In the decoder the last number of a key is the logarithm of its gate: key (B, H, L, d+1)."""
+        self.redraw()
+        with torch.autocast(query.device.type, enabled=False):
+            if self.causal:
+                asked, answers = self.features(query), self.features(key[..., :-1])  # (B, H, L, 2m)
+                u = values_with_ones(value.to(asked.dtype), None)  # (B, H, L, d+1)
+                sums = fading_sums(asked, answers, u, key[..., -1].to(asked.dtype))  # (B, H, L, d+1)
+            else:
+                sums = self.features(query) @ self._sum(key, value, layout.mask)
+            return self.counted(_mean(sums).to(value.dtype))  # (B, H, L, d)
+
+    def empty_state(self, rows: int, like: Tensor) -> FadingState:
+        shape = rows, self.heads, 2 * self.feature_count, self.head_width + 1
+        memory = torch.zeros(shape, device=like.device, dtype=torch.promote_types(like.dtype, torch.float32))
+        return FadingState(memory, torch.full((rows,), NO_SEGMENT, device=like.device))
+
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> FadingState:
+        with torch.autocast(key.device.type, enabled=False):
+            return FadingState(self._sum(key, value, key_mask))
+
+    def step_weight(self) -> Tensor:
+        return torch.cat([super().step_weight(), self.gate.weight])  # (3D + H, D)
+
+    def step_projected(self, projected: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
+        D = self.heads * self.head_width
+        heads = projected[:, : 3 * D].unflatten(1, (3, self.heads, 1, self.head_width))  # (B*K, 3, H, 1, d)
+        query, key, value = heads.unbind(1)
+        with torch.autocast(projected.device.type, enabled=False):
+            asked, answer = self.features(query), self.features(key)  # (B*K, H, 1, 2m)
+            gate = (projected[:, 3 * D :].to(asked.dtype) + self.gate.bias.to(asked.dtype)).sigmoid()  # (B*K, H)
+            gate = torch.where((segments > state.segment)[:, None], gate, 1.0)[..., None, None]  # (B*K, H, 1, 1)
+            u = values_with_ones(value.to(asked.dtype), None)  # (B*K, H, 1, d+1)
+            memory = torch.addcmul(answer.mT * u, gate, state.memory)  # (B*K, H, 2m, d+1)
+            out = _mean(asked @ memory)[:, :, 0].to(projected.dtype)  # (B*K, H, d)
+        return out, FadingState(memory, segments)
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: FadingState) -> Tensor:
+        with torch.autocast(query.device.type, enabled=False):
+            asked = self.features(beams_as_queries(query, len(state.memory)))  # (B, H, K, 2m)
+            return queries_as_beams(_mean(asked @ state.memory)).to(query.dtype)  # (B*K, H, d)
+
+    def reorder(self, state: FadingState, rows: Tensor) -> FadingState:
+        memory, segment = state
+        return FadingState(memory[rows], None if segment is None else segment[rows])
+
+    def _sum(self, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        """The sum (B, H, 2m, d+1) over a source, key and value (B, H, S, d), mask (B, S)."""
+        answers = without_pads(self.features(key), mask)  # (B, H, S, 2m)
+        return answers.mT @ values_with_ones(value.to(answers.dtype), mask)
+
+
+def _mean(sums: Tensor) -> Tensor:
+    """Numerators over denominators: (..., d+1) -> (..., d)."""
+    return sums[..., :-1] / sums[..., -1:].clamp(min=LEAST)
