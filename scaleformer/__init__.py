@@ -19,7 +19,7 @@ __all__ = ["DecodingConfig", "DocumentHypothesis", "Translation", "Translator", 
 
 
 def __getattr__(name: str) -> Any:
-    # Loaded when asked for: whoever wants the attention alone imports torch and nothing else.
+    # Imported on first use, so that the attention functions need only torch.
     if name in __all__:
         from scaleformer.translation import config, translator
 

@@ -1,4 +1,4 @@
-"""The one structure in which data and model meet."""
+"""The one structure that passes from data to model."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class Batch:
 
     B examples, S source tokens, L target tokens. Every source and target ends with `</s>`, every segment with a
     separator (`scaleformer.vocabulary`).
-    Pads stand at the end of a row; what they hold never changes a result.
+    Padding stands at the end of a row; its content never changes a result.
 
     source           (B, S) long, token ids
     source_mask      (B, S) bool, True = real token
-    source_segments  (B, S) long, the number of `<sep>` before the token
-    target_input     (B, L) long, `<s>` and the target but its last token
+    source_segments  (B, S) long, number of `<sep>` before the token
+    target_input     (B, L) long, `<s>`, then the target without its last token
     target_output    (B, L) long, the token to predict at each position
     target_mask      (B, L) bool, True = real position
-    target_segments  (B, L) long, the source segments that the separators in target_input up to and including the
-                     position consume; where segments match one to one, their number
-    ids              B names of the examples, for reports
-    corpus           the name of the corpus of all of them, in validation on several; else ""
+    target_segments  (B, L) long, number of source segments consumed by the separators in target_input up to and
+                     including the position; where segments match one to one, the segment's number
+    ids              names of the B examples, for reports
+    corpus           name of their corpus when validating on several corpora; else ""
     """
 
     source: Tensor
@@ -43,7 +43,7 @@ class Batch:
         return self.source.shape[0]
 
     def twice(self) -> Batch:
-        """Every example two times: all of them, and all of them again."""
+        """The batch followed by itself: 2B examples."""
         doubled: dict[str, Any] = {name: torch.cat((tensor, tensor)) for name, tensor in self._tensors.items()}
         return replace(self, **doubled, ids=self.ids * 2)
 

@@ -1,4 +1,4 @@
-"""The structure in which data and model meet."""
+"""The structure that passes from data to model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from tests.helpers import make_batch
 
 
-def test_twice_is_all_and_all_again() -> None:
+def test_twice_repeats_the_batch() -> None:
     batch = make_batch([([3, 2], [4]), ([5], [2, 2])])
     twice = batch.twice()
     assert (len(twice), twice.ids) == (4, ("0", "1", "0", "1"))

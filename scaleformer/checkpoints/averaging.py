@@ -1,4 +1,4 @@
-"""The mean of the weights of several checkpoints of one model [Vaswani 2017, section 6.1]."""
+"""Averages the weights of several checkpoints of one model [Vaswani 2017, section 6.1]."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scaleformer.checkpoints.model_file import find_checkpoint, read_checkpoint
 
 
 def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
-    """The content of a checkpoint whose weights are the mean of the given ones: to translate with, not to resume.
+    """The content of a checkpoint with the mean weights of the given ones. It can translate, but not resume a training.
 
-    paths  checkpoint files or run directories, at least two, of the same configuration of the model and tokenizers.
-           Sums are taken in float64; what is no floating-point number is that of the first.
-    Raises ValueError: fewer than two, no checkpoint, one of another model or with other tokenizers.
+    paths  at least two checkpoint files or run directories with the same model configuration and tokenizers.
+           Sums are taken in float64; tensors that are not floating-point come from the first checkpoint.
+    Raises ValueError for fewer than two paths, an unreadable checkpoint, or models or tokenizers that differ.
     """
     files = [find_checkpoint(path) for path in paths]
     if len(files) < 2:
@@ -30,7 +30,7 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
         weights = {name: value for name, value in content["state_dict"].items() if name.startswith("model.")}
         if not first:
             first = {"package": package, "weights": weights, "file": file}
-        _check_alike(first, package, weights, file)
+        _check_same_model(first, package, weights, file)
         for name, value in weights.items():
             if value.is_floating_point():
                 total[name] = total[name] + value.double() if name in total else value.double()
@@ -41,17 +41,19 @@ def average_checkpoints(paths: Sequence[str | Path]) -> dict[str, Any]:
     return {"scaleformer": first["package"], "state_dict": mean, "averaged": [str(file) for file in files]}
 
 
-def _check_alike(first: dict[str, Any], package: dict[str, Any], weights: dict[str, Tensor], file: Path) -> None:
-    """ValueError where two checkpoints are not of one model."""
-    reasons = []
+def _check_same_model(first: dict[str, Any], package: dict[str, Any], weights: dict[str, Tensor], file: Path) -> None:
+    """Raise ValueError unless both checkpoints belong to one model."""
+    differing = []
     if package["model"] != first["package"]["model"]:
-        reasons.append("another model")
+        differing.append("model configuration")
     for side in ("source", "target"):
         name = f"{side}_tokenizer"
         if not torch.equal(package[name], first["package"][name]):
-            reasons.append(f"another {side} tokenizer")
+            differing.append(f"{side} tokenizer")
     shapes = [{name: value.shape for name, value in found.items()} for found in (weights, first["weights"])]
     if shapes[0] != shapes[1]:
-        reasons.append("weights of other shapes")
-    if reasons:
-        raise ValueError(f"{file}: {' and '.join(reasons)} than in {first['file']}: average checkpoints of one run")
+        differing.append("weight shapes")
+    if differing:
+        raise ValueError(
+            f"{file}: not the same {' and '.join(differing)} as in {first['file']}: average checkpoints of one run"
+        )

@@ -1,4 +1,4 @@
-"""A trained model with other options of its attention."""
+"""Changes attention options of a trained model."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from scaleformer.model.transformer import Transformer
 
 
 def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedModel:
-    """The same weights with other options of the attention, wherever it has them: a greater `kept`, say. The hash stays
-    that of the file they came from: export the model to have one of its own.
+    """The same weights with other attention options, such as a greater `kept`, at every site that has them. The hash
+    stays that of the original file; an exported model gets its own.
 
-    Raises ValueError for an option that no attention of the model has, or that these weights do not fit.
+    Raises ValueError for an option that no attention of the model has, or that does not fit the weights.
     """
     config = loaded.model.config
     choices = [config.attention, *config.sites.values()]
     known = sorted({option for choice in choices for option in options_of(choice["name"])})
     if unknown := sorted(set(options) - set(known)):
         raise ValueError(
-            f"the attention of {loaded.path} has no option {', '.join(unknown)}: it has {', '.join(known)}"
+            f"the attention of {loaded.path} has no option {', '.join(unknown)}; it has {', '.join(known)}"
         )
 
     def changed(choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def change_attention(loaded: LoadedModel, options: Mapping[str, Any]) -> LoadedM
     except RuntimeError as error:
         names = ", ".join(options)
         raise ValueError(
-            f"{names} cannot be changed after training: the weights of {loaded.path} do not fit"
+            f"{names} cannot be changed after training: the weights of {loaded.path} would not fit"
         ) from error
     model.to(loaded.model.output_weight.device).eval()
     return replace(loaded, model=model)

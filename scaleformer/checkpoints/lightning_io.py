@@ -1,4 +1,4 @@
-"""How Lightning's checkpoints get to disk and back: whole or not at all, and without running anybody's code."""
+"""Writes Lightning's checkpoints whole or not at all, and reads them without running foreign code."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
 
 class SafeCheckpointIO(TorchCheckpointIO):
-    """Writes beside the target, syncs, then renames; the last.ckpt before stays as previous.ckpt.
+    """Writes next to the target, syncs, then renames; the former last.ckpt stays as previous.ckpt.
 
-    Lightning's own way (2.6) writes to the system's temporary folder and moves the file from there: on another file
-    system that is a copy over the last good checkpoint, which a full disk cuts short. It also drops a
-    PermissionError without a word.
+    Lightning (2.6) writes to the system's temporary folder and moves the file from there. Across file systems that
+    copies over the last good checkpoint, which a full disk cuts short. It also silently ignores a PermissionError.
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Raises OSError with the path where it cannot be written; a file of that name is then as it was."""
+        """Raises OSError with the path if it cannot be written; an existing file then stays unchanged."""
         path = Path(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -39,7 +38,7 @@ class SafeCheckpointIO(TorchCheckpointIO):
             os.replace(temporary, path)
             _sync_folder(path.parent)
         except (OSError, RuntimeError) as error:
-            # Where a disk is full torch's own writer stumbles over what is missing: the reason came before.
+            # On a full disk torch's writer fails again while it handles the OSError: report that first error.
             first = error.__context__ if isinstance(error.__context__, OSError) else error
             number = getattr(first, "errno", None) or errno.EIO
             reason = getattr(first, "strerror", None) or str(first)
@@ -49,16 +48,16 @@ class SafeCheckpointIO(TorchCheckpointIO):
                 temporary.unlink()
 
     def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As `model_file.read_checkpoint`: by `weights_only`; ValueError for what is none of ours."""
+        """As `model_file.read_checkpoint`: `weights_only`, and ValueError unless scaleformer wrote the checkpoint."""
         return read_checkpoint(Path(path))
 
 
 def _keep(path: Path, name: Path) -> None:
-    """Give a file a second name, so that at every moment the first one is there too."""
+    """Give a file a second name while the first one stays valid at every moment."""
     link = name.with_name(f".{name.name}.{os.getpid()}.tmp")
     try:
         os.link(path, link)
-    except OSError:  # a file system without links: for a moment there is the second name alone
+    except OSError:  # a file system without links: for a moment only the second name exists
         os.replace(path, name)
         return
     try:
@@ -69,7 +68,7 @@ def _keep(path: Path, name: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Names are on disk too; some file systems cannot tell."""
+    """Sync the folder, so that new names are on disk too; some file systems cannot do this."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -80,6 +79,6 @@ def _sync_folder(folder: Path) -> None:
 
 def _left(path: Path) -> str:
     if not path.is_file():
-        return "there was none before it"
-    resume = f", then go on by resume={path.parent.parent}" if path.parent.name == "checkpoints" else ""
-    return f"the one before it is intact: make room{resume}"
+        return "there is no earlier one"
+    resume = f", then continue with resume={path.parent.parent}" if path.parent.name == "checkpoints" else ""
+    return f"the previous one is intact: free disk space{resume}"

@@ -1,4 +1,4 @@
-"""The model card of an exported model: what it was trained on, its scores and their conditions."""
+"""The model card of an exported model: its training data, its scores and their conditions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CARD = "README.md"
 def model_card(loaded: LoadedModel, name: str, licence: str | None, results: Path | None) -> str:
     """Markdown with the metadata that the Hugging Face Hub reads.
 
-    name     of the model there
-    licence  an identifier of the Hub (apache-2.0, cc-by-4.0 ...); None for one that is not known
-    results  the folder with the results of its run; those of other weights are left out. None for no results
+    name     the model's name on the Hub
+    licence  an identifier of the Hub (apache-2.0, cc-by-4.0 ...); None if unknown
+    results  the folder with the results of its run; results of other weights are left out. None for no results
     """
     data, model = loaded.config.get("data") or {}, loaded.model.config
     source, target = map(_language, _sides(data))
@@ -35,27 +35,27 @@ def model_card(loaded: LoadedModel, name: str, licence: str | None, results: Pat
     lines = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False).strip()}\n---\n",
         f"# {name}\n",
-        "A model of scaleformer that translates whole documents.\n",
+        "A scaleformer model that translates whole documents.\n",
         f'    from scaleformer import Translator\n\n    Translator.load("{name}")'
         '.translate([["A document", "of two segments."]])\n',
         "## Model\n",
         f"* {parameters:,} parameters: {model.encoder_layers} encoder and {model.decoder_layers} decoder layers of "
         f"width {model.width}, attention `{model.attention['name']}`",
         f"* vocabularies of {model.source_vocabulary:,} and {model.target_vocabulary:,} pieces",
-        f"* made from the checkpoint with sha256 `{loaded.sha256}`",
+        f"* exported from the checkpoint with sha256 `{loaded.sha256}`",
         *_lineage(loaded.parent),
         "\n## Data\n",
         *_data(data, _read(results, "data")),
         "\n## Scores\n",
         *_scores(loaded, results),
         "\n## Licence\n",
-        licence or "None was given: ask whoever has published the model.",
+        licence or "Not given: ask the publisher of the model.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def without_folders(value: Any) -> Any:
-    """Settings to publish: of files and folders of this machine their last names alone."""
+    """Settings to publish: absolute paths shortened to their last part."""
     if isinstance(value, Mapping):
         return {key: without_folders(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -66,7 +66,7 @@ def without_folders(value: Any) -> Any:
 def _lineage(parent: Mapping[str, Any] | None) -> list[str]:
     lines = []
     while parent is not None:
-        lines.append(f"* trained from a model with sha256 `{parent['sha256']}`")
+        lines.append(f"* training started from a model with sha256 `{parent['sha256']}`")
         parent = parent.get("parent")
     return lines
 
@@ -78,7 +78,7 @@ def _sides(data: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _language(name: Any) -> str | None:
-    """A code at the end of a column's name."""
+    """The language code at the end of a column name or file suffix, if there is one."""
     code = str(name or "").rpartition(".")[2]
     return code if code.isalpha() and len(code) in (2, 3) else None
 
@@ -109,14 +109,14 @@ def _scores(loaded: LoadedModel, results: Path | None) -> list[str]:
         versions = ", ".join(f"{key} {value}" for key, value in found["versions"].items())
         lines += [
             f"\n* decoding: {decoding}, mode {found['mode']}",
-            f"* cut at the length limit: {len(found['unfinished'])} documents",
+            f"* documents cut at the length limit: {len(found['unfinished'])}",
             f"* seed {found['seed']}; {versions}; device: {found['device']['name']}\n",
         ]
-    return lines or ["None are known of these weights."]
+    return lines or ["None are known for these weights."]
 
 
 def _read(folder: Path | None, name: str) -> dict[str, Any]:
-    """A result of that name, {} where there is none."""
+    """The result of that name, {} if there is none."""
     try:
         content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) if folder is not None else {}
     except (OSError, ValueError):

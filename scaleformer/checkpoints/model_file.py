@@ -1,4 +1,4 @@
-"""What a trained model consists of, and how it comes back from disk without running anybody's code."""
+"""The parts of a trained model, and how they are saved and loaded without running foreign code."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to translate, with its tokenizers, the configuration of its run and the hash of its file (or of
-    those that an exported model has); longest_segment: the most tokens that it was trained on in one, None where the
-    file does not say so; segmentation: grain and languages of its segments; parent: path
-    and hash of the model that its training began from, and its parent."""
+    """A model ready to translate, with its tokenizers and the configuration of its run.
+
+    sha256           of its checkpoint file, or of all files of an exported model
+    longest_segment  the most tokens of a segment in its training data; None if the file does not say
+    parent           path and hash of the model that its training started from, and that model's parent
+    segmentation     grain and languages of its segments
+    """
 
     model: Transformer
     source_tokenizer: Tokenizer
@@ -52,13 +55,13 @@ def make_package(
     target_tokenizer: Tokenizer,
     parent: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Plain values and tensors only, as `weights_only` loading wants: configurations and tokenizers of a run, and what
-    is known of the model that it began from."""
+    """Configurations and tokenizers of a run, and the model that it started from, as plain values and tensors only:
+    `weights_only` loading accepts nothing else."""
     return {
         "format": FORMAT,
         "model": _plain(asdict(model)),
         "config": _plain(config),
-        "longest_segment": None,  # the trainer's to say, once it has seen the data
+        "longest_segment": None,  # the trainer fills it in once it has seen the data
         "segmentation": {},
         "parent": _plain(parent),
         "source_tokenizer": _bytes_to_tensor(source_tokenizer.proto),
@@ -68,9 +71,9 @@ def make_package(
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedModel:
     """Load a run directory (its best checkpoint, else its last), a checkpoint file, an exported model directory, or a
-    model of the Hugging Face Hub by its name.
+    model on the Hugging Face Hub by its name.
 
-    Raises ValueError in one line where the file is missing, cut short, of another format, or does not fit together.
+    Raises ValueError in one line if the file is missing, truncated, of another format, or inconsistent.
     """
     path = find_checkpoint(path)
     if path.is_dir():
@@ -98,17 +101,17 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
         if tokenizer.vocab_size != wanted:
             raise ValueError(
                 f"{path}: the {side} tokenizer has {tokenizer.vocab_size} pieces and the model {wanted}: "
-                "they are not of one run"
+                "they come from different runs"
             )
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-        raise ValueError(f"{path}: the weights do not fit the model they come with: {first}") from error
+        raise ValueError(f"{path}: the weights do not fit the model configuration of the file: {first}") from error
     model.to(device).eval()
     config, longest = package["config"], package.get("longest_segment")
     if "longest_segment" not in package and isinstance(config.get("decoding"), dict):
-        # That version matched no segments unless told to: what it recorded was nobody's choice.
+        # Versions without longest_segment defaulted to false: the recorded value was nobody's choice.
         config = {**config, "decoding": {**config["decoding"], "match_segments": True}}
     known = longest, package.get("parent"), package.get("segmentation") or {}
     return LoadedModel(model, source_tokenizer, target_tokenizer, config, _sha256(files), path, *known)
@@ -117,13 +120,13 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
     """Write a model without any pickle: model.safetensors, config.yaml, source.model and target.model.
 
-    The folder is there when all of it is. Raises ValueError if it has something in it before, OSError with its name
-    where it cannot be written.
+    The folder appears only once it is complete. Raises ValueError if it exists and is not empty, OSError with its name
+    if it cannot be written.
     """
     directory = Path(directory)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise ValueError(f"{directory}: there is something here: give an empty folder, or a new one")
-    # a state dict names a tied weight twice; safetensors wants each tensor once
+        raise ValueError(f"{directory}: already exists and is not an empty folder: name an empty folder or a new one")
+    # a state dict names a tied weight twice; safetensors takes each tensor once
     weights = dict(loaded.model.state_dict())
     seen: dict[tuple[Any, ...], str] = {}
     tied = {}
@@ -146,12 +149,12 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
         temporary.mkdir(parents=True)
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary / "model.safetensors")
         (temporary / "source.model").write_bytes(loaded.source_tokenizer.proto)
-        shutil.copymode(temporary / "source.model", temporary / "model.safetensors")  # whose writer keeps others out
+        shutil.copymode(temporary / "source.model", temporary / "model.safetensors")  # written as 0600
         (temporary / "target.model").write_bytes(loaded.target_tokenizer.proto)
         text = yaml.safe_dump(description, sort_keys=False, allow_unicode=True)
         (temporary / "config.yaml").write_text(text, encoding="utf-8")
         os.replace(temporary, directory)
-    except (OSError, SafetensorError) as error:  # safetensors' writer has an error of its own for a full disk
+    except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk
         number, reason = getattr(error, "errno", None) or errno.EIO, getattr(error, "strerror", None) or str(error)
         raise OSError(number, f"the model cannot be written ({reason})", str(directory)) from error
     finally:
@@ -159,10 +162,10 @@ def export_model(loaded: LoadedModel, directory: str | Path) -> None:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint file, or the exported model directory, that a user means by `path`: a name of the Hugging Face Hub
-    is that of the model there, as it lies in the local cache.
+    """The checkpoint file or exported model directory that a user means by `path`. A name on the Hugging Face Hub gives
+    the model's folder in the local cache.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is none.
     """
     given, path = str(path), Path(path)
     if path.is_dir():
@@ -183,55 +186,55 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint file of ours, its checksums verified, read without unpickling code (`weights_only`).
+    """The content of a scaleformer checkpoint, with verified checksums and read without running code (`weights_only`).
 
-    Raises ValueError in one line for what is none, cut short, or has a wrong bit.
+    Raises ValueError in one line if it is not one, is truncated, or has a flipped bit.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             if (wrong := archive.testzip()) is not None:
-                raise ValueError(f"{wrong} does not have its checksum")
+                raise ValueError(f"the checksum of {wrong} is wrong")
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:  # torch's message tells how to load it all the same
+    except pickle.UnpicklingError as error:  # torch's message tells how to load it anyway, which runs its code
         raise ValueError(
-            f"{path}: not a readable checkpoint: it holds other things than tensors and plain values, and code in it "
-            "is not run"
+            f"{path}: not a readable checkpoint: it holds more than tensors and plain values, and scaleformer runs no "
+            "code from checkpoints"
         ) from error
     except MemoryError:
         raise
     except Exception as error:  # hostile bytes make zipfile and torch's reader raise nearly anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"{path}: not a readable checkpoint (cut short, or not written by scaleformer): {reason}"
+            f"{path}: not a readable checkpoint (truncated, or not written by scaleformer): {reason}"
         ) from error
     if not isinstance(content, dict) or "scaleformer" not in content or "state_dict" not in content:
-        raise ValueError(f"{path}: a checkpoint, but not of scaleformer: it holds no configuration and tokenizer")
+        raise ValueError(f"{path}: not a scaleformer checkpoint: it holds no configuration and tokenizers")
     weights = content["state_dict"]
     named = isinstance(weights, dict) and all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in weights.items()
     )
     if not named or not isinstance(content["scaleformer"], dict):
-        raise ValueError(f"{path}: a checkpoint, but not of scaleformer: its weights are no tensors with names")
-    return {**content, "scaleformer": _present_names(content["scaleformer"])}
+        raise ValueError(f"{path}: not a scaleformer checkpoint: its weights are not named tensors")
+    return {**content, "scaleformer": _with_current_names(content["scaleformer"])}
 
 
-def _present_names(value: Any) -> Any:
-    """Settings of before under their names of today: `fallback` was `elsewhere`."""
+def _with_current_names(value: Any) -> Any:
+    """Rename old settings: `elsewhere` is now `fallback`."""
     if isinstance(value, dict):
-        return {"fallback" if key == "elsewhere" else key: _present_names(item) for key, item in value.items()}
+        return {"fallback" if key == "elsewhere" else key: _with_current_names(item) for key, item in value.items()}
     return value
 
 
 def _check_package(package: Mapping[str, Any], path: Path) -> None:
-    """ValueError unless it is what `make_package` made."""
+    """Raise ValueError unless `make_package` of this version made it."""
     if package.get("format") != FORMAT:
         raise ValueError(
-            f"{path}: the checkpoint has format {package.get('format')}, this version reads format {FORMAT}: "
+            f"{path}: the checkpoint has format {package.get('format')}, but this version reads format {FORMAT}: "
             "use the version of scaleformer that wrote it"
         )
     kinds = {"model": dict, "config": dict, "source_tokenizer": Tensor, "target_tokenizer": Tensor}
     if missing := [name for name, kind in kinds.items() if not isinstance(package.get(name), kind)]:
-        raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: it is not one of a whole run")
+        raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: use one that a training saved")
 
 
 def _tokenizer(package: Mapping[str, Any], side: str, path: Path) -> Tokenizer:

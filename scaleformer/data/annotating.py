@@ -1,9 +1,9 @@
-"""`data.annotate_terms`: training sources that say how some of their words are translated.
+"""`data.annotate_terms`: annotates training sources with the translations of some of their words.
 
-The words are found by a lexicon of the training text itself (IBM model 1, `scaleformer.data.align.lexicon`): a source
-word and a target word, each the likeliest partner of the other in their pair of segments, and both likely enough. Two
-neighbours whose partners stand together, no more than a word apart, are one term of two words. Scripts without spaces
-have no such words. Half of the pairs have terms of one word alone.
+A lexicon of the training text (IBM model 1, `scaleformer.data.align.lexicon`) finds the words: a source word and a
+target word that are each other's likeliest partner in their pair of segments, and likely enough. Two neighbours whose
+partners are at most one word apart form a term of two words. Half of the pairs have only terms of one word. Scripts
+without spaces have no terms.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.data.words import unspaced
 from scaleformer.system.files import replaced
 
-LIKELY = 0.2  # the least probability of a partner, in either direction
-LETTERS = 3  # that a source word has at least
-MOST = 3  # terms of a segment
+LIKELY = 0.2  # least probability of a partner, in both directions
+LETTERS = 3  # fewest letters of a source word
+MOST = 3  # terms per segment
 _CACHE_VERSION = 1
-_WORD = regex.compile(r"(?<!\w)[\p{L}\p{M}][\w\p{M}]*")  # placeholders and numbers are none
+_WORD = regex.compile(r"(?<!\w)[\p{L}\p{M}][\w\p{M}]*")  # excludes placeholders and numbers
 
-Partners = dict[str, dict[str, float]]  # the least of the two probabilities of source and target words
+Partners = dict[str, dict[str, float]]  # source word, target word: the lower of their two probabilities
 
 
 @dataclass(frozen=True)
 class Annotating:
-    """Annotates one to three terms of a share of the beads of each document, those of one segment a side alone.
+    """Annotates one to three terms in a share of the one-to-one beads of each document.
 
-    Which ones it are is decided by the seed, the epoch, the name of the document and the number of the bead in it.
+    The seed, the epoch, the document's name and the bead's number in it decide which beads and terms.
     """
 
     share: float
@@ -50,11 +50,11 @@ class Annotating:
 
     @property
     def key(self) -> str:
-        """What decides the annotated documents of a corpus, besides this: a part of the names of caches."""
+        """Part of a cache's name: besides the corpus, everything that determines the annotated documents."""
         return f"annotated {_CACHE_VERSION} {self.share} {self.seed} {self.fingerprint}"
 
     def __call__(self, document: Document, epoch: int = 0) -> Document:
-        """The document as it is trained on in an epoch; in a corpus that is kept encoded, in all of them."""
+        """The document for one training epoch; for all epochs if the corpus is kept encoded."""
         source = list(document.source)
         s = t = 0
         for number, shape in enumerate(document.shapes):
@@ -76,8 +76,8 @@ class Annotating:
 
 
 def find_pairs(source: str, target: str, partners: Partners, join: bool = True) -> list[tuple[int, str]]:
-    """The terms of a pair of segments: where each ends in the source, and its translation. None lies over another.
-    join: whether there are terms of two words."""
+    """The terms of a pair of segments, without overlaps: where each ends in the source, and its translation.
+    join: whether two words may form a term."""
     ours, theirs = ([match.span() for match in _WORD.finditer(text)] for text in (source, target))
     names = [target[start:stop].casefold() for start, stop in theirs]
     values = np.zeros((len(ours), len(theirs)))
@@ -111,14 +111,14 @@ def annotating_for(
     fingerprint: str,
     cache_dir: str | Path,
 ) -> Annotating | None:
-    """That of a share of the beads, None for 0. The lexicon of the documents with that fingerprint is kept in
-    `cache_dir`/terms. Raises DataError where the source's vocabulary has not the pieces, and as the documents do."""
+    """The annotation of a share of the beads, None for 0. The lexicon is kept in `cache_dir`/terms under the documents'
+    fingerprint. Raises DataError if the source vocabulary lacks the pieces for terms, and like the documents."""
     if share == 0:
         return None
     if not tokenizer.has_terms:
         raise DataError(
-            f"data.annotate_terms={share}: the vocabulary of init_from has no pieces for terms: give "
-            "data.annotate_terms=0, or begin without init_from"
+            f"data.annotate_terms={share}: the vocabulary of init_from has no pieces for terms: set "
+            "data.annotate_terms=0, or train without init_from"
         )
     name = hashlib.sha256(f"{_CACHE_VERSION} {fingerprint}".encode()).hexdigest()[:32]
     path = Path(cache_dir) / "terms" / f"{name}.json"
@@ -133,8 +133,8 @@ def annotating_for(
 
 
 def learn_partners(documents: Iterable[Document], likely: float = LIKELY) -> Partners:
-    """Which words of the beads of one segment a side are likely translations of each other, by the first of them that
-    have `WORD_PAIRS` pairs of words; likely: the least probability, in either direction. Cost O(WORD_PAIRS)."""
+    """Words that are likely translations of each other, learned from the one-to-one beads until these have `WORD_PAIRS`
+    pairs of words; likely: the least probability, in both directions. Cost O(WORD_PAIRS)."""
     stems: dict[str, int] = {}
     sides = Vocabulary(stems), Vocabulary(stems)
     beads: list[tuple[np.ndarray, np.ndarray]] = []
@@ -169,17 +169,17 @@ def _likely(lexicon: Lexicon, least: float) -> dict[tuple[int, int], float]:
 
 @dataclass(frozen=True)
 class Changes:
-    """What is made of the documents of a training split, one after the other (`Masking`, `Annotating`)."""
+    """The changes to documents of a training split (`Masking`, `Annotating`), applied in order."""
 
     parts: tuple[Masking | Annotating, ...]
 
     @property
     def key(self) -> str:
-        """What decides the changed documents, besides those: a part of the names of caches."""
+        """Part of a cache's name: everything that determines the changes."""
         return " ".join(part.key for part in self.parts)
 
     def __call__(self, document: Document, epoch: int = 0) -> Document:
-        """The document as it is trained on in an epoch."""
+        """The document for one training epoch."""
         for part in self.parts:
             document = part(document, epoch)
         return document

@@ -1,6 +1,6 @@
-"""From examples to padded batches: token budgets, order, the shares of several processes.
+"""Turns examples into padded batches: token budgets, order, and the shares of several processes.
 
-Every example of a plan stands in exactly one batch of exactly one process.
+Every example of a plan is in exactly one batch of exactly one process.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from scaleformer.data.cutting import SOURCE, TARGET, Ints, Plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP, SEPARATORS, consumed, steps_of
 
-# Examples whose lengths differ by less than this factor count as equally long: enough freedom to mix them anew in
-# every epoch, at little padding.
+# Examples whose lengths differ by less than this factor count as equally long: enough freedom to mix them in every
+# epoch, with little padding.
 _BUCKET_RATIO = 1.06
-# Batches whose padded sizes differ by less than this share of the largest count as equally big.
+# Batches whose padded sizes differ by less than this share of the largest count as equally large.
 _SIZE_STEP = 1 / 16
 _CHUNK = 1 << 16
 
@@ -30,10 +30,10 @@ _CHUNK = 1 << 16
 class Example:
     """Some segments of a document, as tokens.
 
-    id       document, segment range: "name[3:7]"; the plain name for a whole document
-    source   ids: every segment closed by `<sep>`, `</s>` at the end; before them the tag of the corpus, if it has one
-    target   likewise, with separators of the target
-    counted  whether these say how many source segments they consume (`scaleformer.vocabulary`)
+    id       document and segment range: "name[3:7]"; only the name for a whole document
+    source   ids: the tag of the corpus if it has one, every segment with its `<sep>`, then `</s>`
+    target   likewise, with target separators and no tag
+    counted  whether target separators say how many source segments they consume (`scaleformer.vocabulary`)
     """
 
     id: str
@@ -45,10 +45,10 @@ class Example:
 def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None, group: int = 1) -> list[Ints]:
     """Numbers of examples, batch by batch: rows * (longest source + longest target) <= batch_tokens.
 
-    Examples of about equal length stand together. An example that is beyond the budget alone is a batch of its own.
-    With rng, equally long examples are mixed and the batches shuffled; without it they go from short to long.
-    group: batches that make one step together (processes times accumulated batches). Those of a group are about
-    equally big, so that no process waits for another; the groups themselves are shuffled, an incomplete one is last.
+    Examples of about equal length share a batch. An example that exceeds the budget alone is its own batch.
+    With rng, equally long examples are mixed and the batches shuffled; without it they run from short to long.
+    group: number of batches per step (processes times accumulated batches). The batches of a group are about equally
+    large, so that no process waits for another. The groups are shuffled, an incomplete one comes last.
     """
     source, target = plan.source_lengths, plan.target_lengths
     ties = np.arange(len(plan)) if rng is None else rng.permutation(len(plan))
@@ -70,7 +70,7 @@ def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None,
 
 
 def _pairs(source: Ints, target: Ints, ranking: Ints) -> Iterator[tuple[int, int]]:
-    """Lengths of the examples in the order of the ranking, as Python's own numbers, some at a time."""
+    """Lengths of the examples in the order of the ranking, as Python integers, converted chunk by chunk."""
     for start in range(0, len(ranking), _CHUNK):
         chosen = ranking[start : start + _CHUNK]
         yield from zip(source[chosen].tolist(), target[chosen].tolist(), strict=True)
@@ -84,7 +84,7 @@ def padded_sizes(plan: Plan, batches: Sequence[Ints]) -> Ints:
 
 
 def _order(sizes: Ints, rng: np.random.Generator, group: int) -> Ints:
-    """A random order of the batches in which every `group` of them, one after the other, are alike in size."""
+    """A random order of the batches in which each run of `group` batches has about equal sizes."""
     order = rng.permutation(len(sizes))
     if group == 1 or not len(sizes):
         return order
@@ -96,9 +96,9 @@ def _order(sizes: Ints, rng: np.random.Generator, group: int) -> Ints:
 
 
 def share(batches: list[Ints], rank: int, world: int) -> list[Ints]:
-    """The batches of one of `world` processes, every world-th from `rank` on: equally many for each of them.
+    """The batches of process `rank` of `world`: every world-th one, equally many for each process.
 
-    Where the last ones are too few for all, they are split (`fill`).
+    If the last batches are too few for all processes, they are split (`fill`).
     """
     whole = len(batches) // world * world
     last = fill(batches[whole:], world) if whole < len(batches) else []
@@ -106,9 +106,9 @@ def share(batches: list[Ints], rank: int, world: int) -> list[Ints]:
 
 
 def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
-    """The same examples as exactly `count` batches: the ones of most examples are halved until there are as many.
+    """The same examples in exactly `count` batches: batches with the most examples are halved until there are enough.
 
-    Where there are fewer examples than that, the rest are batches without any (`collate` makes fillers of them).
+    If there are fewer examples than `count`, the rest are empty batches (`collate` turns them into fillers).
     """
     parts = list(batches)
     assert len(parts) <= count
@@ -122,7 +122,7 @@ def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
 
 
 def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8] | None = None) -> Example:
-    """The example that some segments make; left_out as in `Plan`, None where no separator is left out."""
+    """The example that some segments form; left_out as in `Plan`, None if no separator is left out."""
     if left_out is None:
         left_out = np.zeros(len(segments), dtype=np.int8)
     first, last = int(segments[0]), int(segments[-1])
@@ -139,7 +139,7 @@ def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int
     source = _tokens(corpus.source, corpus.source_offsets, segments, left_out & SOURCE > 0)
     target = _tokens(corpus.target, corpus.target_offsets, segments, left_out & TARGET > 0)
     if corpus.counted and left_out.any():
-        _count_anew(target, corpus, segments, left_out)
+        _recount(target, corpus, segments, left_out)
     end = np.array([EOS], corpus.source.dtype)
     if corpus.tag is not None:
         source.insert(0, np.array([corpus.tag], corpus.source.dtype))
@@ -151,8 +151,8 @@ def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[
     return [tokens[offsets[i] : stop] for i, stop in zip(segments.tolist(), stops, strict=True)]
 
 
-def _count_anew(target: list[NDArray[Any]], corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8]) -> None:
-    """Let every separator that is left say how many source segments end since the one before it."""
+def _recount(target: list[NDArray[Any]], corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8]) -> None:
+    """Make every remaining separator count the source segments that end since the previous one."""
     ends = corpus.target[corpus.target_offsets[segments + 1] - 1].tolist()
     pending = 0
     for place, (end, lacks) in enumerate(zip(ends, left_out.tolist(), strict=True)):
@@ -168,9 +168,9 @@ def _count_anew(target: list[NDArray[Any]], corpus: EncodedCorpus, segments: Int
 def collate(examples: Sequence[Example]) -> Batch:
     """Pad examples to a batch; the fields are described in `scaleformer.batch`.
 
-    Without examples it is a filler: one row that reads `</s>` and predicts nothing (no position of its target_mask is
-    True, `ids` is empty), for a process that has nothing left while others have. It weighs nothing where losses are
-    weighted by their number of real target tokens.
+    Without examples the batch is a filler: one row that reads `</s>` and predicts nothing (target_mask is all False,
+    `ids` is empty), for a process that has run out of batches while others have not. It has no weight in losses that
+    are weighted by the number of real target tokens.
     """
     if not examples:
         nothing = np.array([EOS])

@@ -1,4 +1,4 @@
-"""Settings of the data module: plain dataclasses, checked when made."""
+"""Settings of the data module: plain dataclasses, checked on construction."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from scaleformer.vocabulary import tag_name
 FORMATS = ("synthetic", "jsonl", "text", "hub")
 BOUNDARIES = ("blank", "ids", "lines")
 LEVELS = ("document", "segment")
-# Settings that one format alone reads.
+# Settings that only one format reads.
 _READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "text", "holdout": "jsonl"}
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class HubConfig:
-    """A data set of the Hugging Face Hub (or any builder of `datasets.load_dataset`, such as "json").
+    """A data set of the Hugging Face Hub, or any builder of `datasets.load_dataset` such as "json".
 
-    name, subset        as `load_dataset` takes them; data_files too (for builders that read files)
-    source, target      columns; a dot reaches into a column of dictionaries ("translation.en"). Cells are lists of
-                        segments, or one segment each
-    document            "" (a row is a document) or the column whose equal neighbours make one document
-    train, valid, test  the data set's own names of the splits, "" when it has none
+    name, subset        as for `load_dataset`; also data_files, for builders that read files
+    source, target      columns; a dot reaches into a column of dictionaries ("translation.en"). A cell is a segment or
+                        a list of segments
+    document            column whose consecutive equal values form one document; "": each row is a document
+    train, valid, test  the data set's names of the splits, "" for a split that it lacks
     """
 
     name: str = ""
@@ -46,9 +46,9 @@ class HubConfig:
 
 @dataclass(frozen=True)
 class CorpusConfig:
-    """One of `data.corpora`; all but its weight as in `DataConfig`, where what it does not set is set for all.
+    """One of `data.corpora`. A setting that it leaves out has the value of `DataConfig`.
 
-    weight  its share of the examples, to be divided by the sum of all weights
+    weight  its share of the examples is this weight divided by the sum of all weights
     """
 
     weight: float | None = None
@@ -67,46 +67,45 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """What is read, how documents are cut into examples and examples are put into batches.
+    """Which documents are read, how they are cut into examples, and how examples form batches.
 
     format            synthetic | jsonl | text | hub
     path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
-    source_suffix, target_suffix  text: endings of the two files
+    source_suffix, target_suffix  text: suffixes of the two files
     corpora           null, or several, {name: {path: ..., weight: ...}} (`CorpusConfig`): examples are drawn from them
-                      by their weights, and each begins anew where it ends
-    temperature       of weights that nobody gives: those are the numbers of examples ** (1 / temperature)
-    tag               null, or the tag that stands before every source; "2es" is the piece `<2es>` of the vocabulary
-    target_language   code of the target language (zh, de, por_Latn), None = by the ending of the text's target files or
-                      the name of the column; it chooses the tokenizer of scores (metrics.tokenize=auto)
+                      by weight, and each corpus starts again when it ends
+    temperature       for corpora without weights: weight = number of examples ** (1 / temperature)
+    tag               null, or the tag before every source; "2es" is the piece `<2es>` of the vocabulary
+    target_language   code of the target language (zh, de, por_Latn); None: the suffix of the target files or the name
+                      of the column. It chooses the tokenizer of scores (metrics.tokenize=auto)
     boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
                       document; "lines": every line is a document
     holdout           one jsonl file: shares of its documents that become valid and test
-    level             "document", or "segment": each segment (each bead) is an example of its own, as a sentence-level
-                      model is trained; those with an empty side are left out (counted), and the cuts have no sizes to
-                      be drawn (multi_resolution, merge_segments)
-    max_tokens        longest example, on either side, in tokens with `<sep>` and `</s>`
-    batch_tokens      padded source and target tokens of a batch together
+    level             "document", or "segment": each segment (each bead) is an example, as for a sentence-level model.
+                      Segments with an empty side are left out (counted); multi_resolution and merge_segments then have
+                      no effect
+    max_tokens        longest example on either side, in tokens, `<sep>` and `</s>` included
+    batch_tokens      padded source plus target tokens of a batch
     overlong          a single segment beyond max_tokens: "keep" (counted) or "error"
-    multi_resolution  draw the cut sizes anew in every epoch, from one segment to max_tokens
-    join_segments     null, or [fewest, most]: random segments joined to documents of that many, anew in every epoch
-    drop_separators   the share of the separators between the segments of a training example that one side, drawn anew
-                      in every epoch, is left without, so that the model learns segments that do not match one to one
-    merge_segments    the share of the training examples whose segments are joined on both sides, by twos, threes, ...
-                      or all, drawn anew in every epoch, so that the model learns segments of any grain
-    mask_spans        the share of the training pairs whose code, links, placeholders, versions and so on, where both
-                      sides have them, are masked (`scaleformer.data.masking`)
-    annotate_terms    the share of the training pairs whose source says how one to three of its words are translated
-                      (`scaleformer.data.annotating`), for `translate terms=`; the vocabulary then has pieces for it
-    word_dropout      the share of the source words that training examples are left without, and
-    mask_source       the share of their source tokens that become `<unk>`, both drawn anew in every epoch
-                      (`scaleformer.data.noise`)
+    multi_resolution  draw the cut sizes in every epoch, from one segment to max_tokens
+    join_segments     null, or [fewest, most]: join that many random segments to a document, anew in every epoch
+    drop_separators   share of the separators between the segments of a training example that are removed on one side,
+                      drawn in every epoch, so that the model learns segments that do not match one to one
+    merge_segments    share of the training examples whose segments are joined on both sides, in twos, threes, ... or
+                      all, drawn in every epoch, so that the model learns segments of any grain
+    mask_spans        share of the training pairs whose code, links, placeholders, versions and so on are masked where
+                      both sides have them (`scaleformer.data.masking`)
+    annotate_terms    share of the training pairs whose source gives the translation of one to three of its words
+                      (`scaleformer.data.annotating`), for `translate terms=`; adds pieces to the vocabulary
+    word_dropout      share of the source words removed from training examples, drawn in every epoch
+    mask_source       share of their source tokens replaced by `<unk>`, likewise (both: `scaleformer.data.noise`)
     max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
-    streaming         read and encode the training split anew in every epoch instead of keeping it encoded
+    streaming         read and encode the training split in every epoch instead of keeping it encoded
     window            segments that are cut, joined and sorted into batches together when the training split is encoded
-                      on the way (streaming, subword sampling)
-    num_workers       processes that make batches ready
-    num_proc          processes that encode a corpus when it is prepared
-    cache_dir         Arrow files, tokenizers and encoded corpora, all by content hash
+                      during training (streaming, subword sampling)
+    num_workers       processes that prepare batches
+    num_proc          processes that encode a corpus before training
+    cache_dir         folder of Arrow files, tokenizers and encoded corpora, all by content hash
     seed              of cuts, joins, order and subword sampling
     """
 
@@ -147,7 +146,7 @@ class DataConfig:
         _one_of("data.boundaries", self.boundaries, BOUNDARIES)
         if self.path is not None and self.format in ("synthetic", "hub"):
             raise ValueError(
-                f"data.path={shown(self.path)}: data.format={self.format} reads none: add data=jsonl or data=text"
+                f"data.path={shown(self.path)}: data.format={self.format} reads no path: add data=jsonl or data=text"
             )
         _one_of("data.overlong", self.overlong, ("keep", "error"))
         _one_of("data.level", self.level, LEVELS)
@@ -174,7 +173,7 @@ class DataConfig:
                 raise ValueError("data.join_segments and data.multi_resolution exclude each other: set one of them")
             if self.level == "segment":
                 raise ValueError(
-                    f"data.level=segment joins no segments, and data.join_segments={list(join)} asks for it: add "
+                    f"data.join_segments={list(join)}: data.level=segment cannot join segments: add "
                     "data.join_segments=null"
                 )
         usual = {setting.name: setting.default for setting in fields(self)}
@@ -182,14 +181,14 @@ class DataConfig:
             if (value := getattr(self, name)) != usual[name] and self.format != format:
                 given = shown(list(value) if isinstance(value, tuple) else value)
                 raise ValueError(
-                    f"data.{name}={given}: data.format={self.format} does not read it, only {format}: add "
-                    f"data={format}, or leave it out"
+                    f"data.{name}={given}: only data.format={format} reads it, not {self.format}: add data={format} or "
+                    f"remove data.{name}"
                 )
         if self.tag is not None:
             _tag("data.tag", self.tag)
         if not self.temperature > 0:
             raise ValueError(f"data.temperature={self.temperature}: wanted a number above 0")
-        assert self.parts is not None  # which looks at every corpus
+        assert self.parts is not None  # computing it checks every corpus
 
     @property
     def place(self) -> str:
@@ -198,43 +197,43 @@ class DataConfig:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The names of the tags, each once."""
+        """The names of all tags, without duplicates."""
         given = [self.tag] if not self.parts else [part.tag for part in self.parts.values()]
         return tuple(dict.fromkeys(tag_name(tag) for tag in given if tag is not None))
 
     @cached_property
     def parts(self) -> dict[str, DataConfig]:
-        """Each of `corpora` as if it were the only one, with a seed of its own; {} where there is one corpus.
+        """The configuration of each of `corpora` as if it were the only one, with its own seed; {} for a single corpus.
 
-        Raises ValueError for what is wrong with it.
+        Raises ValueError for a corpus with wrong settings.
         """
         if not self.corpora:
             return {}
         if clashing := {name: getattr(self, name) for name in ("path", "tag") if getattr(self, name) is not None}:
             name, value = next(iter(clashing.items()))
-            raise ValueError(f"data.{name}={shown(value)}: every corpus of data.corpora has its own: leave it out here")
+            raise ValueError(f"data.{name}={shown(value)}: set it for each corpus of data.corpora instead")
         self._check_names()
         weighted = [name for name, entry in self.corpora.items() if _entry(name, entry).weight is not None]
         if weighted and self.temperature != 1:
             raise ValueError(
-                f"data.temperature={self.temperature}: it makes weights where no corpus has one, and "
-                f"data.corpora.{weighted[0]}.weight is given"
+                f"data.temperature={self.temperature}: it is for corpora without weights, but "
+                f"data.corpora.{weighted[0]}.weight is set: remove one of them"
             )
         if weighted and len(weighted) < len(self.corpora):
             other = next(name for name in self.corpora if name not in weighted)
             raise ValueError(
-                f"data.corpora.{other}.weight is missing: {weighted[0]} has a weight, and either all have one, or none"
+                f"data.corpora.{other}.weight is missing: {weighted[0]} has a weight; give all corpora one, or none"
             )
         parts = {name: self._part(number, name) for number, name in enumerate(self.corpora)}
         if not weighted and (streamed := next((name for name, part in parts.items() if part.streaming), None)):
             raise ValueError(
-                f"data.corpora.{streamed}.weight is missing: it is streamed, and how large it is is not known before"
+                f"data.corpora.{streamed}.weight is missing: a streamed corpus needs one, since its size is unknown"
             )
         return parts
 
     @property
     def weights(self) -> dict[str, float] | None:
-        """The weight of each of `corpora`; None where nobody gives them."""
+        """The weight of each of `corpora`; None if no weights are set."""
         found = {name: _entry(name, entry).weight for name, entry in (self.corpora or {}).items()}
         given = {name: weight for name, weight in found.items() if weight is not None}
         return given or None
@@ -243,15 +242,15 @@ class DataConfig:
         seen: dict[str, str] = {}
         for name in map(str, self.corpora or ()):
             if not re.fullmatch(r"\w[\w.-]*", name):
-                raise ValueError(f"data.corpora: {shown(name)} is no name: wanted letters, digits, _ . or -")
+                raise ValueError(f"data.corpora: {shown(name)} is not a name: wanted letters, digits, _ . or -")
             if (other := seen.setdefault(name.lower(), name)) != name:
-                raise ValueError(f"data.corpora: {other} and {name} are one name where case is ignored: rename one")
+                raise ValueError(f"data.corpora: {other} and {name} differ only in case: rename one")
 
     def _part(self, number: int, name: str) -> DataConfig:
         assert self.corpora is not None
         own, given = _entry(name, self.corpora[name]), dict.fromkeys(self.corpora[name])
         changed = {key: getattr(own, key) for key in given if key != "weight"}
-        if changed.get("format", self.format) != self.format:  # what the other format alone reads
+        if changed.get("format", self.format) != self.format:  # do not inherit settings of the other format
             usual = DataConfig()
             changed = {key: getattr(usual, key) for key in (*_READ_BY, "hub", "synthetic")} | changed
         seed = int(np.random.SeedSequence((self.seed, number)).generate_state(1)[0])
@@ -267,7 +266,7 @@ def _entry(name: str, entry: Any) -> CorpusConfig:
         raise ValueError(f"{where}={shown(entry)}: it is a group of settings: {where}.path, {where}.weight, ...")
     found = from_mapping(CorpusConfig, {str(key): value for key, value in entry.items()}, where)
     if found.weight is not None and not found.weight > 0:
-        raise ValueError(f"{where}.weight={found.weight}: wanted a number above 0, or leave the corpus out")
+        raise ValueError(f"{where}.weight={found.weight}: wanted a number above 0 (or remove the corpus)")
     return found
 
 

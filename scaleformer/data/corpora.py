@@ -1,4 +1,4 @@
-"""Corpora: the splits of a data set as memory-mapped or streamed documents, through Hugging Face `datasets`."""
+"""Corpora: splits as memory-mapped or streamed documents, through Hugging Face `datasets`."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def _document(row: dict[str, Any]) -> Document:
 
 
 def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
-    """The documents of a split, read once and kept as an Arrow file under `cache_dir`/corpora by content hash. One that
-    a crash of the machine has damaged is made again.
+    """The documents of a split, read once and kept as an Arrow file under `cache_dir`/corpora by content hash. A file
+    damaged by a crash is made again.
 
-    Raises DataError: whatever the reader finds, a split without documents, a cache that cannot be written.
+    Raises DataError for faults that the reader finds, a split without documents, or a cache that cannot be written.
     """
     content = f"{_CACHE_VERSION} {source.fingerprint()}"
     folder = Path(cache_dir) / "corpora" / hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -79,7 +79,7 @@ def load_split(source: SplitSource, cache_dir: str | Path) -> Corpus:
 
 
 def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
-    """Raises DataError for a damaged cache, too."""
+    """Raises DataError also for a damaged cache."""
     arguments = {"source": source, "content": content}
     bars = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()
@@ -98,9 +98,9 @@ def _load(source: SplitSource, content: str, folder: Path) -> Corpus:
 
 
 class DocumentStream(Iterable[Document]):
-    """The documents of a split, read anew each time it is iterated; nothing is kept. Raises DataError as `read`.
+    """The documents of a split, read again in every iteration; nothing is kept. Raises DataError like `read`.
 
-    rank, world: gives the share of one process alone.
+    rank, world: yield only the share of one process.
     """
 
     def __init__(self, source: SplitSource, rank: int = 0, world: int = 1) -> None:
@@ -114,7 +114,7 @@ class DocumentStream(Iterable[Document]):
 
 
 def _some(documents: Iterator[Document], source: SplitSource) -> Iterator[Document]:
-    """The documents, at least one. Raises DataError else."""
+    """The documents. Raises DataError if there is none."""
     empty = True
     for document in documents:
         empty = False
@@ -124,14 +124,14 @@ def _some(documents: Iterator[Document], source: SplitSource) -> Iterator[Docume
 
 
 def _rows(source: SplitSource, content: str) -> Iterator[dict[str, Any]]:
-    """Rows of a split, at least one; `content` is there to be hashed by `datasets`."""
+    """Rows of a split, at least one; `datasets` includes `content` in its hash."""
     for document in _some(source.read(), source):
         sides = {"source": list(document.source), "target": list(document.target)}
         yield {"id": document.id, **sides, "beads": [list(bead) for bead in document.beads]}
 
 
 def _own_error(error: BaseException, cache: Path) -> BaseException:
-    """The DataError or the write error inside the exceptions that `datasets` wraps around it."""
+    """The DataError or write error within the exceptions that `datasets` wraps around it."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, DataError):
@@ -143,9 +143,9 @@ def _own_error(error: BaseException, cache: Path) -> BaseException:
 
 
 def join_documents(documents: Iterable[Document], segments: int, seed: int = 1) -> list[Document]:
-    """Documents of `segments` segments each, drawn from all segments (beads as one) of the documents in random order.
+    """Documents of `segments` segments each, from all segments (beads as one) of the documents in random order.
 
-    The segments left over at the end are not enough for a document and are left out.
+    Segments left over at the end are left out.
     """
     texts = (document.one_to_one() for document in documents)
     pairs = [pair for document in texts for pair in zip(document.source, document.target, strict=True)]

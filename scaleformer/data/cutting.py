@@ -1,6 +1,6 @@
-"""From documents to examples: cutting and joining at segment boundaries. Beads count as one segment here.
+"""Cuts and joins documents into examples at segment boundaries. A bead counts as one segment here.
 
-A plan says which segments make an example; every segment that is kept stands in exactly one example of a plan.
+A plan says which segments form an example; every kept segment is in exactly one example of a plan.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SOURCE, TARGET = 1, 2  # BOTH is their sum
 class Plan:
     """Examples as runs of segment numbers: example n holds order[bounds[n]:bounds[n + 1]].
 
-    left_out                        (segments in order,) the side that lacks the separator after each: 0 none,
-                                    `SOURCE`, `TARGET`, or the sum for both
-    source_lengths, target_lengths  (examples,) tokens with every separator that is there, the tag and the `</s>`
+    left_out                        (segments in order,) the side without the separator after each segment: 0 none,
+                                    `SOURCE`, `TARGET`, or their sum for both
+    source_lengths, target_lengths  (examples,) tokens, including the remaining separators, the tag and the `</s>`
     """
 
     order: Ints
@@ -44,7 +44,7 @@ class Plan:
         return self.order[self.bounds[example] : self.bounds[example + 1]]
 
     def part(self, example: int) -> tuple[Ints, NDArray[np.int8]]:
-        """The segment numbers of an example, in order, and which side lacks the separator after each."""
+        """The segment numbers of an example, in order, and the side without the separator after each."""
         run = slice(self.bounds[example], self.bounds[example + 1])
         return self.order[run], self.left_out[run]
 
@@ -64,7 +64,7 @@ class Cutting:
 
 
 def has_empty_side(corpus: EncodedCorpus) -> NDArray[np.bool_]:
-    """(segments,) whether nothing but separators stands on a side; of a bead, in all its segments there."""
+    """(segments,) whether one side has only separators; for a bead, in all its segments on that side."""
     found = np.zeros(corpus.segments, dtype=np.bool_)
     for side, offsets, lengths in (
         (corpus.source, corpus.source_offsets, corpus.source_lengths),
@@ -79,8 +79,8 @@ def has_empty_side(corpus: EncodedCorpus) -> NDArray[np.bool_]:
 
 
 def kept_segments(corpus: EncodedCorpus, max_ratio: float | None, level: str = "document") -> Ints:
-    """Numbers of the segments whose token counts, separators too, differ by no more than the factor `max_ratio`; with
-    level="segment" without those that have an empty side."""
+    """Numbers of the segments whose token counts, separators included, differ by at most the factor `max_ratio`;
+    level="segment" also excludes segments with an empty side."""
     if level == "segment":
         filled = np.flatnonzero(~has_empty_side(corpus))
         return filled if max_ratio is None else np.intersect1d(filled, kept_segments(corpus, max_ratio))
@@ -93,9 +93,9 @@ def kept_segments(corpus: EncodedCorpus, max_ratio: float | None, level: str = "
 def make_plan(corpus: EncodedCorpus, cutting: Cutting, rng: np.random.Generator) -> Plan:
     """Cut or join the segments of a corpus into examples of at most `max_tokens` on either side.
 
-    With level="segment" each segment is an example. rng: of multi_resolution, join_segments, drop_separators and
-    merge_segments; without these every cut is as long as may be. A segment longer than max_tokens alone is an example
-    of its own. Raises DataError with overlong="error" for one.
+    With level="segment" each segment is an example. rng draws for multi_resolution, join_segments, drop_separators and
+    merge_segments; without these every example is as long as possible. A single segment beyond max_tokens becomes its
+    own example, or raises DataError with overlong="error".
     """
     order = kept_segments(corpus, cutting.max_ratio, cutting.level)
     check_overlong(corpus, order, cutting)
@@ -126,21 +126,21 @@ def check_overlong(corpus: EncodedCorpus, segments: Ints, cutting: Cutting) -> N
         raise DataError(
             f"document {corpus.ids[document]!r}, segment {worst - int(corpus.documents[document])}: "
             f"{int(longest.max())} tokens are more than data.max_tokens={cutting.max_tokens}: "
-            f"raise it, split the segment, or set data.overlong=keep"
+            f"raise max_tokens, split the segment, or set data.overlong=keep"
         )
 
 
 def segment_lengths(corpus: EncodedCorpus) -> Ints:
-    """(segments,) length of the example that a segment alone makes, on its longer side."""
+    """(segments,) length of the example that a single segment would form, on its longer side."""
     source, target = corpus.ends
     return np.maximum(corpus.source_lengths + source, corpus.target_lengths + target)
 
 
 class _Lengths:
-    """Running token counts over segments in a given order, for finding how many fit."""
+    """Running token counts over segments in a given order, to find how many fit."""
 
     def __init__(self, corpus: EncodedCorpus, order: Ints) -> None:
-        # Arrays of C integers: quick to bisect, and an eighth of the memory of lists.
+        # Arrays of C integers: fast to bisect, with an eighth of the memory of lists.
         self.sides = [
             array("q", np.concatenate(([0], np.cumsum(side[order], dtype=np.int64))).tobytes())
             for side in (corpus.source_lengths, corpus.target_lengths)
@@ -149,14 +149,14 @@ class _Lengths:
         self.count = len(order)
 
     def fit(self, start: int, stop: int, limit: float) -> int:
-        """The end of the longest run from `start`, up to `stop`, of `limit` tokens at most; at least one segment."""
+        """The end of the longest run from `start`, up to `stop`, of at most `limit` tokens; at least one segment."""
         end = stop
         for sums, more in zip(self.sides, self.ends, strict=True):
             end = bisect_right(sums, sums[start] + limit - more, start, end + 1) - 1
         return max(end, start + 1)
 
     def alone(self, start: int) -> int:
-        """Length of the example that the segment alone makes."""
+        """Length of the example that the segment alone would form."""
         return max(sums[start + 1] - sums[start] + more for sums, more in zip(self.sides, self.ends, strict=True))
 
 
@@ -189,9 +189,9 @@ def _join(lengths: _Lengths, cutting: Cutting, rng: np.random.Generator) -> arra
 def _leave_out(
     corpus: EncodedCorpus, order: Ints, ends: Ints, cutting: Cutting, rng: np.random.Generator
 ) -> NDArray[np.int8]:
-    """(segments in order,) the side that lacks the separator after each; that of an example's last one is always there.
+    """(segments in order,) the side without the separator after each; an example's last separator always stays.
 
-    Nothing is drawn that no setting asks for.
+    Draws random numbers only for settings that are on.
     """
     left_out = np.zeros(len(order), dtype=np.int8)
     if cutting.drop_separators > 0:
@@ -209,12 +209,13 @@ def _leave_out(
 
 
 def _possible(left_out: NDArray[np.int8], corpus: EncodedCorpus, order: Ints) -> NDArray[np.int8]:
-    """What of it counted separators can say: those of beads stay, and none has to consume more than `MOST` segments."""
+    """Restrict `left_out` to what counted separators can express: separators of beads stay, and none consumes more than
+    `MOST` segments."""
     single = corpus.single[order]
     followed = np.append(single[1:], True)
     left_out[~(single & followed)] &= SOURCE
     left_out[corpus.source_lengths[order] == 0] &= TARGET
-    # A target segment that goes on takes with it what the separator would have consumed.
+    # A target segment that continues also consumes what its removed separator would have consumed.
     goes_on, taken = left_out & TARGET > 0, left_out & SOURCE == 0
     running = np.cumsum(goes_on & taken)
     running -= np.maximum.accumulate(np.where(goes_on, 0, running))

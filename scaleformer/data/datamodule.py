@@ -1,4 +1,4 @@
-"""The Lightning data module: reads, trains or takes tokenizers, encodes once, and gives batches."""
+"""The Lightning data module: reads documents, trains or reuses tokenizers, encodes once, and yields batches."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 
 
 class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
-    """Documents as batches for training and validation, and whole for decoding; of one corpus or of several.
+    """Documents of one or several corpora: as batches for training and validation, and whole for decoding.
 
-    tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
-    and kept. Everything is lazy: evaluating on a test split alone needs no training split.
+    tokenizers: (source, target) models, for example from a checkpoint; otherwise they are trained on the training split
+    and cached. Everything is lazy: evaluation on a test split needs no training split.
 
-    Its state in a checkpoint is the epoch, the window of it (0 in a kept corpus) and the number of batches trained on,
-    the same for all processes, and of several corpora the place of every process in each; training goes on with the
-    very next batch. Where settings or data have changed since, it goes on with the next epoch and says so.
+    Its state in a checkpoint is the epoch, its window (0 for a kept corpus) and the number of batches trained on, the
+    same for all processes; with several corpora also the place of every process in each. Training resumes with the very
+    next batch. If settings or data have changed, it warns and continues with the next epoch.
     """
 
     def __init__(
@@ -59,26 +59,26 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @property
     def parts(self) -> dict[str, DocumentDataModule]:
-        """Each of several corpora alone, in batches of its own, with the tokenizers of all; {} where there is one."""
+        """The data module of each of several corpora, with the common tokenizers; {} for a single corpus."""
         return self._several.parts if self._several else {}
 
     def prepare_data(self) -> None:
-        """Read, train tokenizers and encode what training needs (once; Lightning calls it on one process)."""
+        """Read, train tokenizers and encode for training (once; Lightning calls it in one process)."""
         for part in self.parts.values():
             part.prepare_data()
         if self._several:
             return
         if self.on_the_fly:
-            _ = self.tokenizers, self._changes  # which may be refused
+            _ = self.tokenizers, self._changes  # raise now if the settings are wrong
         else:
             self.encoded("train")
         if "valid" in self.sources:
             self.encoded("valid")
 
     def train_dataloader(self) -> TrainLoader:
-        """Batches of the training split, an epoch each time it is iterated; without a length.
+        """Batches of the training split, one epoch per iteration; without a length.
 
-        Every document is in one batch of one process, and all processes have equally many batches.
+        Each example is in one batch of one process, and all processes have equally many batches.
         """
         config, start = self.config, self._start
         batches: KeptBatches | StreamedBatches | MixedBatches
@@ -86,7 +86,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             batches = self._several.train_batches(start, self._places)
         elif self.on_the_fly:
             if self._state is not None and self._state["signature"] != self._signature:
-                self._counted = Counted(epoch=start[0])  # what was counted is of other data, or of other batches
+                self._counted = Counted(epoch=start[0])  # the old counts belong to other data or batches
             batches = StreamedBatches(self._windows, self._workers, self._everywhere, self._counted)
             self._counted = batches.counted
         else:
@@ -107,15 +107,15 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @property
     def _workers(self) -> int:
-        # In a worker `datasets` would give each of several a share of its own, and windows another order.
+        # `datasets` would give each of several workers its own share, which would change the order of windows.
         most = 1 if self.config.streaming and self.config.format == "hub" else self.config.num_workers
         return min(self.config.num_workers, most)
 
     def val_dataloader(self) -> FixedLoader | JoinedLoader | list[Any]:
-        """Batches of the validation split, cut like those of training but always alike; [] when there is none. Of
-        several corpora those of one after the other (`Batch.corpus`).
+        """Batches of the validation split, cut like training batches but always the same; [] if there is none. With
+        several corpora, those of one after the other (`Batch.corpus`).
 
-        Every document counts once over all processes; each has as many batches as the others, at least one.
+        Each document counts once across all processes; all have equally many batches, at least one.
         """
         if self._several:
             return self._several.validation()
@@ -126,7 +126,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return FixedLoader(self.encoded("valid"), plan, batches, self.config.num_workers)
 
     def validation_ids(self) -> list[str]:
-        """The names of the examples of the validation split, of all processes together."""
+        """The names of the examples of the validation split, across all processes."""
         corpus, plan = self.encoded("valid"), self._validation_plan
         return [make_example(corpus, plan.segments(example)).id for example in range(len(plan))]
 
@@ -136,7 +136,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @cached_property
     def report(self) -> DataReport:
-        """What becomes of the training split in its first epoch (streamed: of its first window) and of validation."""
+        """Counts of the training split in its first epoch (streamed: in its first window) and of validation."""
         config = self.config
         report = DataReport(config.max_tokens, config.batch_tokens, self._recipe.world)
         if self._several:
@@ -159,9 +159,9 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @property
     def trained_report(self) -> DataReport | None:
-        """The same as `report` once training has gone through streamed documents: of all windows read so far of the
-        first epoch (of the data and batches as they are), of all processes. Of several corpora, `report` with what was
-        drawn of each. None where `report` has said it all."""
+        """`report` after training on streamed documents: for all windows that all processes have read so far in the
+        first epoch (with the current data and settings). With several corpora, `report` plus the examples drawn from
+        each. None if there is nothing to add to `report`."""
         if self._several and self._train_loader is not None:
             return self._several.trained_report(self.report, self._train_loader.position)
         if not self.config.streaming or self._counted is None or not self._counted.windows:
@@ -172,7 +172,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @property
     def longest_segment(self) -> int | None:
-        """Tokens of the longest segment that is trained on, with its `</s>`; of a stream, of what was read so far."""
+        """Tokens of the longest training segment, with its `</s>`; for a stream, of those read so far."""
         if self._several:
             return self._several.longest_segment
         if not self.config.streaming:
@@ -181,12 +181,12 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @property
     def _validation_cutting(self) -> Cutting:
-        """Cut as long as may be, joined as in training, nothing left out."""
+        """Examples as long as possible, joined as in training, with nothing left out."""
         return replace(self.cutting, multi_resolution=False, max_ratio=None, drop_separators=0.0, merge_segments=0.0)
 
     @property
     def _recipe(self) -> Recipe:
-        """How this process makes batches; known to be one of several once a trainer is attached."""
+        """How this process makes batches; rank and number of processes are known once a trainer is attached."""
         trainer, config = self.trainer, self.config
         if trainer is None:
             return Recipe(self.cutting, config.batch_tokens, config.seed, noise=self._noise)
@@ -194,7 +194,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise)
 
     def _everywhere(self, value: Any) -> list[Any]:
-        """What each of the processes gives."""
+        """Gather a value from every process."""
         values = [value]
         if self.trainer is not None and self.trainer.world_size > 1:
             values = values * self.trainer.world_size
@@ -209,13 +209,13 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     @cached_property
     def _signature(self) -> str:
-        """What must not change for a place inside an epoch to keep its meaning."""
+        """A hash of everything that must stay the same for a place within an epoch to keep its meaning."""
         config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
         if self._several:
             return self._several.signature()
-        if not cutting["merge_segments"]:  # which checkpoints of before do not name
+        if not cutting["merge_segments"]:  # keep the hash of older checkpoints, which lack these settings
             del cutting["merge_segments"]
-        if cutting["level"] == "document":  # likewise
+        if cutting["level"] == "document":
             del cutting["level"]
         parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
         parts += [config.window, self.tokenizer_config.sample_alpha, *(t.hash for t in self.tokenizers)]
@@ -231,7 +231,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:
-        """Epoch, window of it and batches of the window that were trained on: the same for all processes."""
+        """Epoch, its window, and the batches of the window that were trained on: the same for all processes."""
         epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
         more: dict[str, Any] = {} if self._counted is None else {"counted": self._counted.to_dict()}
         if self._several:
@@ -239,14 +239,14 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **more}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on after the batches that the state counts."""
+        """Resume after the batches that the state counts."""
         self._state = dict(state_dict)
         if "counted" in state_dict:
             self._counted = Counted.from_dict(state_dict["counted"])
 
     @property
     def _places(self) -> Any:
-        """Where all processes stand in several corpora by the state that was loaded; None where it is of other data."""
+        """The places of all processes in several corpora from the loaded state; None if data or settings differ."""
         state = self._state
         return state["places"] if state is not None and state["signature"] == self._signature else None
 
@@ -254,13 +254,13 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def _start(self) -> Position:
         if self._state is None:
             return 0, 0, 0
-        # A state of an earlier version names no window: in a kept corpus there is but one.
+        # States of earlier versions name no window: a kept corpus has only one.
         epoch, window, done = self._state["epoch"], self._state.get("window", 0), self._state["done"]
         if not (window or done) or self._state["signature"] == self._signature:
             return epoch, window, done
         warnings.warn(
             f"data, tokenizer or batch settings changed since the checkpoint was written inside epoch {epoch}: "
-            f"going on with epoch {epoch + 1}",
+            f"continuing with epoch {epoch + 1}",
             stacklevel=2,
         )
         return epoch + 1, 0, 0

@@ -22,18 +22,18 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """Token ids of documents; segments are numbered through, over all documents.
+    """Token ids of documents; segments are numbered across all documents.
 
-    Segments that do not match one to one count as one, the bead that they are: what is said here of a segment is then
-    true of a bead, which may have several, or none, on either side.
+    A bead of segments that do not match one to one counts as one segment here. It may have several segments, or none,
+    on either side.
 
-    source, target                  (tokens,) ids of all segments, each closed by its separator
+    source, target                  (tokens,) ids of all segments, each with its separator
     source_offsets, target_offsets  (segments + 1,) where each segment begins
     documents                       (documents + 1,) the first segment of each document
     ids                             names of the documents
-    single                          (segments,) bool, whether it has no more than one segment on either side
-    counted                         whether the separators of the target say what they consume
-    tag                             the id that stands before the first segment of every example, None for none
+    single                          (segments,) bool, whether it has at most one segment on either side
+    counted                         whether target separators say how many source segments they consume
+    tag                             the id before the first segment of every example, None for none
     """
 
     source: NDArray[Any]
@@ -52,17 +52,17 @@ class EncodedCorpus:
 
     @property
     def source_lengths(self) -> NDArray[np.int64]:
-        """(segments,) tokens of each source segment, its separator among them."""
+        """(segments,) tokens of each source segment, its separator included."""
         return np.diff(self.source_offsets)
 
     @property
     def target_lengths(self) -> NDArray[np.int64]:
-        """(segments,) tokens of each target segment, its separators among them."""
+        """(segments,) tokens of each target segment, its separators included."""
         return np.diff(self.target_offsets)
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Tokens of a source and of a target besides its segments: the `</s>`, and the tag."""
+        """Tokens of a source and of a target besides the segments: the `</s>` and the tag."""
         return 1 + (self.tag is not None), 1
 
     @property
@@ -72,7 +72,7 @@ class EncodedCorpus:
 
 
 class Names(Sequence[str]):
-    """Texts in one array of UTF-8 bytes, so that those of millions of documents need not be in memory."""
+    """Texts in one array of UTF-8 bytes, so that millions of names need not be in memory."""
 
     def __init__(self, data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> None:
         self._data = data
@@ -95,7 +95,7 @@ class Names(Sequence[str]):
 
 
 class _Side:
-    """Tokens of one language, written as they come."""
+    """The tokens of one language, collected or written to a file as they arrive."""
 
     def __init__(self, file: BinaryIO | None, dtype: type) -> None:
         self.file = file
@@ -104,7 +104,8 @@ class _Side:
         self.offsets = array("q", [0])
 
     def add(self, segments: list[list[int]], beads: Iterable[tuple[int, Sequence[tuple[int, ...]]]]) -> None:
-        """Segments, and of each bead how many of them it has and what ends each; an end without one ends no words."""
+        """Add segments; for each bead, its number of segments and the separators of each. Separators beyond that number
+        stand for empty segments."""
         flat: list[int] = []
         rest = iter(segments)
         for count, ends in beads:
@@ -134,7 +135,7 @@ def encode_documents(
 ) -> EncodedCorpus:
     """Encode documents, in memory or (with `folder`) into files there.
 
-    sample: None, or what gives the seed of the subword sampling of each document, by its number.
+    sample: None, or a function from a document's number to the seed of its subword sampling.
     """
     files = [open(folder / f"{side}.bin", "wb") if folder else None for side in ("source", "target")]  # noqa: SIM115
     tokenizers = (source_tokenizer, target_tokenizer)
@@ -201,7 +202,7 @@ def _dtype(tokenizer: Tokenizer) -> type:
 def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> EncodedCorpus:
     """The corpus that `encode_documents` wrote into a folder, memory-mapped.
 
-    Raises OSError, EOFError or ValueError where a file is missing, cut short, or not of the length the others want.
+    Raises OSError, EOFError or ValueError if a file is missing, truncated, or does not match the length of the others.
     """
     dtypes = {"source": _dtype(source_tokenizer), "target": _dtype(target_tokenizer)}
     source, target = (_mapped(folder / f"{side}.bin", dtype) for side, dtype in dtypes.items())
@@ -222,7 +223,7 @@ def _mapped(path: Path, dtype: type) -> NDArray[Any]:
 
 
 def merge_encoded(parts: Sequence[Path], folder: Path) -> None:
-    """Write corpora in folders, one after the other, as one corpus into `folder`."""
+    """Concatenate the corpora of several folders into one corpus in `folder`."""
     for name in ("source", "target", "ids", "single"):
         with open(folder / f"{name}.bin", "wb") as whole:
             for part in parts:

@@ -1,4 +1,4 @@
-"""Encoded corpora kept by content hash: encoded in parts, by several processes, and gone on with where it stopped."""
+"""A cache of encoded corpora by content hash: encoded in parts, by several processes, and resumed after a stop."""
 
 from __future__ import annotations
 
@@ -38,13 +38,12 @@ def cached_encoding(
 ) -> EncodedCorpus:
     """The encoding of the documents with that fingerprint, kept under `cache_dir`/encoded by content hash.
 
-    change: what to make of each document first, which the fingerprint has to tell of.
+    change: applied to each document first; the fingerprint has to cover it.
 
-    Encoded in parts of PART_SEGMENTS segments, each of which takes its name when it is whole; where the program is
-    stopped, the next one goes on with the parts that are missing. The folder itself appears whole or not at all, and
-    one process alone makes it while others wait; one that a crash of the machine has damaged is made again. What is
-    encoded does not depend on `processes`.
-    Raises DataError as the documents do, and when the cache cannot be written; then no part is left.
+    The corpus is encoded in parts of PART_SEGMENTS segments, and a part gets its final name once it is complete. After
+    a stop, the next call encodes only the missing parts. The folder appears complete or not at all: one process makes
+    it while others wait, and one damaged by a crash is made again. The result does not depend on `processes`.
+    Raises DataError like the documents, and if the cache cannot be written; then no part is left.
     """
     key = f"{_CACHE_VERSION} {fingerprint} {source_tokenizer.hash} {target_tokenizer.hash}"
     folder = Path(cache_dir) / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -76,7 +75,7 @@ def _write(
     processes: int,
     change: Callable[[Document], Document],
 ) -> None:
-    parts = folder.with_name(f".{folder.name}.{PART_SEGMENTS}.parts")  # of another size they would be other documents
+    parts = folder.with_name(f".{folder.name}.{PART_SEGMENTS}.parts")  # parts depend on their size
     parts.mkdir(exist_ok=True)
     try:
         writer = _PartWriter(documents, tokenizers, parts, change)
@@ -97,8 +96,7 @@ def _write(
 
 
 def _follow(written: Iterable[int | DataError]) -> None:
-    """Wait for all parts, and say now and then how far it is. Raises the DataError among them, and ValueError where
-    a process is no longer there."""
+    """Wait for all parts and log progress. Raises a DataError among them, and ValueError if a worker has died."""
     start = said = time.monotonic()
     segments = 0
     for part in _alive(written):
@@ -118,14 +116,14 @@ def _alive(written: Iterable[int | DataError]) -> Iterator[int | DataError]:
         if "DataLoader worker" not in str(error):
             raise
         raise ValueError(
-            f"a process that encodes documents was ended from outside, for want of memory perhaps ({error}): lower "
-            "data.num_proc and start again, which goes on from here"
+            f"a process that encodes documents was killed, perhaps for lack of memory ({error}): lower data.num_proc "
+            "and start again; encoding will continue from here"
         ) from error
 
 
 class _PartWriter(IterableDataset[int | DataError]):
-    """Writes the parts that are missing, and gives the segments of each. Workers read everything and encode every n-th
-    part; a fault is handed on as a value, since an exception would come with the worker's traceback."""
+    """Writes the missing parts and yields the number of segments of each. Workers read everything and encode every n-th
+    part. A fault is yielded as a value, since an exception would carry the worker's traceback."""
 
     def __init__(
         self,

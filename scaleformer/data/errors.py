@@ -8,19 +8,19 @@ from pathlib import Path
 
 
 class DataError(ValueError):
-    """Input data that cannot be used: one line with the file, the line number where there is one, and what to mend."""
+    """Unusable input data: one line with the file, the line number if there is one, and what to fix."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # names of files and documents may have line breaks
+        super().__init__(" ".join(message.splitlines()))  # names of files and documents may contain line breaks
 
 
 class MissingSplit(DataError):
-    """There is no such split, or nothing of it can be had."""
+    """The split does not exist or has no documents."""
 
 
 @contextmanager
 def cache_errors(folder: str | Path) -> Iterator[None]:
-    """Failed writes below `folder` as DataError: no permission, a full disk."""
+    """Turn failed writes below `folder` (no permission, a full disk) into DataError."""
     try:
         yield
     except OSError as error:

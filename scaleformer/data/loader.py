@@ -1,4 +1,4 @@
-"""Training batches, epoch after epoch, that go on exactly where a checkpoint was written."""
+"""Training batches, epoch after epoch, that resume exactly where a checkpoint was written."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scaleformer.data.streaming import StreamedBatches
 
 
 class TrainLoader:
-    """Iterating gives the batches of one epoch; the next time those of the next.
+    """Each iteration yields the batches of one epoch; the next iteration those of the next epoch.
 
-    It has no length: with cuts drawn anew, epochs differ in their number of batches. Iterating starts after the last
-    batch that was trained on, as `trained` counts them (a trainer fetches ahead, so handing out is not training).
-    Positions are the same in all processes and with any number of workers.
+    It has no length: with random cuts, epochs differ in their number of batches. Iteration starts after the last batch
+    that was trained on according to `trained`: a trainer prefetches, so a batch may be handed out but not trained on.
+    Positions do not depend on the process or the number of workers.
     """
 
     def __init__(
@@ -30,8 +30,8 @@ class TrainLoader:
         self._handed_out = 0
         self._count_trained = trained
         self._start = start
-        # Where training stands when so many batches were trained on; the first entry is of the last trained batch or
-        # before it, the last one of the last batch that was handed out.
+        # Positions by the number of batches trained on. The first entry belongs to the last trained batch or an earlier
+        # one, the last entry to the last batch handed out.
         self._marks: deque[tuple[int, Position]] = deque()
 
     def _trained(self) -> int:
@@ -39,12 +39,12 @@ class TrainLoader:
 
     @property
     def position(self) -> Position:
-        """Epoch, window of it (0 in a kept corpus) and the number of its batches that were trained on."""
+        """Epoch, its window (0 for a kept corpus) and the number of batches of the window that were trained on."""
         self._forget()
         return self._marks[0][1] if self._marks else self._start
 
     def _forget(self) -> None:
-        """The marks that training has passed."""
+        """Drop the marks that training has passed."""
         trained = self._trained()
         while len(self._marks) > 1 and self._marks[1][0] <= trained:
             self._marks.popleft()
@@ -62,10 +62,10 @@ class TrainLoader:
                 yield batch
             if count == before and start[1:] == (0, 0):
                 raise DataError(
-                    "no example to train on is left in the whole epoch: the training split is empty, or data.max_ratio "
-                    "leaves all of it out"
+                    "the whole epoch has no training example: the training split is empty, or data.max_ratio leaves "
+                    "all of it out"
                 )
-            nothing_left = count == before  # it stood behind the last batch of an epoch
+            nothing_left = count == before  # the position was after the last batch of an epoch
             start = (start[0] + 1, 0, 0)
             self._marks.append((count, start))
             if not nothing_left:

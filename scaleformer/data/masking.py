@@ -1,4 +1,4 @@
-"""`data.mask_spans`: training pairs whose code, links, numbers of versions and so on are placeholders."""
+"""`data.mask_spans`: replaces code, links, version numbers and so on in training pairs by placeholders."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from scaleformer.vocabulary import PLACEHOLDERS
 
 @dataclass(frozen=True)
 class Masking:
-    """Masks the spans (`mask_pair`) of a share of the beads of each document, those of one segment a side alone.
+    """Masks the spans (`mask_pair`) of a share of the one-to-one beads of each document.
 
-    Which ones it are is decided by the seed, the epoch, the name of the document and the number of the bead in it.
+    The seed, the epoch, the document's name and the bead's number in it decide which beads are masked.
     """
 
     share: float
@@ -25,11 +25,11 @@ class Masking:
 
     @property
     def key(self) -> str:
-        """What decides the masked documents of a corpus, besides this: a part of the names of caches."""
+        """Part of a cache's name: besides the corpus, everything that determines the masked documents."""
         return f"masked {self.share} {self.seed} {hashlib.sha256(PATTERN.encode()).hexdigest()}"
 
     def __call__(self, document: Document, epoch: int = 0) -> Document:
-        """The document as it is trained on in an epoch; in a corpus that is kept encoded, in all of them."""
+        """The document for one training epoch; for all epochs if the corpus is kept encoded."""
         source, target = list(document.source), list(document.target)
         s = t = 0
         for number, shape in enumerate(document.shapes):
@@ -43,13 +43,13 @@ class Masking:
 
 
 def masking_for(share: float, seed: int, tokenizers: Sequence[Tokenizer]) -> Masking | None:
-    """That of a share of the beads, None for 0. Raises DataError where a vocabulary has no placeholders."""
+    """The masking of a share of the beads, None for 0. Raises DataError if a vocabulary has no placeholders."""
     if share == 0:
         return None
     text = "".join(PLACEHOLDERS)
     if any([t.piece(i) for i in t.encode(text)][1:] != list(PLACEHOLDERS) for t in tokenizers):
         raise DataError(
-            f"data.mask_spans={share}: the vocabulary of init_from is of a time before the placeholders ⟨1⟩ to ⟨9⟩: "
-            "give data.mask_spans=0, or begin without init_from"
+            f"data.mask_spans={share}: the vocabulary of init_from is older than the placeholders ⟨1⟩ to ⟨9⟩: set "
+            "data.mask_spans=0, or train without init_from"
         )
     return Masking(share, seed)

@@ -1,4 +1,4 @@
-"""Batches of several corpora together, in fixed shares of the examples; each begins anew where it ends."""
+"""Batches from several corpora, each with a fixed share of the examples; a corpus starts again when it ends."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.sampler import FixedLoader, Position, Recipe, ready_made
 from scaleformer.data.streaming import EncodedWindows, in_step
 
-_REMEMBERED = 8  # rounds; a trainer is behind what was handed out by a batch or two
+_REMEMBERED = 8  # rounds; a trainer lags behind the handed-out batches by one or two
 log = logging.getLogger(__name__)
 Everywhere = Callable[[Any], list[Any]]
 
 
 class Place(NamedTuple):
-    """Where one process stands in one corpus.
+    """The position of one process in one corpus.
 
-    passes  how often it has gone through all of it
-    window  of the present pass, and `used`, how many of its examples are drawn
-    drawn   examples in all
+    passes  number of complete passes
+    window  current window of the current pass; `used` is the number of its examples already drawn
+    drawn   examples drawn in all
     """
 
     passes: int = 0
@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Examples of a plan of a corpus, by their numbers; the plan is that of a pass of the recipe."""
+    """Examples of one corpus, by their numbers in the plan that the recipe made for this pass."""
 
     corpus: EncodedCorpus
     plan: Plan
@@ -52,8 +52,8 @@ class Drawn(NamedTuple):
 class Passes:
     """The examples of one corpus for one process, in random order, pass after pass.
 
-    A corpus that is kept encoded is one window, whose examples are dealt out to the processes; of one that is encoded
-    on the way each process has windows of its own, which `num_workers` others encode.
+    A corpus that is kept encoded is one window, whose examples are divided among the processes. If a corpus is encoded
+    during training, each process has its own windows, encoded by `num_workers` workers.
     """
 
     def __init__(
@@ -71,31 +71,32 @@ class Passes:
         self._corpus = windows
         self._recipe = recipe
         self._loader = ready_made(windows, num_workers) if isinstance(windows, EncodedWindows) else None
-        self._coming: Iterator[EncodedCorpus | DataError] | None = None  # the windows that follow in this pass
-        self._window: Drawn | None = None  # that at hand, its examples in their order
-        self._empty = True  # whether the pass has had no example so far
+        self._coming: Iterator[EncodedCorpus | DataError] | None = None  # the remaining windows of this pass
+        self._window: Drawn | None = None  # the current window, its examples shuffled
+        self._empty = True  # whether this pass has had no example so far
 
     def go_to(self, place: Place) -> None:
-        """Stand somewhere else."""
+        """Move to another position."""
         self.place = place
         self._coming = self._window = None
         self._empty = place.window == 0
 
     @property
     def left(self) -> int:
-        """Examples of the window at hand that are not drawn yet."""
+        """Examples of the current window that are not drawn yet."""
         return 0 if self._window is None else len(self._window.examples) - self.place.used
 
     @property
     def read(self) -> float:
-        """How often it was drawn whole; of what is encoded on the way whole passes alone are known."""
+        """How often the corpus was read, with a fraction for the current pass; whole passes only if it is encoded
+        during training."""
         window = self._window if self.kept else None
         return self.place.passes + (self.place.used / len(window.examples) if window and len(window.examples) else 0)
 
     def refill(self) -> None:
-        """Have at least one example at hand: go on to the next window, or begin anew, where all are drawn.
+        """Make at least one example available: when the window is used up, open the next one or start a new pass.
 
-        Raises DataError where a whole pass has none, and as the readers do.
+        Raises DataError if a whole pass has no example, and like the readers.
         """
         while not self.left:
             if self._window is not None:
@@ -113,8 +114,8 @@ class Passes:
                 rank, world = self._recipe.rank, self._recipe.world
                 whose = f" of process {rank} of {world}" if world > 1 else ""
                 raise DataError(
-                    f"data.corpora.{self.name}: no example to train on is left in the whole epoch{whose}: the training "
-                    "split has too few documents, or data.max_ratio leaves all of it out"
+                    f"data.corpora.{self.name}: the whole epoch{whose} has no training example: the training split has "
+                    "too few documents, or data.max_ratio leaves all of them out"
                 )
             else:
                 self.place = Place(self.place.passes + 1, drawn=self.place.drawn)
@@ -132,12 +133,12 @@ class Passes:
         rng = recipe.rng(place.passes, *(() if self.kept else (recipe.rank, place.window)))
         plan = make_plan(corpus, recipe.cutting, rng)
         order = rng.permutation(len(plan))
-        if self.kept and len(plan) >= recipe.world:  # else every process has all of it
+        if self.kept and len(plan) >= recipe.world:  # else every process takes all examples
             order = order[recipe.rank :: recipe.world]
         return Drawn(corpus, plan, order, recipe, place.passes)
 
     def take(self, count: int) -> list[Drawn]:
-        """The next examples, from as many windows and passes as that takes."""
+        """The next `count` examples, across windows and passes if needed."""
         found = []
         while count > 0:
             self.refill()
@@ -151,16 +152,16 @@ class Passes:
 
 
 class MixedBatches:
-    """Batches of examples of several corpora, round after round; a round is cut, sorted and shuffled like one corpus.
+    """Batches from several corpora, round after round. A round is cut, sorted and shuffled like one corpus.
 
-    In a round every corpus has its share of the examples, up to less than one. Without streaming a round is an epoch:
-    the corpus that lasts longest is gone through once, the others as often as their shares ask for. Where corpora are
-    encoded on the way, a round ends where the window at hand of one of them does, and an epoch with the round in which
-    every process has gone through every corpus once more.
+    In a round every corpus has its share of the examples, to within one example. Without streaming a round is an epoch:
+    the corpus that lasts longest is read once, the others as often as their shares require. If corpora are encoded
+    during training, a round ends when the current window of one of them ends. An epoch ends with the round in which
+    every process has finished every corpus once more.
 
-    exchange  of several processes what each of them gives, by rank
-    start     the position to begin with, and `places` of all processes there, by rank and corpus; None for the first
-              examples of an epoch that begins with all corpora
+    exchange  gathers a value from every process, by rank
+    start     the starting position; `places` holds the places of all processes there, by rank and corpus. None: the
+              epoch starts at the beginning of every corpus
     """
 
     def __init__(
@@ -176,15 +177,15 @@ class MixedBatches:
         self._exchange = exchange
         fresh = [[Place(passes=start[0])] * len(corpora)] * recipe.world
         known = fresh if places is None else [[Place(*place) for place in own] for own in places]
-        # By epoch and round: the places of all processes before it, how often each corpus was read by then, and the
-        # examples of each corpus (batches + 1, corpora) that all processes have drawn after so many of its batches.
+        # By epoch and round: the places of all processes before the round, how often each corpus had been read by then,
+        # and (batches + 1, corpora) the examples that all processes have drawn after each number of batches.
         self._rounds: dict[tuple[int, int], tuple[list[list[Place]], Any, Any]] = {}
         self._remember(start[:2], known, [float(place.passes) for place in known[recipe.rank]])
-        self._stands: tuple[int, int] | None = None  # the round before which the corpora are
-        self._said: list[int] | None = None  # how often each was read whole when it was last looked at
+        self._stands: tuple[int, int] | None = None  # the round that the corpora will read next
+        self._said: list[int] | None = None  # complete passes of each corpus at the last check
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
-        """The batches of an epoch from a position on, each with the position after it."""
+        """The batches of an epoch from a position on, each with the position that follows it."""
         epoch, number, done = position
         self._go_to(epoch, number)
         while True:
@@ -207,12 +208,12 @@ class MixedBatches:
             number, done = number + 1, 0
 
     def places(self, position: Position) -> list[list[list[int]]]:
-        """Of all processes and corpora before the round of a position: with it all there is to go on from."""
+        """The places of all processes and corpora before the round of a position: enough to resume there."""
         return [[list(place) for place in own] for own in self._rounds[position[:2]][0]]
 
     def progress(self, position: Position) -> dict[str, tuple[int, float]]:
-        """Of each corpus the examples that all processes have drawn up to a position, and how often it was read whole;
-        inside a round this is as far as the round is."""
+        """For each corpus, the examples that all processes have drawn up to a position and how often it was read;
+        interpolated within a round."""
         places, read, drawn = self._rounds[position[:2]]
         before = np.sum([[place.drawn for place in own] for own in places], axis=0)
         if position[2] and drawn is not None:
@@ -232,7 +233,7 @@ class MixedBatches:
         passes = [corpus.place.passes for corpus in self._corpora]
         if self._said is not None and self._said != passes and self._recipe.rank == 0:
             whole = ", ".join(f"{corpus.name} {n:,}" for corpus, n in zip(self._corpora, passes, strict=True))
-            log.info("corpora begin anew; so often each was read whole: %s", whole)
+            log.info("starting again with a corpus; complete passes so far: %s", whole)
         self._said = passes
 
     def _round(self, epoch: int, number: int) -> tuple[list[Drawn], list[Ints]]:
@@ -253,8 +254,8 @@ class MixedBatches:
         return parts, batches
 
     def _quotas(self, epoch: int) -> list[int]:
-        """How many examples of each corpus make a round."""
-        # Where the windows at hand end, counted in examples of all corpora.
+        """How many examples of each corpus form a round."""
+        # The ends of the current windows, counted in examples of all corpora.
         ends = [(corpus.place.drawn + corpus.left) / corpus.share for corpus in self._corpora]
         windows = [end for end, corpus in zip(ends, self._corpora, strict=True) if not corpus.kept]
         passes = [e for e, c in zip(ends, self._corpora, strict=True) if c.kept and c.place.passes <= epoch]
@@ -283,7 +284,7 @@ class JoinedLoader:
 
 
 def _lengths(parts: Sequence[Drawn]) -> Plan:
-    """A plan that has lengths alone, of all examples."""
+    """A plan with only the lengths of all examples."""
     none = np.zeros(0, dtype=np.int64)
     sides = [[part.plan.source_lengths[part.examples] for part in parts]]
     sides.append([part.plan.target_lengths[part.examples] for part in parts])

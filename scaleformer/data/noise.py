@@ -1,5 +1,5 @@
-"""`data.word_dropout` and `data.mask_source`: training sources from which words are missing, so that a model learns to
-go by what is around them."""
+"""`data.word_dropout` and `data.mask_source`: remove words from training sources, so that a model learns to use their
+context."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.data.tokenizer_extension import UNSPACED
 from scaleformer.vocabulary import PLACEHOLDERS, SEP, TERM_PIECES, UNK
 
-# Separators, tags and so on, but not bytes.
+# Separators, tags and other special pieces, but not bytes.
 _SPECIAL = regex.compile(rf"<(?!0x)[^<>]+>|{'|'.join((*PLACEHOLDERS, *TERM_PIECES))}")
-# Words begin with a space, but for scripts that write none: there every piece is one.
+# Words begin with a space; in scripts without spaces every piece is a word.
 _BEGINS = regex.compile(rf"\u2581|{UNSPACED}")
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Leaves out and hides words of the sources of examples.
+    """Removes words and masks tokens in the sources of examples.
 
-    word_dropout     share of the words that are left out; a segment of which none would be left keeps them all
-    mask_source      share of the tokens that become `<unk>`, of those that are left
-    begins, special  (vocabulary,) bool, by token: whether a word begins with it; whether it always stays as it is
-                     (separators, placeholders, tags, `</s>`)
+    word_dropout     share of the words to remove; a segment that would lose all words keeps them all
+    mask_source      share of the remaining tokens that become `<unk>`
+    begins, special  (vocabulary,) bool, by token: whether it begins a word; whether it never changes (separators,
+                     placeholders, tags, `</s>`)
     """
 
     word_dropout: float
@@ -38,7 +38,7 @@ class Noise:
     special: NDArray[np.bool_] = field(repr=False, compare=False)
 
     def __call__(self, example: Example, *key: int) -> Example:
-        """The example with its noise, which the key and the example's name decide."""
+        """The example with noise that depends only on the key and the example's name."""
         name = hashlib.blake2b(example.id.encode(), digest_size=8).digest()
         rng = np.random.default_rng((*key, int.from_bytes(name, "big")))
         source = example.source
@@ -54,15 +54,15 @@ class Noise:
         special = self.special[source]
         starts = self.begins[source] | special
         starts[1:] |= special[:-1]
-        word = np.cumsum(starts)  # (S,) numbers of the words
+        word = np.cumsum(starts)  # (S,) word numbers
         left_out = (rng.random(len(source) + 1) < self.word_dropout)[word] & ~special
         segment = np.cumsum(source == SEP)  # (S,)
-        left = np.bincount(segment, ~special & ~left_out)  # tokens of words that each segment keeps
+        left = np.bincount(segment, ~special & ~left_out)  # word tokens that each segment keeps
         return left_out & (left[segment] > 0)
 
 
 def make_noise(word_dropout: float, mask_source: float, tokenizer: Tokenizer) -> Noise:
-    """That of these shares for sources of this vocabulary."""
+    """The noise with these shares for sources in this vocabulary."""
     pieces = [tokenizer.piece(token) for token in range(tokenizer.vocab_size)]
     begins, special = (
         np.array([found(piece) is not None for piece in pieces]) for found in (_BEGINS.match, _SPECIAL.fullmatch)

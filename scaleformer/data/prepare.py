@@ -1,4 +1,4 @@
-"""Conversion of other formats to JSON Lines splits, every segment and document left out counted by reason."""
+"""Converts other formats to JSON Lines splits, and counts omitted segments and documents by reason."""
 
 from __future__ import annotations
 
@@ -36,35 +36,36 @@ from scaleformer.system.files import atomic_writer
 SPLITS = ("train", "valid", "test")
 # why a whole corpus may be one document, by the format or the boundaries of text
 ONE_DOCUMENT = {
-    "blank": "a document ends at a blank line; boundaries=lines makes every line one, boundaries=ids takes their names",
-    "ids": "a document is the lines that one name stands beside",
-    "lines": "a document is a line",
-    "jsonl": "a document is a line",
-    "tsv": "a document is the lines of one name",
+    "blank": "a blank line ends a document; boundaries=lines makes every line one, boundaries=ids reads their names",
+    "ids": "the lines with the same name form a document",
+    "lines": "each line is a document",
+    "jsonl": "each line is a document",
+    "tsv": "the lines with the same name form a document",
     **dict.fromkeys(
-        ("po", "tmx"), "a document is a file; input= takes a folder of them, too; boundaries=lines makes every unit one"
+        ("po", "tmx"), "each file is a document; input= also takes a folder; boundaries=lines makes every unit one"
     ),
-    "xliff": "a document is a <file> element; input= takes a folder, too; boundaries=lines makes every unit one",
+    "xliff": "each <file> element is a document; input= also takes a folder; boundaries=lines makes every unit one",
     **dict.fromkeys(
-        ("csv", "parquet"), "a document is a file, or the rows of one name of document_column; boundaries=lines: a row"
+        ("csv", "parquet"),
+        "each file is a document; document_column groups its rows, boundaries=lines makes every row a document",
     ),
-    "hub": "a document is a row, or the rows of one name of document_column",
-    "raw": "a document is a pair of files",
-    "sacrebleu": "the test set has no more",
-    "translations": "a document is a line",
+    "hub": "each row is a document; document_column groups rows",
+    "raw": "each pair of files is a document",
+    "sacrebleu": "the test set has no more documents",
+    "translations": "each line is a document",
 }
 
 
 @dataclass
 class PrepareReport:
-    """Counts of a conversion: what was written, by split, and what was left out, by reason."""
+    """Counts of a conversion: documents and segments written, by split, and left out, by reason."""
 
     documents: Counter[str] = field(default_factory=Counter)
     segments: Counter[str] = field(default_factory=Counter)
     dropped_segments: Counter[str] = field(default_factory=Counter)
     dropped_documents: Counter[str] = field(default_factory=Counter)
-    beads: Counter[str] = field(default_factory=Counter)  # of raw documents, by source and target segments: "2-1"
-    examples: Counter[str] = field(default_factory=Counter)  # of contrastive test suites, by kind
+    beads: Counter[str] = field(default_factory=Counter)  # raw documents: by source and target segments, "2-1"
+    examples: Counter[str] = field(default_factory=Counter)  # contrastive test suites: by kind
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Plain types, for JSON."""
@@ -78,7 +79,7 @@ class PrepareReport:
         for split in () if self.examples else SPLITS:
             table.add_row(split, f"{self.documents[split]:,}", f"{self.segments[split]:,}")
         for shape, number in self.beads.most_common():
-            table.add_row(f"beads of {shape}", "", f"{number:,}")
+            table.add_row(f"beads {shape}", "", f"{number:,}")
         for kind, number in self.examples.items():
             table.add_row(f"examples: {kind}", f"{number:,}", "")
         for reason in sorted({*self.dropped_segments, *self.dropped_documents}):
@@ -91,11 +92,11 @@ class PrepareReport:
 def prepare(
     config: PrepareConfig, translate: Translate | None = None, translated_by: str | None = None
 ) -> PrepareReport:
-    """Convert, and give the counts. The output folder appears whole or not at all.
+    """Convert, and return the counts. The output folder appears complete or not at all.
 
-    translate: for aligner=translation, the model: documents in the target language, segment by segment.
+    translate: for aligner=translation, a function that translates documents segment by segment.
     translated_by: for format=translations, the hash of the model that made them, for the report.
-    Raises DataError for bad input, an output folder that is not empty, and when nothing is left.
+    Raises DataError for bad input, an output folder that is not empty, or if nothing is left.
     """
     output = Path(config.output)
     report = PrepareReport()
@@ -123,7 +124,7 @@ def _write(
 ) -> None:
     for name in filter(None, (config.input, config.target, config.ids)):
         if Path(name).is_fifo():
-            raise DataError(f"{name}: a pipe can be read once, and this is read twice: write it to a file first")
+            raise DataError(f"{name}: is a pipe, but it has to be read twice: write it to a file first")
     if config.format in SUITES:
         _write_suite(config, folder, report)
         return
@@ -137,12 +138,12 @@ def _write(
         splits = assign_splits(count, config.valid, config.test, config.seed)
     except DataError as error:
         reason = ONE_DOCUMENT[config.boundaries if config.format == "text" else config.format]
-        raise DataError(f"{where}: {error}: {reason} (valid=0 and test=0 set none aside)") from None
+        raise DataError(f"{where}: {error}: {reason} (valid=0 test=0 uses all for training)") from None
     files: dict[str, IO[str]] = {}
     with ExitStack() as stack:
         for split, document in zip(splits, _cleaned(_read(config, report, raw), config, report), strict=True):
             if split not in files:
-                # Without a time stamp the same documents give the same bytes.
+                # No timestamp, so that the same documents give the same bytes.
                 packed = stack.enter_context(gzip.GzipFile(folder / f"{split}.jsonl.gz", "wb", mtime=0))
                 files[split] = stack.enter_context(io.TextIOWrapper(packed, encoding="utf-8", newline="\n"))
             files[split].write(document.to_json() + "\n")
@@ -155,7 +156,7 @@ def _write(
 
 
 def _write_suite(config: PrepareConfig, folder: Path, report: PrepareReport) -> None:
-    """FORMAT.jsonl.gz, an example a line as `scaleformer context` reads them, and report.json."""
+    """Write FORMAT.jsonl.gz, with one example per line as `scaleformer context` reads it, and report.json."""
     assert config.input is not None
     languages = config.source_language or "en", config.target_language or "de"
     documents = None if config.documents is None else Documents(config.documents, *languages, config.context)
@@ -222,7 +223,7 @@ def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -
 
 
 def _names_columns(config: PrepareConfig, columns: Columns) -> bool:
-    """Whether a TSV is one whose first line names the columns; without, they are document, source, target."""
+    """Whether the TSV has a header line; otherwise its columns are document, source, target."""
     assert config.input is not None
     return Path(config.input).is_dir() or columns != Columns() or has_names(Path(config.input), columns)
 
@@ -231,7 +232,7 @@ def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: Prepa
     for document in documents:
         pairs = []
         for source, target in document.parts():
-            # what has no partner is meant to have none
+            # beads with an empty side are kept on purpose
             reason = _fault(" ".join(source), " ".join(target), config) if source and target else None
             if reason:
                 report.dropped_segments[reason] += 1

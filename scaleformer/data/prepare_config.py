@@ -1,4 +1,4 @@
-"""Settings of `scaleformer prepare`, and what they have to agree on."""
+"""Settings of `scaleformer prepare`, and checks of their combinations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scaleformer.system.schema import shown
 
 CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 FORMATS = (*CORPORA, *SUITES)
-# settings that some formats alone read
+# settings that only some formats read
 READ_BY = {
     "ids": ("text",),
     "target": ("text", "raw"),
@@ -35,38 +35,38 @@ class PrepareConfig:
     """Settings of a conversion.
 
     format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | raw | hub | sacrebleu | translations (JSON
-                    Lines of `translate`, turned round: the translation becomes the source); of contrastive test
-                    suites for `scaleformer context` contrapro | bawden | voita (`scaleformer.data.readers.suites`)
+                    Lines of `translate`, reversed: the translation becomes the source). Contrastive test suites for
+                    `scaleformer context`: contrapro | bawden | voita (`scaleformer.data.readers.suites`)
     input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
                     file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
-                    test set and languages, "wmt22:en-de"; raw: a file with two paths a line, or none; suites: a file
-                    of theirs, bawden and voita also the folder
+                    test set and languages, "wmt22:en-de"; raw: a file with two paths per line, or null; suites: one of
+                    their files, for bawden and voita also the folder
     source          raw without input: the folder of the source documents
     target, ids     text: the target file, and with boundaries=ids the file of document names; raw: the folder of the
                     target documents
     boundaries      text: blank | ids | lines; po to parquet: lines makes every unit or row a document
-    subset, split   hub: as `datasets.load_dataset` takes them, split=null is "train"; data_files too (for builders that
-                    read files). raw: split is the grain of segments, sentence (null) | paragraph | none (by line)
+    subset, split   hub: as for `datasets.load_dataset`, split=null is "train"; also data_files, for builders that read
+                    files. raw: split is the grain of segments, sentence (null) | paragraph | none (by line)
     source_column, target_column, document_column
-                    hub, csv, tsv, parquet: see source, target and document of `scaleformer.data.config.HubConfig`; in
-                    files without document_column rows of texts are one document. A TSV without a line that names them
-                    has the columns document, source, target
+                    hub, csv, tsv, parquet: see source, target and document of `scaleformer.data.config.HubConfig`. A
+                    file without document_column is one document. A TSV without a header line has the columns document,
+                    source, target
     source_language, target_language
-                    tmx: languages ("en" is "en-GB", too); null = srclang, and the only other of a unit; raw: wanted;
-                    contrapro: the endings of the documents, null = en, de
-    documents       contrapro: the folder of the documents that the examples are cut from
-    context         contrapro: segments before each example that are kept; null = all
+                    tmx: languages ("en" also matches "en-GB"); null = srclang, and the only other language of a unit;
+                    raw: required; contrapro: the suffixes of the documents, null = en, de
+    documents       contrapro: the folder of the documents that the examples come from
+    context         contrapro: segments to keep before each example; null = all
     aligner         raw: lexicon (learned from the corpus) | translation (by the model `checkpoint`)
-    checkpoint      raw: see aligner; translations: the model that made them, whose hash the report then has
+    checkpoint      raw: see aligner; translations: the model that made them, whose hash is added to the report
     unmatched       raw: keep text without a partner, as beads with an empty side, or drop it
-    min_confidence  raw: beads of less, between 0 and 1, count as text without a partner
+    min_confidence  raw: beads with a lower confidence (0 to 1) count as text without a partner
     filters         raw: of `scaleformer.data.align.filters.FILTERS`; null = all
     output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
     valid, test     shares of the documents that become valid and test, drawn by `seed`
     drop_empty      leave out segments that are empty (or blank) on a side
     drop_identical  leave out segments that are the same on both sides
     max_ratio       null, or leave out segments whose lengths in characters differ by more than this factor
-    min_segments    leave out documents with fewer segments than that, after all else
+    min_segments    leave out documents that end up with fewer segments
     """
 
     format: str
@@ -107,16 +107,17 @@ class PrepareConfig:
         if self.format != "raw" and self.input is None:
             raise ValueError(f"format={self.format} needs input=")
         if self.format == "text" and self.target is None:
-            raise ValueError("format=text needs target=FILE beside input=FILE")
+            raise ValueError("format=text needs target=FILE as well as input=FILE")
         if self.format != "text" and self.boundaries == "ids":
-            raise ValueError(f"boundaries=ids: format={self.format} does not read it, text does")
+            raise ValueError(f"boundaries=ids: only format=text reads it, not {self.format}")
         if self.format == "text" and (self.boundaries == "ids") != (self.ids is not None):
             raise ValueError("boundaries=ids and ids=FILE belong together: give both or neither")
         for option in fields(self):
             readers, value = READ_BY.get(option.name, FORMATS), getattr(self, option.name)
             if self.format not in readers and value != option.default:
-                others = f"{', '.join(readers)} {'do' if len(readers) > 1 else 'does'}"
-                raise ValueError(f"{option.name}={shown(value)}: format={self.format} does not read it, {others}")
+                raise ValueError(
+                    f"{option.name}={shown(value)}: only format={'|'.join(readers)} reads it, not {self.format}"
+                )
         if not (self.valid >= 0 and self.test >= 0 and self.valid + self.test <= 1):
             raise ValueError(f"valid={self.valid} test={self.test}: wanted shares, together at most 1")
         if self.max_ratio is not None and not self.max_ratio >= 1:
@@ -126,7 +127,7 @@ class PrepareConfig:
         if self.format == "raw":
             self._check_raw()
         if self.format == "contrapro" and self.documents is None:
-            raise ValueError("format=contrapro needs documents=DIR, the folder that its script setup_opensubs.sh makes")
+            raise ValueError("format=contrapro needs documents=DIR, the folder that its setup_opensubs.sh creates")
         if self.context is not None and self.context < 0:
             raise ValueError(f"context={self.context}: wanted 0 or more segments, or null for all")
 
@@ -134,7 +135,7 @@ class PrepareConfig:
         if (self.input is None) != (self.source is not None and self.target is not None) or (
             self.input is not None and (self.source or self.target)
         ):
-            raise ValueError("format=raw needs source=DIR and target=DIR, or input=FILE.tsv with two paths a line")
+            raise ValueError("format=raw needs source=DIR and target=DIR, or input=FILE.tsv with two paths per line")
         for name in ("source_language", "target_language"):
             if not getattr(self, name):
                 raise ValueError(f"format=raw needs {name}=, such as en")
@@ -143,7 +144,7 @@ class PrepareConfig:
             if value not in choices and (name, value) != ("split", None):
                 raise ValueError(f"{name}={shown(value)}: choose one of {', '.join(choices)}")
         if unknown := [name for name in self.filters or () if name not in FILTERS]:
-            raise ValueError(f"filters={shown(unknown[0])}: choose of {', '.join(FILTERS)}")
+            raise ValueError(f"filters={shown(unknown[0])}: choose from {', '.join(FILTERS)}")
         if not 0 <= self.min_confidence <= 1:
             raise ValueError(f"min_confidence={self.min_confidence}: wanted between 0 and 1")
         if (self.aligner == "translation") != (self.checkpoint is not None):

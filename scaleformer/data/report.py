@@ -1,4 +1,4 @@
-"""What became of a corpus on its way to batches, in numbers."""
+"""Counts of a corpus on its way to batches."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from scaleformer.vocabulary import PLACEHOLDER, PLACEHOLDERS, UNK
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Counts of one split. Tokens contain every `<sep>`, not the `</s>`.
+    """Counts of one split. Token counts include every `<sep>`, but not the `</s>`.
 
-    cut_documents         documents of more than one example
+    cut_documents         documents cut into more than one example
     empty_segments        segments without a token on one side or both
-    unknown_tokens        characters that became `<unk>` and are lost, both sides (none with tokenizer.byte_fallback)
-    overlong_segments     segments beyond max_tokens alone, kept whole; longest_segment in tokens, with its `</s>`
-    longest_source, longest_target  of an example, with its `</s>`
-    over_budget_examples  examples beyond batch_tokens alone, kept as batches of one
-    separators_left_out   those that one side, or with merge_segments both are left without
-    masked_segments       those with a placeholder in the source, of data.mask_spans or of their own
+    unknown_tokens        characters on both sides lost as `<unk>` (none with tokenizer.byte_fallback)
+    overlong_segments     single segments beyond max_tokens, kept whole
+    longest_segment       its tokens, with the `</s>`
+    longest_source, longest_target  tokens of the longest example, with the `</s>`
+    over_budget_examples  single examples beyond batch_tokens, kept as batches of one
+    separators_left_out   separators removed on one side, or on both with merge_segments
+    masked_segments       segments with a placeholder in the source, from data.mask_spans or the text itself
     masked_spans          placeholders in the source
     dropped               segments left out, by reason
-    dropped_documents     documents of which no segment is left
+    dropped_documents     documents that lost all segments
     padding               share of the padded positions in the batches that hold no token
-    idle                  share of the padded positions that processes could have had while they wait for the one with
-                          the largest batch of the step
+    idle                  share of the positions lost while processes wait for the largest batch of a step
     """
 
     documents: int
@@ -61,12 +61,12 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """What the numbers of a `SplitReport` are made of; those of parts of a corpus, or of processes, add up.
+    """The counts behind a `SplitReport`; counts of parts of a corpus, or of several processes, can be added.
 
-    length_ratio       segments left out for data.max_ratio
-    empty_sides        segments left out for an empty side (data.level=segment)
-    tokens, positions  in the batches: those that hold something, and all of them
-    places             positions that the processes could have had while they wait for the one with the largest batch
+    length_ratio       segments left out because of data.max_ratio
+    empty_sides        segments left out because of an empty side (data.level=segment)
+    tokens, positions  in the batches: positions that hold a token, and all positions
+    places             positions there would be if every process had the largest batch of each step
     """
 
     documents: int = 0
@@ -98,13 +98,13 @@ class SplitCounts:
         return SplitCounts(**{name: max(a, b) if name.startswith("longest") else a + b for name, a, b in both})
 
     def with_batches(self, sizes: Sequence[Sequence[int]] | Ints) -> SplitCounts:
-        """The same with batches of so many positions, by process and step."""
+        """These counts plus those of batches with the given numbers of positions, by process and step."""
         steps = np.asarray(sizes, dtype=np.int64)  # (processes, steps)
         places = len(steps) * int(steps.max(axis=0, initial=0).sum())
         return replace(self, batches=steps.size, positions=int(steps.sum()), places=places)
 
     def report(self, cutting: Cutting) -> SplitReport:
-        """The report of it."""
+        """The report of these counts."""
         shared = {f.name: getattr(self, f.name) for f in fields(SplitReport) if hasattr(self, f.name)}
         dropped = {"length ratio": self.length_ratio} if cutting.max_ratio is not None else {}
         if cutting.level == "segment":
@@ -119,8 +119,8 @@ class SplitCounts:
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """One of several corpora in training: the share of the examples that is drawn from it, how many are drawn so far,
-    of all processes, and how often it was read whole."""
+    """One of several corpora in training: its share of the drawn examples, the number that all processes have drawn so
+    far, and how often it was read."""
 
     share: float
     examples: int = 0
@@ -129,8 +129,11 @@ class CorpusReport:
 
 @dataclass
 class DataReport:
-    """Counts of all splits, with the limits that they refer to; processes: how many share the batches; corpora: how
-    those are drawn from, where there are several."""
+    """Counts of all splits, with the limits they refer to.
+
+    processes  number of processes that share the batches
+    corpora    with several corpora, how examples are drawn from each
+    """
 
     max_tokens: int
     batch_tokens: int
@@ -168,7 +171,7 @@ class DataReport:
 
 
 def report_split(corpus: EncodedCorpus, recipe: Recipe, shuffle: bool = True) -> SplitReport:
-    """Count what the plan and the batches of all processes in the first epoch make of a corpus.
+    """Count a corpus, its plan and the batches of all processes in the first epoch.
 
     shuffle=False for the fixed batches of validation.
     """
@@ -181,7 +184,7 @@ def report_split(corpus: EncodedCorpus, recipe: Recipe, shuffle: bool = True) ->
 
 
 def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCounts:
-    """Count a corpus and a plan of it; of batches nothing yet (`SplitCounts.with_batches`)."""
+    """Count a corpus and its plan, without batches (`SplitCounts.with_batches` adds them)."""
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
     empty = int(has_empty_side(corpus).sum()) if recipe.cutting.level == "segment" else 0
@@ -213,7 +216,7 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
 
 
 def _cut_documents(corpus: EncodedCorpus, plan: Plan) -> int:
-    """Documents whose segments stand in more than one example."""
+    """Documents whose segments are in more than one example."""
     example_of = np.repeat(np.arange(len(plan)), np.diff(plan.bounds))
     pairs = np.unique(corpus.document_of[plan.order] * max(len(plan), 1) + example_of)
     return int((np.unique(pairs // max(len(plan), 1), return_counts=True)[1] > 1).sum())

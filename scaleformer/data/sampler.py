@@ -1,4 +1,4 @@
-"""Batches of a corpus that is kept encoded: which examples, in which order, for which process."""
+"""Batches of a corpus that is kept encoded: its examples, their order, and their division among processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.noise import Noise
 
 GRACE = 60  # seconds
-# Of a plan: segment numbers, and which side lacks the `<sep>` after each; behind them, where there is noise, the epoch.
+# Segment numbers of a plan, the side without the `<sep>` after each, and with noise also the epoch.
 Part = tuple[Any, ...]
-Position = tuple[int, int, int]  # epoch, window of it, batches of the window that are done; kept corpora: one window
+Position = tuple[int, int, int]  # epoch, its window (kept corpora have one), finished batches of the window
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Recipe:
     cutting, batch_tokens  as in `DataConfig`
     seed                   of cuts, joins and order
     rank, world            which process of how many
-    accumulated            batches of one process that make a step together
-    noise                  of the sources in training
+    accumulated            batches of one process per training step
+    noise                  applied to training sources
     """
 
     cutting: Cutting
@@ -42,20 +42,20 @@ class Recipe:
     noise: Noise | None = None
 
     def rng(self, *key: int) -> np.random.Generator:
-        """A generator that the seed and the key decide."""
+        """A generator determined by the seed and the key."""
         return np.random.default_rng((self.seed, *key))
 
     def example(self, corpus: EncodedCorpus, part: Part, *key: int) -> Example:
-        """A training example of a part of a plan; its noise is decided by the seed, the key and the example's name."""
+        """A training example of a part of a plan; its noise depends on the seed, the key and the example's name."""
         example = make_example(corpus, *part)
         return example if self.noise is None else self.noise(example, self.seed, *key)
 
 
 def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan, list[Ints]]:
-    """The examples of an epoch, alike for every process, and this process's batches of them, as numbers of examples.
+    """The examples of an epoch, identical in every process, and this process's batches as numbers of examples.
 
-    A pure function of its arguments. Processes have equally many batches, and every example is in one batch of one of
-    them. Step by step, W processes see what one process sees that accumulates W times as many batches.
+    A pure function of its arguments. All processes have equally many batches, and every example is in one batch of one
+    process. In each step W processes see the same examples as one process that accumulates W times as many batches.
     """
     rng = recipe.rng(epoch)
     plan = make_plan(corpus, recipe.cutting, rng)
@@ -64,9 +64,10 @@ def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan,
 
 
 class TokenBatchSampler(Sampler[list[Part]]):
-    """Batches of one epoch after the other, from where it stands, each a list of examples as `Plan.part` has them.
+    """Batches of one epoch after the other, each a list of examples as `Plan.part` returns them.
 
-    Pure functions of (recipe, epoch). Iterating gives the rest of the present epoch, then steps to the next one.
+    Batches are a pure function of (recipe, epoch). Iterating yields the rest of the current epoch, then moves to the
+    next one.
     """
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe) -> None:
@@ -84,7 +85,7 @@ class TokenBatchSampler(Sampler[list[Part]]):
         self.epoch, self.done = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
-        """Epoch and number of its batches that were handed out."""
+        """Epoch and number of batches handed out in it."""
         return {"epoch": self.epoch, "done": self.done}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -92,9 +93,9 @@ class TokenBatchSampler(Sampler[list[Part]]):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Batches of an encoded corpus by the parts of their examples; also what the processes of a DataLoader run.
+    """Batches of an encoded corpus, given the parts of their examples; DataLoader workers run it too.
 
-    recipe: of training, None where there is no noise.
+    recipe: the training recipe; None without noise.
     """
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe | None = None) -> None:
@@ -108,14 +109,14 @@ class BatchDataset(Dataset[Batch]):
 
 
 class KeptBatches:
-    """The batches of a corpus that is kept encoded, epoch by epoch, made in `num_workers` processes (0: here)."""
+    """The batches of a corpus that is kept encoded, epoch by epoch, made by `num_workers` workers (0: this process)."""
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe, num_workers: int = 0) -> None:
         self._sampler = TokenBatchSampler(corpus, recipe)
         self._loader = batch_loader(corpus, self._sampler, num_workers, recipe)
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
-        """The batches of an epoch from a position on, each with the position after it."""
+        """The batches of an epoch from a position on, each with the position that follows it."""
         epoch, _, done = position
         self._sampler.load_state_dict({"epoch": epoch, "done": done})
         for number, batch in enumerate(self._loader, done + 1):
@@ -123,10 +124,9 @@ class KeptBatches:
 
 
 class FixedLoader:
-    """The same batches each time it is iterated.
+    """Yields the same batches in every iteration.
 
-    Not a DataLoader itself: Lightning would put its own sampler into one when several processes train, and cut the
-    batches anew.
+    Not a DataLoader itself: with several processes Lightning would replace its sampler and form other batches.
     """
 
     def __init__(self, corpus: EncodedCorpus, plan: Plan, batches: Sequence[Ints], num_workers: int = 0) -> None:
@@ -148,19 +148,19 @@ def batch_loader(
 
 
 def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoader[Any]:
-    """A DataLoader of a data set that gives what it is to give, in `num_workers` processes (0: here)."""
+    """A DataLoader that passes on the items of a data set unchanged, from `num_workers` workers (0: this process)."""
     options |= {"num_workers": num_workers, "worker_init_fn": deaf}
     return DataLoader(items, batch_size=None, collate_fn=unchanged, **options)
 
 
 def unchanged(value: Any) -> Any:
-    """The same: the `collate_fn` of loaders whose data set gives batches, for one."""
+    """The identity, for example as `collate_fn` of loaders whose data set yields batches."""
     return value
 
 
 def deaf(worker: int) -> None:
-    """Leave signals to the process that started this one: they often reach all of a group, and it has something to
-    finish and to save first. SIGTERM ends this one when it comes again, or after a minute."""
+    """Ignore signals in a worker: they often reach the whole process group, and the parent has to finish and save. The
+    first SIGTERM ends the worker after a minute, a second one at once."""
     for name in ("SIGINT", "SIGUSR1"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""What a data module does where it has several corpora: each is a data module of its own, and this joins them."""
+"""Joins several corpora in one data module; each corpus is a data module of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SeveralCorpora:
-    """The corpora of `data.corpora` in a data module, `whole`."""
+    """The corpora of `data.corpora`, for the data module `whole`."""
 
     def __init__(self, whole: DocumentDataModule) -> None:
         self._whole = whole
@@ -28,14 +28,14 @@ class SeveralCorpora:
 
     @property
     def parts(self) -> dict[str, DocumentDataModule]:
-        """Each corpus alone, in batches of its own, with the tokenizers of all."""
+        """The data module of each corpus, with the common tokenizers."""
         for part in self._parts.values():
             part._tokenizers, part.trainer = self._whole.tokenizers, self._whole.trainer
         return self._parts
 
     @cached_property
     def shares(self) -> dict[str, float]:
-        """Of each corpus the share of the examples that are drawn from it."""
+        """The share of the examples drawn from each corpus."""
         weights = self._whole.config.weights
         if weights is None:
             weights = {}
@@ -46,7 +46,7 @@ class SeveralCorpora:
         return {name: weight / total for name, weight in weights.items()}
 
     def train_batches(self, start: Position, places: Any = None) -> MixedBatches:
-        """The batches of all corpora; num_workers are those of all that are encoded on the way together."""
+        """The batches of all corpora; those encoded during training share the num_workers."""
         parts, workers = self.parts, self._whole.config.num_workers
         each = -(-workers // max(1, sum(part.on_the_fly for part in parts.values())))
         corpora = []
@@ -57,23 +57,23 @@ class SeveralCorpora:
         return self._mixed
 
     def places(self, position: Position) -> Any:
-        """Where all processes stand in all corpora (`MixedBatches.places`); None before there are batches."""
+        """The places of all processes in all corpora (`MixedBatches.places`); None before there are batches."""
         return self._mixed.places(position) if self._mixed is not None else None
 
     def validation(self) -> JoinedLoader | list[Any]:
-        """The batches of those that have a validation split; [] where none has."""
+        """The validation batches of the corpora that have such a split; [] if none has one."""
         loaders = {name: part.val_dataloader() for name, part in self.parts.items()}
         found = {name: loader for name, loader in loaders.items() if isinstance(loader, FixedLoader)}
         return JoinedLoader(found) if found else []
 
     def report(self, empty: DataReport) -> DataReport:
-        """A report with the splits of all."""
+        """A report with the splits of all corpora."""
         reports = {name: part.report.splits for name, part in self.parts.items()}
         splits = {f"{name}: {key}": split for name, own in reports.items() for key, split in own.items()}
         return replace(empty, splits=splits, corpora={name: CorpusReport(share) for name, share in self.shares.items()})
 
     def trained_report(self, report: DataReport, position: Position) -> DataReport | None:
-        """The same with what was drawn up to a position; None where nothing was."""
+        """The report with the examples drawn up to a position; None before there are batches."""
         if self._mixed is None:
             return None
         drawn = self._mixed.progress(position)
@@ -81,12 +81,12 @@ class SeveralCorpora:
 
     @property
     def longest_segment(self) -> int | None:
-        """As that of a data module; None where a corpus is streamed, of which the first window alone is known."""
+        """As for a data module; None if a corpus is streamed, since only its first window is known."""
         lengths = [part.longest_segment for part in self.parts.values()]
         known = [length for length in lengths if length is not None]
         return max(known) if len(known) == len(lengths) else None
 
     def signature(self) -> str:
-        """What must not change for a place inside an epoch to keep its meaning."""
+        """A hash of everything that must stay the same for a place within an epoch to keep its meaning."""
         corpora = [[name, self.shares[name], part._signature] for name, part in self.parts.items()]
         return hashlib.sha256(json.dumps([corpora, self._whole.config.seed]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Where the documents of each split come from: the files and settings that a configuration names."""
+"""The sources of each split: the files and settings that a configuration names."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from scaleformer.data.readers.hub import hub_documents, hub_fingerprint
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 
 SPLITS = ("train", "valid", "test")
-ONE_DOCUMENT = 50  # lines, of which more are hardly meant to be one
+ONE_DOCUMENT = 50  # lines; more of them are rarely meant to be one document
 
 
 @dataclass(frozen=True)
 class SplitSource:
-    """Where the documents of one split come from: everything that reading them needs, and that decides them.
+    """The source of one split: all that is needed to read its documents and that determines them.
 
-    files       jsonl: one, or the shards in order; text: source, target and, with boundaries="ids", the names
-    part        "" or the split of a single file that this is
-    hub_split   hub: the data set's own name of the split
-    streaming   hub: read rows as they are asked for, instead of fetching all of the split first
+    files       jsonl: one file, or the shards in order; text: source, target and, with boundaries="ids", the names
+    part        the split of a single file that this is, else ""
+    hub_split   hub: the data set's name of the split
+    streaming   hub: read rows on demand instead of downloading the whole split first
     """
 
     name: str
@@ -40,7 +40,7 @@ class SplitSource:
     synthetic: SyntheticConfig | None = None
     hub: HubConfig | None = None
     hub_split: str = ""
-    streaming: bool = field(default=False, repr=False)  # how it is read, not what: no part of the fingerprint
+    streaming: bool = field(default=False, repr=False)  # changes how, not what is read: not in the fingerprint
 
     @property
     def where(self) -> str:
@@ -48,10 +48,10 @@ class SplitSource:
         return ", ".join(self.files) or (self.hub.name if self.hub else self.format)
 
     def read(self, rank: int = 0, world: int = 1) -> Iterator[Document]:
-        """The documents from the start, of one of `world` processes its own: every document is of exactly one.
+        """The documents of process `rank` of `world`, from the start; each document belongs to exactly one process.
 
-        Shards are dealt out whole where their number allows, else all processes read everything and keep every
-        world-th document. Raises DataError at the first fault.
+        Whole shards are dealt out if `world` divides their number. Otherwise all processes read everything and keep
+        every world-th document. Raises DataError at the first fault.
         """
         if self.format == "jsonl" and not self.part and len(self.files) % world == 0:
             return chain.from_iterable(read_jsonl(path) for path in self.files[rank::world])
@@ -77,7 +77,8 @@ class SplitSource:
                 yield document
 
     def fingerprint(self) -> str:
-        """sha256 of the content of the files and of the settings (not the files' names); else of the documents."""
+        """sha256 of the settings and of the files' contents (not their names), or of the documents if there are no
+        files."""
         digest = hashlib.sha256(repr(replace(self, files=())).encode())
         for path in self.files:
             digest.update(_file_hash(path))
@@ -121,10 +122,10 @@ def _file_hash(path: str) -> bytes:
 
 
 def split_sources(config: DataConfig) -> dict[str, SplitSource]:
-    """The splits that a configuration names: of train, valid and test those that there are, and for one file "all". Of
-    several corpora, those that one of them has.
+    """The splits that a configuration names: those of train, valid and test that exist, and "all" for a single file.
+    For several corpora, every split that at least one of them has.
 
-    Raises DataError: no such path, no split in the folder, ambiguous or missing files, a corpus of several without a
+    Raises DataError: no such path, no split in the folder, ambiguous or missing files, or one of several corpora has no
     training split.
     """
     if config.parts:
@@ -145,15 +146,15 @@ def split_sources(config: DataConfig) -> dict[str, SplitSource]:
         if not path.exists():
             raise DataError(f"{path}: no such file or folder (data.path)")
         if not path.is_file() and not path.is_dir():
-            raise DataError(f"{path}: can be read once, and a corpus is read several times: write it to a file first")
+            raise DataError(f"{path}: can be read only once, but training reads it several times: write it to a file")
         return _jsonl_sources(path, config) if config.format == "jsonl" else _text_sources(path, config)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error} (data.path)") from error
 
 
 def segmentation(config: DataConfig) -> dict[str, str | None]:
-    """What is known of a corpus's segments: their grain (sentence | paragraph | none, of raw documents) and the
-    languages of both sides, by the settings, the endings of text, and the report beside a prepared corpus."""
+    """What is known about a corpus's segments: their grain (sentence | paragraph | none, for raw documents) and the
+    languages of both sides, from the settings, the file suffixes and the report next to a prepared corpus."""
     found: dict[str, str | None] = dict.fromkeys(("grain", "source_language", "target_language"))
     if config.format == "text":
         found |= {"source_language": config.source_suffix, "target_language": config.target_suffix}
@@ -168,11 +169,11 @@ def segmentation(config: DataConfig) -> dict[str, str | None]:
 
 
 def warn_of_one_document(source: SplitSource, documents: int, segments: int) -> None:
-    """Say so where all lines of a text, and they are many, are one document, as no blank line ends one."""
+    """Warn if many lines of text form a single document because no blank line ends one."""
     if source.format == "text" and source.boundaries == "blank" and documents == 1 and segments > ONE_DOCUMENT:
         warnings.warn(
-            f"{source.where}: all {segments:,} lines are one document, which a blank line would end: "
-            "data.boundaries=lines makes every line one, data.boundaries=ids takes their names",
+            f"{source.where}: all {segments:,} lines are one document, because no blank line ends one: set "
+            "data.boundaries=lines (each line is a document) or data.boundaries=ids (a file names the documents)",
             stacklevel=3,
         )
 
@@ -208,23 +209,23 @@ def _jsonl_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
 
 
 def _shards(folder: Path, split: str) -> tuple[str, ...]:
-    """The file of a split, or its shards by name: split-*.jsonl[.gz] or split/*.jsonl[.gz]; () where there is none."""
+    """The file of a split, or its shards by name: split-*.jsonl[.gz] or split/*.jsonl[.gz]; () if there is none."""
     whole = _one_of(folder, f"{split}.jsonl")
     kinds: dict[str, tuple[str, ...]] = {f"{split}.jsonl": (whole,) if whole else ()}
     for pattern in (f"{split}-*.jsonl", f"{split}/*.jsonl"):
         found = sorted(str(path) for suffix in ("", ".gz") for path in folder.glob(pattern + suffix) if path.is_file())
         if twice := {path.removesuffix(".gz") for path in found if path + ".gz" in found}:
-            raise DataError(f"{folder}: both {min(twice)} and its .gz are there: remove one")
+            raise DataError(f"{folder}: both {min(twice)} and its .gz exist: remove one")
         kinds[pattern] = tuple(found)
     present = [name for name, files in kinds.items() if files]
     if len(present) > 1:
-        raise DataError(f"{folder}: both {present[0]} and {present[1]} are there: keep one of them")
+        raise DataError(f"{folder}: both {present[0]} and {present[1]} exist: keep one of them")
     return kinds[present[0]] if present else ()
 
 
 def _text_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
     if not path.is_dir():
-        raise DataError(f"{path}: data.format=text wants a folder with train.{config.source_suffix} and so on")
+        raise DataError(f"{path}: data.format=text needs a folder with train.{config.source_suffix} and so on")
     sources = {}
     for split in SPLITS:
         names = [f"{split}.{config.source_suffix}", f"{split}.{config.target_suffix}"]
@@ -234,13 +235,13 @@ def _text_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
         if files[0] is None and files[1] is None:
             continue
         if None in files:
-            raise DataError(f"{path}: {names[files.index(None)]} is missing beside the other files of the split")
+            raise DataError(f"{path}: {names[files.index(None)]} is missing: the split's other files are there")
         paths = tuple(file for file in files if file is not None)
         sources[split] = SplitSource(split, "text", paths, boundaries=config.boundaries)
     if not sources:
         raise DataError(
             f"{path}: no train.{config.source_suffix} with train.{config.target_suffix} (or valid, test; or .gz); "
-            f"data.source_suffix and data.target_suffix name the endings: {_listing(path)}"
+            f"set data.source_suffix and data.target_suffix: {_listing(path)}"
         )
     return sources
 
@@ -248,7 +249,7 @@ def _text_sources(path: Path, config: DataConfig) -> dict[str, SplitSource]:
 def _one_of(folder: Path, name: str) -> str | None:
     present = [str(path) for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
     if len(present) > 1:
-        raise DataError(f"{folder}: both {name} and {name}.gz are there: remove one")
+        raise DataError(f"{folder}: both {name} and {name}.gz exist: remove one")
     return present[0] if present else None
 
 

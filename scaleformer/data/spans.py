@@ -1,7 +1,7 @@
-"""What is no prose in a line of text and is carried over unchanged: code, links, marks, placeholders, versions, paths.
+"""Finds spans of text that are not prose and stay unchanged: code, links, markup, placeholders, versions, paths.
 
-Every pattern either begins where no other match of it can, or reads no further than the next place where it could: the
-time is linear in the text, whatever this holds.
+Every pattern either starts where no other match of it can, or reads no further than the next place where one could. So
+the time is linear in the text, whatever its content.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _SPANS = (
     rf"(?<![\w.@+~/-])(?:{_PART}+/){{2,}}(?!\w)",  # src/data/
     "|".join(PLACEHOLDERS),
 )
-# Words that begin a sentence in front of a number which is no version, and currencies.
+# Words that may begin a sentence before a number that is not a version, and currencies.
 _NO_NAME = (
     "A|About|Above|After|Almost|An|And|Are|Around|As|At|Before|Below|Between|But|By|For|From|If|In|Is|It|Nearly|Of|On|"
     "Only|Or|Over|Roughly|Some|Than|That|The|These|This|To|Under|Up|With|CHF|EUR|GBP|USD"
 )
 _VERSION = "(?i:versi[oó]n(?:s|e|i|en|es)?|vers[ãõ](?:o|es)|versie|releases?)"
-#: All of it; a change of it is another masking.
+#: The complete pattern. A change of it invalidates cached masked documents.
 PATTERN = "|".join(
     (
         r"(?P<escaped>\\[`*_\[\]<{])",
         # A role or link of reST with a title, which is prose.
         rf"(?P<before>{_ROLE}|`(?=[^`<>]*<[^`<>]*>`_))[^`<>]*[^`<>\s](?P<after>\s*<[^`<>]*>`_{{0,2}})",
         rf"(?P<span>{'|'.join(_SPANS)})",
-        # Two numbers are a version behind a name alone.
+        # Two numbers are a version only after a name.
         rf"(?<!\w)(?:(?!(?:{_NO_NAME})\b)[A-Z][\w+#.]{{0,30}}[\w+#]|{_VERSION})[\s:=<>~]{{1,4}}(?P<number>\d+\.\d+{_PRE_RELEASE})",
         r"(?P<open>!?\[)",
         rf"(?P<link>\]\((?:<[^<>]*>|(?:[^\s()<>]|\([^\s()<>]*\))*)(?:\s+(?:{_QUOTED}))?\s*\))",
@@ -58,15 +58,15 @@ _TOKEN = re.compile(PATTERN, re.DOTALL)
 
 
 def find_spans(text: str) -> list[tuple[int, int]]:
-    """(start, stop) of all that is no prose, in order, none overlapping another; in linear time.
+    """(start, stop) of every span that is not prose, in order, without overlaps; in linear time.
 
-    Inline code, URLs, e-mail addresses, the two ends of a Markdown link, pairs of the marks `**` and `__`, roles of
-    reST (of one with a title its ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`, `${name}`,
-    and a literal ⟨1⟩ to ⟨9⟩), versions (two numbers behind a name or the word version alone) and paths with slashes.
+    Inline code, URLs, e-mail addresses, the two ends of a Markdown link, pairs of `**` or `__`, reST roles (if titled,
+    only their ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`, `${name}`, a literal ⟨1⟩ to
+    ⟨9⟩), versions (two numbers only after a name or the word version) and paths with slashes.
     """
     spans: list[tuple[int, int]] = []
     brackets: list[tuple[int, int]] = []
-    marks: dict[str, tuple[int, int]] = {}  # those that are open
+    marks: dict[str, tuple[int, int]] = {}  # open marks
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         assert kind is not None
@@ -96,10 +96,10 @@ def _holds(mark: str, inside: str, outside: str) -> bool:
 
 
 def mask_pair(source: str, target: str) -> tuple[str, str]:
-    """The two texts with the spans that stand in both equally often as placeholders, numbered as in the source.
+    """Replace spans that occur equally often in both texts by placeholders, numbered in source order.
 
-    The n-th occurrence of a span in the source becomes what the n-th in the target becomes. Nine at most are masked.
-    Texts of which one holds a literal placeholder come back as they are.
+    The n-th occurrence of a span gets the same placeholder in source and target. At most nine are masked. If either
+    text contains a literal placeholder, both are returned unchanged.
     """
     if any(placeholder in text for text in (source, target) for placeholder in PLACEHOLDERS):
         return source, target
@@ -111,7 +111,7 @@ def mask_pair(source: str, target: str) -> tuple[str, str]:
 
 
 class _Spans:
-    """The spans of a text; keys: what each of them is, and how many such stand before it."""
+    """The spans of a text; keys: each span's text and the number of equal spans before it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -124,7 +124,7 @@ class _Spans:
             seen[span] += 1
 
     def masked(self, names: dict[tuple[str, int], str]) -> str:
-        """The text with the spans that have a name replaced by it."""
+        """The text with each named span replaced by its name."""
         parts, end = [], 0
         for key, (start, stop) in zip(self.keys, self.places, strict=True):
             if key in names:

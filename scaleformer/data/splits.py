@@ -1,4 +1,4 @@
-"""The splits of a corpus, read, tokenized and encoded as they are asked for."""
+"""The splits of a corpus, read, tokenized and encoded on demand."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from scaleformer.vocabulary import tag_name
 class EncodedSplits:
     """The documents, tokenizers and token ids of a corpus; everything is lazy.
 
-    tokenizers: (source, target) models known already, from a checkpoint; else they are trained from the training split
-    and kept.
+    tokenizers: (source, target) models, for example from a checkpoint; otherwise they are trained on the training split
+    and cached.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class EncodedSplits:
         tokenizer: TokenizerConfig | None = None,
         tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
     ) -> None:
-        super().__init__()  # what a class beside this one wants
+        super().__init__()  # for the other base classes
         self.config = config
         self.tokenizer_config = tokenizer or TokenizerConfig()
         self._tokenizers = tokenizers
@@ -47,17 +47,17 @@ class EncodedSplits:
 
     @cached_property
     def sources(self) -> dict[str, SplitSource]:
-        """The splits that there are. Raises DataError as `split_sources`."""
+        """The splits that exist. Raises DataError like `split_sources`."""
         return split_sources(self.config)
 
     def source(self, split: str) -> SplitSource:
-        """Where a split comes from; raises DataError naming the splits present if there is no such one."""
+        """The source of a split; raises DataError with the existing splits if there is no such split."""
         if split not in self.sources:
             raise MissingSplit(f"{self.config.place}: no {split!r} split; present: {', '.join(self.sources)}")
         return self.sources[split]
 
     def documents(self, split: str) -> Sequence[Document]:
-        """The whole documents of a split (one jsonl file has "all" too). Raises DataError for bad input."""
+        """The whole documents of a split (a single jsonl file also has "all"). Raises DataError for bad input."""
         if split not in self._corpora:
             source = self.source(split)
             if source.synthetic is not None:
@@ -68,7 +68,7 @@ class EncodedSplits:
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        """(source, target); one and the same when joint."""
+        """(source, target); the same object if joint."""
         if self._tokenizers is None:
             config, fingerprint = self.tokenizer_config, self._fingerprint("train")
             where, more = self.config.cache_dir, (self.config.tags, self.config.annotate_terms > 0)
@@ -77,13 +77,13 @@ class EncodedSplits:
 
     @property
     def tag(self) -> int | None:
-        """The id of the tag of the corpus. Raises ValueError where the vocabulary has no such piece."""
+        """The id of the corpus's tag. Raises ValueError if the vocabulary has no such piece."""
         if self.config.tag is None:
             return None
         name, known = tag_name(self.config.tag), self.source_tokenizer.tags
         if name not in known:
             there = f"its tags are {', '.join(known)}" if known else "it has no tags"
-            raise ValueError(f"data.tag={name}: the vocabulary that training begins with has no such piece: {there}")
+            raise ValueError(f"data.tag={name}: the vocabulary that training starts with has no such piece: {there}")
         return known[name]
 
     @property
@@ -96,7 +96,7 @@ class EncodedSplits:
 
     @property
     def on_the_fly(self) -> bool:
-        """Whether the training split is encoded anew in every epoch (streaming, subword sampling)."""
+        """Whether the training split is encoded again in every epoch (streaming, subword sampling)."""
         return self.config.streaming or self.tokenizer_config.sample_alpha > 0
 
     @property
@@ -114,7 +114,7 @@ class EncodedSplits:
         )
 
     def encoded(self, split: str) -> EncodedCorpus:
-        """The token ids of a split, kept by content hash."""
+        """The token ids of a split, cached by content hash."""
         if split not in self._encoded:
             where: tuple[Any, ...] = (self.config.cache_dir, self.config.num_proc)
             fingerprint = self._fingerprint(split)
@@ -141,12 +141,12 @@ class EncodedSplits:
         return make_noise(*shares, self.source_tokenizer) if any(shares) else None
 
     def _readable(self, split: str) -> Iterable[Document]:
-        """The documents of a split, to be read from the start once or more; nothing of them is kept."""
+        """The documents of a split; each iteration reads from the start, and nothing is kept in memory."""
         return self.documents(split) if self.source(split).synthetic is not None else DocumentStream(self.source(split))
 
     def fingerprint(self, splits: Iterable[str] | None = None) -> dict[str, str]:
-        """sha256 of the content of each split's files and of the settings that decide its documents; of some splits, or
-        of all. Raises DataError for one that is not there or cannot be read."""
+        """sha256 of each split's files and of the settings that determine its documents, for some splits or all. Raises
+        DataError for a split that does not exist or cannot be read."""
         return {split: self._fingerprint(split) for split in (self.sources if splits is None else splits)}
 
     def _fingerprint(self, split: str) -> str:
@@ -156,7 +156,7 @@ class EncodedSplits:
 
     @property
     def segmentation(self) -> dict[str, str | None]:
-        """Grain and languages of the segments, as far as they are known (`scaleformer.data.sources.segmentation`) and
-        all corpora agree."""
+        """Grain and languages of the segments, where they are known (`scaleformer.data.sources.segmentation`) and all
+        corpora agree."""
         first, *others = map(segmentation, self.config.parts.values() or [self.config])
         return {name: value if all(own[name] == value for own in others) else None for name, value in first.items()}

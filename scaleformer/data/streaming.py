@@ -1,4 +1,4 @@
-"""Batches of documents that are read and encoded on the way, in windows, shared by processes and their workers."""
+"""Batches of documents that are read and encoded during training, window by window, by all processes and workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scaleformer.data.tokenizer import Tokenizer
 
 
 def document_windows(documents: Iterable[Document], segments: int) -> Iterator[list[Document]]:
-    """Documents in lists of at least that many segments (the last list may hold fewer)."""
+    """Documents in lists of at least that many segments (the last list may have fewer)."""
     window: list[Document] = []
     count = 0
     for document in documents:
@@ -35,12 +35,12 @@ def document_windows(documents: Iterable[Document], segments: int) -> Iterator[l
 
 
 class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
-    """One epoch of a process's documents, a window at a time, encoded; from window `first` of epoch `epoch` on.
+    """One epoch of a process's documents, encoded window by window, starting at window `first` of epoch `epoch`.
 
-    A sequence of documents is shuffled over all windows and dealt out to the processes here; a stream keeps its order
-    and gives each process its own documents already. Workers read all of these and encode every n-th window, so that a
-    DataLoader, which asks them in turn, gives the same windows in the same order whatever their number. A fault of the
-    input is handed on as a value: an exception would reach the user as the worker's traceback.
+    A sequence of documents is shuffled across all windows and divided among the processes here. A stream keeps its
+    order and already yields only this process's documents. Each worker reads all of them and encodes every n-th window.
+    A DataLoader asks the workers in turn, so the windows and their order do not depend on the number of workers. Bad
+    input is yielded as a value: an exception would reach the user with the worker's traceback.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
             yield error
 
     def windows(self) -> Iterator[list[Document]]:
-        """The process's documents of the epoch."""
+        """This process's documents of the epoch, in windows."""
         documents = self.documents
         if not isinstance(documents, Sequence):
             return document_windows(documents, self.segments)
@@ -96,10 +96,10 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
 
 @dataclass
 class Counted:
-    """What became of an epoch so far: the counts of all processes in so many windows.
+    """The counts of all processes in the first windows of an epoch.
 
-    whole  the epoch has no more windows
-    epoch  the first that these data were trained on in
+    whole  whether the epoch has no more windows
+    epoch  the counted epoch: the first with the current data and settings
     """
 
     windows: int = 0
@@ -108,7 +108,7 @@ class Counted:
     epoch: int = 0
 
     def report(self, cutting: Cutting) -> tuple[str, SplitReport]:
-        """What to call the split, of which this is the whole or the beginning, and its report."""
+        """A name for the counted split or part of it, and its report."""
         part = f"{self.windows} windows" if self.windows > 1 else "window"
         return "train" if self.whole else f"train (first {part})", self.counts.report(cutting)
 
@@ -123,14 +123,14 @@ class Counted:
 
 
 class StreamedBatches:
-    """Batches of encoded windows; every window is cut, joined, sorted and shuffled like a corpus of its own.
+    """Batches of encoded windows; every window is cut, joined, sorted and shuffled like a separate corpus.
 
-    num_workers  processes that read and encode; they change nothing but the speed
-    exchange     of several processes what each of them gives, by rank. Where one has fewer batches in the present
-                 window than another, it halves some of its own; one without a window left takes part with fillers
-    counted      what is counted already; goes on with the windows that follow
+    num_workers  processes that read and encode; they affect only the speed
+    exchange     gathers a value from every process, by rank. A process with fewer batches in the current window than
+                 another halves some of its own; one without a window left takes part with fillers
+    counted      the counts so far; later windows are added
 
-    To go on inside an epoch, what lies before is read again but neither encoded nor trained on.
+    When training resumes within an epoch, the earlier documents are read again, but neither encoded nor trained on.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class StreamedBatches:
         self._loader = ready_made(windows, num_workers)
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
-        """The batches of an epoch from a position on, each with the position after it."""
+        """The batches of an epoch from a position on, each with the position that follows it."""
         epoch, number, done = position
         self._windows.epoch, self._windows.first = epoch, number
         windows = iter(self._loader)
@@ -185,7 +185,7 @@ class StreamedBatches:
 
 
 def in_step(plan: Plan | None, batches: list[Ints], count: int, recipe: Recipe, epoch: int, window: int) -> list[Ints]:
-    """`count` batches of the same examples, at each place about as big as those of the other processes."""
+    """`count` batches of the same examples, each about as large as the other processes' batch of the same step."""
     if recipe.world == 1:
         return batches
     batches = fill(batches, count)

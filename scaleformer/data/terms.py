@@ -1,7 +1,7 @@
-"""Terms: where their forms stand in a text, and how a source is written that says what theirs are to be.
+"""Terms: finds their forms in a text, and annotates sources with their translations.
 
-An annotated source has after each term its translation, between two reserved pieces, `The kernel⟨=⟩ núcleo⟨/⟩ starts`,
-which a model learns to copy [Dinu et al. 2019, "Training Neural Machine Translation to Apply Terminology Constraints",
+An annotated source has the translation after each term, between two reserved pieces: `The kernel⟨=⟩ núcleo⟨/⟩ starts`.
+A model learns to copy it [Dinu et al. 2019, "Training Neural Machine Translation to Apply Terminology Constraints",
 ACL; their "append", without source factors].
 """
 
@@ -20,22 +20,22 @@ from scaleformer.data.words import unspaced
 from scaleformer.system.schema import shown
 from scaleformer.vocabulary import TERM_BEGIN, TERM_END, TERM_PIECES
 
-#: What two forms of a word may end in, behind a beginning that they share.
+#: Two forms of a word may differ in these endings.
 ENDINGS = ("s", "es", "e", "d", "ed", "ing", "n", "en")
-SHORTEST, STEM = 3, 4  # letters of a word that has other forms, and of what is left of one without its ending
-SECONDS = 1.0  # of a search for a regular expression in a text
+SHORTEST, STEM = 3, 4  # fewest letters of a word with other forms, and of a word without its ending
+SECONDS = 1.0  # time limit of a regular expression on one text
 
 
 @dataclass(frozen=True)
 class Term:
-    """A source form and the target form that is wanted wherever it stands.
+    """A source form and the target form required for it.
 
-    source  a word or several, found as whole words, case ignored. Each word of at least 3 letters is also found with
-            an ending of `ENDINGS`, with its own one (if 4 letters are left) taken off or changed for another, and with
-            y for ies or ied and back: file finds Files, copy copies, compile compiling; run does not find running.
-            `/.../` is a regular expression (of the library regex, case ignored unless it says otherwise)
-    target  the form as it is to be written; it counts as there with such an ending, too
-    Raises ValueError for a form without text, an expression that is none, or as a target.
+    source  one or several words, found as whole words, ignoring case. A word of at least 3 letters is also found with
+            an ending of `ENDINGS`; with its own ending removed or replaced, if 4 letters remain; and with y for ies or
+            ied and back: file finds Files, copy copies, compile compiling; run does not find running.
+            `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
+    target  the form to write; with such an ending it also counts as present
+    Raises ValueError for an empty form, an invalid expression, or an expression as target.
     """
 
     source: str
@@ -45,16 +45,16 @@ class Term:
         for name in ("source", "target"):
             form = getattr(self, name)
             if not isinstance(form, str) or not form.strip():
-                raise ValueError(f"the {name} form {shown(form)} of a term is no text: wanted a word or several")
+                raise ValueError(f"the {name} form {shown(form)} of a term is not text: wanted one or several words")
             if any("\ud800" <= character <= "\udfff" for character in form):
                 raise ValueError(f"the {name} form {shown(form)} of a term has a lone surrogate (\\ud800-\\udfff)")
             if any(piece in form for piece in TERM_PIECES):
-                raise ValueError(f"the {name} form {shown(form)} of a term holds a reserved piece: leave it out")
+                raise ValueError(f"the {name} form {shown(form)} of a term contains a reserved piece: remove it")
             object.__setattr__(self, name, " ".join(form.split()))
         if is_expression(self.target):
-            raise ValueError(f"the target form {shown(self.target)} of a term is an expression: wanted what to write")
+            raise ValueError(f"the target form {shown(self.target)} of a term is an expression: wanted text to write")
         if is_expression(self.source):
-            assert self.source_pattern is not None  # which may be refused
+            assert self.source_pattern is not None  # raises for an invalid expression
 
     @cached_property
     def source_pattern(self) -> regex.Pattern[str]:
@@ -64,7 +64,9 @@ class Term:
         try:
             return regex.compile(self.source[1:-1], regex.IGNORECASE)
         except regex.error as error:
-            raise ValueError(f"the source form {shown(self.source)} of a term is no expression: {error}") from None
+            raise ValueError(
+                f"the source form {shown(self.source)} of a term is not a valid expression: {error}"
+            ) from None
 
     @cached_property
     def target_pattern(self) -> regex.Pattern[str]:
@@ -73,7 +75,7 @@ class Term:
 
 
 class Match(NamedTuple):
-    """Where a term stands in a source."""
+    """An occurrence of a term in a source."""
 
     start: int
     stop: int
@@ -86,7 +88,7 @@ def is_expression(form: str) -> bool:
 
 
 def pattern_of(form: str) -> regex.Pattern[str]:
-    """A pattern for a form of one or several words, as `Term` tells."""
+    """A pattern for a form of one or several words, with the variants that `Term` describes."""
     before = "" if unspaced(form[:1]) else r"(?<!\w)"
     after = "" if unspaced(form[-1:]) else r"(?!\w)"
     inside = r"\s+".join(map(_inflected, form.split()))
@@ -110,8 +112,8 @@ def _inflected(word: str) -> str:
 
 
 def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
-    """Where the terms stand, from left to right, none over another: of those that would the first, then the longest,
-    then the one named first. Raises ValueError where an expression takes too long."""
+    """The occurrences of the terms from left to right, without overlaps: the leftmost wins, then the longest, then the
+    term given first. Raises ValueError if an expression takes too long."""
     found = []
     for number, term in enumerate(terms):
         try:
@@ -127,7 +129,7 @@ def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
 
 
 def annotate(text: str, translations: Iterable[tuple[int, str]]) -> str:
-    """A source with target forms behind these places, given in order."""
+    """A source with target forms inserted at these places, given in order."""
     parts, end = [], 0
     for place, target in translations:
         parts += [text[end:place], TERM_BEGIN, " ", target, TERM_END]
@@ -136,14 +138,14 @@ def annotate(text: str, translations: Iterable[tuple[int, str]]) -> str:
 
 
 def make_terms(forms: Mapping[str, str]) -> tuple[Term, ...]:
-    """Terms of source forms and their target forms. Raises ValueError as `Term`."""
+    """Terms from a mapping of source to target forms. Raises ValueError like `Term`."""
     return tuple(Term(source, target) for source, target in forms.items())
 
 
 def read_terms(path: str) -> dict[str, str]:
-    """Source and target forms from a file: on each line a source form, a tab and its target form; blank lines are none.
+    """Source and target forms from a file: a source form, a tab and its target form per line; blank lines are skipped.
 
-    Raises DataError with file and line, of a source form that stands there twice with two targets as well.
+    Raises DataError with file and line, also for a source form with two different targets.
     """
     found: dict[str, str] = {}
     for number, line in read_lines(path):
@@ -158,9 +160,9 @@ def read_terms(path: str) -> dict[str, str]:
             raise DataError(f"{path}:{number}: {error}") from None
         if found.setdefault(term.source, term.target) != term.target:
             raise DataError(
-                f"{path}:{number}: {shown(term.source)} is {shown(found[term.source])} on an earlier line: wanted one "
-                "target form for each source form"
+                f"{path}:{number}: {shown(term.source)} has the target form {shown(found[term.source])} on an earlier "
+                "line: keep one target form per source form"
             )
     if not found:
-        raise DataError(f"terms={path}: no terms: give a source form, a tab and its target form on each line")
+        raise DataError(f"terms={path}: no terms: write a source form, a tab and its target form on each line")
     return found

@@ -1,4 +1,4 @@
-"""Subword tokenizer: sentencepiece, trained from the training split and kept by content hash.
+"""Subword tokenizer: sentencepiece, trained on the training split and kept by content hash.
 
 Ids: `<pad>` 0, `<unk>` 1, `<s>` 2, `</s>` 3, `<sep>` 4, then the other separators and the placeholders
 (`scaleformer.vocabulary`). With byte fallback any text round-trips exactly.
@@ -39,25 +39,26 @@ from scaleformer.vocabulary import (
 )
 
 _SYMBOLS = (SEP_PIECE, *COUNTED_PIECES, *PLACEHOLDERS)
-SPECIAL = 4 + len(_SYMBOLS)  # pieces that every vocabulary has, besides bytes
+SPECIAL = 4 + len(_SYMBOLS)  # special pieces of every vocabulary, without the bytes
 
-# sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are written with an
-# escape character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
+# sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are escaped with a
+# character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
 ESCAPE = "\ue000"
 _ESCAPED = re.compile(f"{ESCAPE}|{SPACE}|<(?=sep[023]?>)")
 _UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
-# What sentencepiece's trainer drops sentences for (tab: its own boundary mark) or reserves (null, U+2585).
+# Characters for which sentencepiece's trainer drops a sentence (tab: its boundary mark) or that it reserves (null,
+# U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 _MODEL_TYPES = ("unigram", "bpe")
-_SEEDING = threading.Lock()  # the number that generators start from is one for the process
+_SEEDING = threading.Lock()  # sentencepiece has one global seed per process
 
 T = TypeVar("T")
 
 
 def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
-    """Text in which sentencepiece finds no separator and no U+2581, from which `unescape` gives the same text back.
+    """Escape a text so that sentencepiece finds no separator and no U+2581 in it; `unescape` restores it.
 
-    found: what is to be escaped, where there is more (`_escaped_with`).
+    found: the pattern to escape, with tags from `_escaped_with`.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -70,7 +71,7 @@ def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
 
 
 def _escaped_with(tags: Iterable[str]) -> re.Pattern[str]:
-    """The `_ESCAPED` of a vocabulary with these tags: a text that holds one is not meant by it."""
+    """The `_ESCAPED` of a vocabulary with these tags: a text that contains one does not mean the tag."""
     names = "".join(f"|{re.escape(tag)}" for tag in tags)
     return re.compile(f"{ESCAPE}|{SPACE}|<(?=(?:sep[023]?{names})>)")
 
@@ -84,18 +85,18 @@ def unescape(text: str) -> str:
 class TokenizerConfig:
     """Settings of the tokenizers.
 
-    vocab_size         pieces of each vocabulary, the special ones and the 256 bytes among them
+    vocab_size         pieces of each vocabulary, including the special ones and the 256 bytes
     model_type         "unigram" [Kudo 2018] or "bpe" [Sennrich 2016]
     joint              one vocabulary for both languages (needed for shared embeddings), else one each
     byte_fallback      characters without a piece become bytes; without it they become `<unk>` and are lost
-    character_coverage share of the characters of the training text that get a piece of their own
-    split_digits       every digit is a piece of its own
-    sample_alpha       0, or subword sampling in training. unigram: the exponent of [Kudo 2018] over all segmentations,
-                       smaller is wilder (0.5: about 6% more tokens, 0.1: nearly twice as many). bpe: the share of
-                       merges that are dropped [Provilkov 2020], larger is wilder (0.1: about 30% more tokens)
-    max_segments       train on that many segments at most, evenly spread over the training split; 0 stands for
-                       400,000: more take much memory and hardly change a vocabulary
-    extend             null, or a text file of terms, one a line, that become pieces of the vocabulary of init_from
+    character_coverage share of the characters of the training text that get a piece
+    split_digits       every digit becomes a separate piece
+    sample_alpha       0, or subword sampling in training. unigram: the exponent of [Kudo 2018] over all segmentations;
+                       a smaller one varies more (0.5: about 6% more tokens, 0.1: nearly twice as many). bpe: the share
+                       of dropped merges [Provilkov 2020]; a larger one varies more (0.1: about 30% more tokens)
+    max_segments       train on at most this many segments, evenly spread over the training split; 0 means 400,000:
+                       more need much memory and hardly change a vocabulary
+    extend             null, or a text file with one term per line to add as pieces to the vocabulary of init_from
     """
 
     vocab_size: int = 8000
@@ -124,11 +125,11 @@ class TokenizerConfig:
 
 
 class Tokenizer:
-    """A trained sentencepiece model. `proto` is all of it: keep the bytes, rebuild with `from_proto`.
+    """A trained sentencepiece model. `proto` holds all of it: keep the bytes, rebuild with `from_proto`.
 
-    counted  whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
-    tags     ids of the tags that it has, by their names
-    has_terms  whether it has the pieces that part the translation of a term from a source (`data.annotate_terms`)
+    counted    whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
+    tags       ids of its tags, by name
+    has_terms  whether it has the pieces that enclose the translation of a term in a source (`data.annotate_terms`)
     """
 
     def __init__(self, proto: bytes) -> None:
@@ -138,14 +139,14 @@ class Tokenizer:
             self._processor.LoadFromSerializedProto(proto)
             pieces = [self._processor.id_to_piece(i) for i in range(8)]
         except (RuntimeError, IndexError) as error:
-            raise ValueError("not a sentencepiece model: the bytes are damaged or cut short") from error
+            raise ValueError("not a sentencepiece model: the file is damaged or truncated") from error
         expected = [PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE]
         if pieces[:5] != expected:
             raise ValueError(
                 f"this tokenizer's first pieces are {pieces[:5]}, wanted {expected}: train it with this program"
             )
         self.counted = tuple(pieces[5:]) == COUNTED_PIECES
-        # Words of the text are never such pieces: sentencepiece parts letters and digits from angle brackets.
+        # No word becomes such a piece: sentencepiece separates letters and digits from angle brackets.
         named = enumerate(map(TAG.fullmatch, self._processor.id_to_piece(list(range(self.vocab_size)))))
         taken = (UNK, BOS, SEP, *(SEPARATORS if self.counted else ()))
         self.tags = {
@@ -156,7 +157,7 @@ class Tokenizer:
 
     @classmethod
     def from_proto(cls, proto: bytes) -> Tokenizer:
-        """The tokenizer that `proto` describes; raises ValueError when the bytes are no such model."""
+        """The tokenizer that `proto` describes; raises ValueError if it is not a sentencepiece model of ours."""
         return cls(proto)
 
     @classmethod
@@ -171,11 +172,11 @@ class Tokenizer:
         tags: Sequence[str] = (),
         terms: bool = False,
     ) -> Tokenizer:
-        """Train on segments. The same texts and settings give the same bytes (one thread: more would change them).
+        """Train on segments. The same texts and settings give the same bytes (in one thread; more would change them).
 
         tags: names of pieces to reserve, after the other special ones; terms: whether to reserve those of `has_terms`.
 
-        Raises ValueError when the vocabulary is larger than the texts allow, or too small for their characters.
+        Raises ValueError if the vocabulary is larger than the texts allow, or too small for their characters.
         """
         if model_type not in _MODEL_TYPES:
             raise ValueError(f"tokenizer.model_type={shown(model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
@@ -184,7 +185,7 @@ class Tokenizer:
         def sentences() -> Iterator[str]:
             nonlocal count
             for text in texts:
-                # Lines and controls are trained on as spaces: such characters are encoded as bytes anyway.
+                # Train on line ends and control characters as spaces: they are encoded as bytes anyway.
                 clean = _UNTRAINABLE.sub(" ", escape(text, escaped)).strip(" ")
                 if clean:
                     count += 1
@@ -222,14 +223,14 @@ class Tokenizer:
 
     @property
     def hash(self) -> str:
-        """sha256 of the model, the name under which encoded corpora are kept."""
+        """sha256 of the model; part of the names of cached encoded corpora."""
         return hashlib.sha256(self.proto).hexdigest()
 
     def encode(self, text: str, sample: bool = False, alpha: float = 0.1) -> list[int]:
         """Token ids of a text, without `<sep>` or `</s>`.
 
-        sample=True draws one of all possible segmentations (unigram: with the exponent `alpha`; BPE: merges are dropped
-        with probability `alpha`) from sentencepiece's generator, see `sampled`.
+        sample=True draws one of all possible segmentations (unigram: exponent `alpha`; BPE: merges are dropped with
+        probability `alpha`) from sentencepiece's generator, see `sampled`.
         """
         if sample:
             return self._processor.encode(escape(text, self._escaped), enable_sampling=True, alpha=alpha, nbest_size=-1)
@@ -240,14 +241,14 @@ class Tokenizer:
         return self._processor.encode([escape(text, self._escaped) for text in texts])
 
     def offsets(self, text: str) -> tuple[str, list[tuple[int, int]]]:
-        """The text as it is read, in which `escape` has added what is no space, and where each token of `encode` stands
-        in it: (start, stop), which are equal for a space in front of all, and for the first bytes of a character."""
+        """The escaped text, and the (start, stop) of each token of `encode` in it. These are equal for a leading space
+        that the text does not have, and for all but the last byte of a character."""
         read = escape(text, self._escaped)
         found = self._processor.encode(read, out_type="immutable_proto")
         return read, [(piece.begin, piece.end) for piece in found.pieces]
 
     def encode_segments(self, segments: Sequence[str], sample: bool = False, alpha: float = 0.1) -> list[int]:
-        """Token ids of a document, every segment closed by `<sep>`; without `</s>`."""
+        """Token ids of a document, each segment with its `<sep>`; without `</s>`."""
         if sample:
             encoded = [self.encode(segment, sample=True, alpha=alpha) for segment in segments]
         else:
@@ -255,7 +256,7 @@ class Tokenizer:
         return [token for tokens in encoded for token in (*tokens, SEP)]
 
     def decode(self, ids: Sequence[int], unknown: str | None = None) -> str:
-        """Text of token ids; special pieces but `<unk>` are left out. unknown: what to write for that."""
+        """The text of token ids, without special pieces other than `<unk>`. unknown: what to write for `<unk>`."""
         left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)), *self.tags.values())
         kept = [int(i) for i in ids if i not in left_out]
         if unknown is None:
@@ -263,11 +264,12 @@ class Tokenizer:
         return unescape(self._processor.decode_pieces([unknown if i == UNK else self.piece(i) for i in kept]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
-        """Segments of token ids up to the first `</s>`: split after every separator, an unclosed last one is kept."""
+        """The segments of token ids up to the first `</s>`, split after every separator; a last one without a separator
+        is kept."""
         return [text for text, _ in self.decode_counted(ids)]
 
     def decode_counted(self, ids: Sequence[int]) -> list[tuple[str, int]]:
-        """`decode_segments`, each with how many source segments its separator consumes; 0 for an unclosed last one."""
+        """`decode_segments`, each with the number of source segments that its separator consumes; 0 without one."""
         segments: list[tuple[str, int]] = []
         words: list[int] = []
         for token in map(int, ids):
@@ -285,15 +287,15 @@ class Tokenizer:
         return self._processor.id_to_piece(int(token))
 
     def score(self, token: int) -> float:
-        """Of unigram the log-probability of a token id, of bpe minus the rank of its merge; 0 of what has none."""
+        """The log-probability of a token id (unigram) or minus the rank of its merge (bpe); 0 if it has none."""
         return self._processor.get_score(int(token))
 
 
 def sampled(seed: int, encode: Callable[[], T]) -> T:
-    """What `encode` returns; its subword sampling is that of `seed`, in this process and in any other.
+    """The result of `encode`, with subword sampling seeded by `seed`: the same in every process.
 
-    sentencepiece has a generator in each thread, which the first draw there starts from the number set last; so it runs
-    in a thread of its own. (0.2.2 and 0.2.3 start generators anew, but draw BPE otherwise in every process.)
+    sentencepiece has a generator per thread, seeded at the thread's first draw with the number set last. So `encode`
+    runs in a new thread. (0.2.2 and 0.2.3 reseed generators, but draw BPE differently in every process.)
     """
     with _SEEDING, ThreadPoolExecutor(1) as thread:
         spm.set_random_generator_seed(seed % (2**32 - 1))
@@ -306,7 +308,7 @@ def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback
     if found := re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", error):
         return (
             f"tokenizer.vocab_size={vocab_size} is larger than the training text allows: "
-            f"set tokenizer.vocab_size to at most {found.group(1)}, or give more text"
+            f"set tokenizer.vocab_size to at most {found.group(1)}, or use more text"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", error):
         hint = " (256 of them are the bytes of tokenizer.byte_fallback)" if byte_fallback else ""

@@ -1,4 +1,4 @@
-"""Trained tokenizers, kept by the content that they were trained on."""
+"""A cache of trained tokenizers by the content of their training text."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ def cached_tokenizer(
     tags: Sequence[str] = (),
     terms: bool = False,
 ) -> Tokenizer:
-    """Train on `texts`, with pieces for tags and terms, unless a model for the same is kept in `cache_dir`/tokenizers.
+    """Train on `texts`, with pieces for tags and terms, unless `cache_dir`/tokenizers already has the same model.
 
-    name: stands for the content of the texts (a fingerprint), so that kept models are found without reading these.
-    Written beside and renamed: never half a file.
-    One process alone trains while others wait. Raises ValueError as `Tokenizer.train`, DataError when the cache cannot
-    be written; a kept file that is damaged is made again.
+    name: a fingerprint of the texts, so that a cached model is found without reading them.
+    The file is written completely or not at all. One process trains while others wait. A damaged file is made again.
+    Raises ValueError like `Tokenizer.train`, and DataError if the cache cannot be written.
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments", "extend")}
     key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, *([list(tags)] if tags else [])]
@@ -45,7 +44,7 @@ def cached_tokenizer(
         locks = Path(cache_dir) / "locks"
         for needed in (path.parent, locks):
             needed.mkdir(parents=True, exist_ok=True)
-        with FileLock(locks / f"{path.name}.lock"):  # several processes of a machine would each take all its memory
+        with FileLock(locks / f"{path.name}.lock"):  # several trainings at once could exhaust the memory
             if (kept := _kept(path)) is not None:
                 return kept
             tokenizer = Tokenizer.train(texts, **settings, tags=tags, terms=terms)
@@ -55,7 +54,7 @@ def cached_tokenizer(
 
 
 def _kept(path: Path) -> Tokenizer | None:
-    """The tokenizer in a file, None where there is none or it is damaged."""
+    """The tokenizer in a file, None if there is none or it is damaged."""
     with suppress(OSError, ValueError):
         return Tokenizer.from_proto(path.read_bytes())
     return None

@@ -1,4 +1,4 @@
-"""`tokenizer.extend`: pieces of their own for terms and characters that a finished vocabulary splits."""
+"""`tokenizer.extend`: adds pieces for terms and characters that an existing vocabulary splits."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.tokenizer import Tokenizer, escape
 from scaleformer.vocabulary import PLACEHOLDERS, SPACE
 
-UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts that write no spaces
+UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts without spaces
 _ANYWHERE = regex.compile(rf"{UNSPACED}|.\Z", regex.DOTALL)
-_NORMAL, _USER_DEFINED = 1, 4  # types of sentencepiece
-_BONUS = 0.01  # by which a character of a new piece makes it likelier than the pieces it was split into
+_NORMAL, _USER_DEFINED = 1, 4  # sentencepiece's piece types
+_BONUS = 0.01  # added to a new piece's log-probability per character, on top of the pieces that it was split into
 
 
 class Extension(NamedTuple):
-    """A vocabulary with more pieces.
+    """A vocabulary with additional pieces.
 
-    tokenizer  the ids of its parent's pieces are what they were, the new ones follow
-    split      of each new piece, in the order of the ids, the ids that it was split into before
+    tokenizer  keeps the ids of the parent's pieces; the new ones follow
+    split      for each new piece, in the order of its id, the ids that it was split into before
     """
 
     tokenizer: Tokenizer
@@ -31,30 +31,30 @@ class Extension(NamedTuple):
 
 
 def read_terms(path: str) -> list[str]:
-    """The lines of a file that are not blank, each once, with single spaces. Raises DataError where there are none."""
+    """The distinct nonblank lines of a file, with single spaces. Raises DataError if there are none."""
     terms = dict.fromkeys(" ".join(line.replace("\0", " ").split()) for _, line in read_lines(path, "text"))
     terms.pop("", None)
     if not terms:
-        raise DataError(f"tokenizer.extend={path}: the file is empty: give a term, or a character, on each line")
+        raise DataError(f"tokenizer.extend={path}: the file is empty: write one term or character per line")
     return list(terms)
 
 
 def extend(tokenizer: Tokenizer, terms: Iterable[str], model_type: str) -> Extension:
-    """The vocabulary with those of the terms that are no pieces of it yet.
+    """The vocabulary plus those terms that are not yet pieces of it.
 
-    A term is a piece where a word begins with it; a single character, and a term of a script without spaces, anywhere.
-    A text in which no new piece stands is split as before. unigram: a new piece is a bit likelier than what it was
-    split into, so that longer pieces that hold it stay. bpe: it is cut out before anything is merged, of longer words
-    too. Raises DataError for a term that holds a placeholder.
+    A term matches at the beginning of words; a single character, or a term in a script without spaces, anywhere. A text
+    without new pieces is split as before. unigram: a new piece is slightly likelier than its former parts, so that
+    longer pieces that contain it remain. bpe: it is split off before any merge, also within longer words. Raises
+    DataError for a term that contains a placeholder.
     """
     known = {tokenizer.piece(token) for token in range(tokenizer.vocab_size)}
-    # Below the least likely piece a new one would change what unknown characters cost.
+    # A new piece less likely than all others would change the cost of unknown characters.
     least = min(tokenizer.score(token) for token in range(tokenizer.vocab_size))
     pieces, split = [], []
     for term in terms:
         if any(placeholder in term for placeholder in PLACEHOLDERS):
             raise DataError(
-                f"tokenizer.extend: the term {term!r:.60} holds a placeholder, which is a piece: leave it out"
+                f"tokenizer.extend: the term {term!r:.60} contains a placeholder, which is already a piece: remove it"
             )
         anywhere = _ANYWHERE.match(term)
         piece = ("" if anywhere else SPACE) + escape(term).replace(" ", SPACE)
@@ -70,19 +70,19 @@ def extend(tokenizer: Tokenizer, terms: Iterable[str], model_type: str) -> Exten
             score, kind = max(likely, least), _NORMAL
         pieces.append(_message(piece, score, kind))
         split.append(ids)
-    # Messages of protocol buffers that follow one another are one, in which the pieces of both stand.
+    # Concatenated protocol buffer messages form one message, with the pieces of both.
     return Extension(Tokenizer(tokenizer.proto + b"".join(pieces)), split)
 
 
 def _message(piece: str, score: float, kind: int) -> bytes:
-    """`ModelProto.pieces` of one piece, as sentencepiece_model.proto has it."""
+    """`ModelProto.pieces` with one piece, as defined in sentencepiece_model.proto."""
     text = piece.encode()
     content = b"\x0a" + _varint(len(text)) + text + b"\x15" + struct.pack("<f", score) + b"\x18" + _varint(kind)
     return b"\x0a" + _varint(len(content)) + content
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; all but the last with the eighth set."""
+    """Seven bits per byte, the lowest first; all bytes but the last have the eighth bit set."""
     found = b""
     while number > 127:
         found += bytes([number & 127 | 128])

@@ -1,4 +1,4 @@
-"""The text that tokenizers are trained on, of a large corpus a part, and their training."""
+"""Selects the training text of tokenizers, a part of a large corpus, and trains them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_cache import cached_tokenizer
 
-MOST_SEGMENTS = 400_000  # that a tokenizer is trained on unless tokenizer.max_segments says otherwise
+MOST_SEGMENTS = 400_000  # to train a tokenizer on, unless tokenizer.max_segments is set
 
 
 class TokenizerText(Iterable[str]):
-    """Segments of some documents, as often as wanted: `limit` at most (but one of each side), the same ones of each
-    side; 0 for MOST_SEGMENTS.
+    """At most `limit` segments of some documents (at least one per side), the same ones in every iteration and on each
+    side; 0 means MOST_SEGMENTS.
 
-    Of every so many segments, counted through all documents, one is taken, at random but always the same one: every
-    tenth would be nothing but headings where all documents have ten segments.
+    One segment is drawn from every stride of segments, with a fixed seed. Taking every tenth would select only headings
+    if all documents had ten segments.
     """
 
     def __init__(self, documents: Iterable[Document], sides: tuple[str, ...], limit: int) -> None:
@@ -53,11 +53,11 @@ def train_tokenizers(
     tags: Sequence[str] = (),
     terms: bool = False,
 ) -> tuple[Tokenizer, Tokenizer]:
-    """(source, target) of documents with that fingerprint, kept in `cache_dir`; one and the same when joint. The
-    source's has the `tags`, and the pieces of `terms`."""
+    """(source, target) tokenizers for documents with that fingerprint, kept in `cache_dir`; the same object if joint.
+    The source tokenizer has the `tags` and the pieces for `terms`."""
 
     def train(*sides: str) -> Tokenizer:
-        # Joined by a space they are the name of what earlier versions kept, trained on sources alone perhaps.
+        # " + " keeps the name distinct from that of earlier versions, which may have trained on sources only.
         name = f"{fingerprint} {' + '.join(sides)}"
         text = TokenizerText(documents, sides, config.max_segments)
         reads = "source" in sides

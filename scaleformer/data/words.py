@@ -1,4 +1,4 @@
-"""What counts as a word where texts are compared: what spaces part, and each character of a script without spaces."""
+"""Words for comparing texts: separated by spaces, or single characters in scripts without spaces."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import regex
 
-# Chinese and Japanese with their punctuation and full-width forms, Tibetan, and the scripts of South East Asia that
-# Unicode calls complex: Thai, Lao, Khmer, Burmese ... Korean has spaces.
+# Chinese and Japanese with their punctuation and full-width forms, Tibetan, and the scripts of Southeast Asia that
+# Unicode calls complex: Thai, Lao, Khmer, Burmese ... Korean uses spaces.
 _UNSPACED = (
     r"\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\u30fc\p{Block=CJK_Symbols_And_Punctuation}"
     r"\p{Block=Halfwidth_And_Fullwidth_Forms}\p{Tibetan}\p{Line_Break=Complex_Context}"
@@ -20,17 +20,17 @@ LONGEST = 6  # characters of a term in a script without spaces
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text begin and end."""
+    """Start and end of each word in a text."""
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, punctuation left where it is; in most languages they are `text.split()`."""
+    """The words of a text with their punctuation; in most languages this is `text.split()`."""
     return _WORD.findall(text)
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
-    """Where words without punctuation begin and end, and where each mark of punctuation does."""
+    """Start and end of each word without punctuation, and of each punctuation mark."""
     return [match.span() for match in _TOKEN.finditer(text)]
 
 
@@ -40,22 +40,22 @@ def bare_words(text: str) -> list[str]:
 
 
 def unspaced(text: str) -> bool:
-    """Whether a text holds characters of a script without spaces."""
+    """Whether a text contains characters of a script without spaces."""
     return _RUN.search(text) is not None
 
 
 def written_without_spaces(texts: Iterable[str]) -> bool:
-    """Whether what spaces part of these texts is whole clauses, more than three words each."""
-    parted = counted = 0
+    """Whether spaces in these texts separate whole clauses rather than words: more than three words between spaces."""
+    chunks = counted = 0
     for text in texts:
-        parted += len(text.split())
+        chunks += len(text.split())
         counted += len(words(text))
-    return counted > 3 * parted
+    return counted > 3 * chunks
 
 
 def candidates(text: str) -> Iterator[str]:
-    """What may be a name or a term: words without punctuation, and in a script without spaces, where nothing tells how
-    long a word is, every run of up to `LONGEST` characters."""
+    """Possible names and terms: words without punctuation, and in scripts without spaces, whose word lengths are
+    unknown, every run of up to `LONGEST` characters."""
     for match in _BARE.finditer(text):
         if not unspaced(match[0]):
             yield match[0]
@@ -65,7 +65,7 @@ def candidates(text: str) -> Iterator[str]:
 
 
 def phrase(text: str) -> regex.Pattern[str]:
-    """A pattern that finds the text, case ignored, where it begins and ends with a word."""
+    """A pattern that finds the text as whole words, ignoring case."""
     spaced = rf"[\w--[{_UNSPACED}]]"
     before = "" if unspaced(text[:1]) else rf"(?<!{spaced})"
     after = "" if unspaced(text[-1:]) else rf"(?!{spaced})"

@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-LINE_SECONDS = 60.0  # between the lines that stand for a bar where stderr is no terminal
+LINE_SECONDS = 60.0  # between the log lines that replace a bar if stderr is not a terminal
 
 
 @contextmanager
 def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
-    """A bar on stderr, where that is no terminal a line a minute; gives the `progress` function that
+    """A progress bar on stderr, or one line a minute if that is not a terminal. Yields the `progress` function that
     `Translator.translate_documents` takes."""
     columns = (
-        # a long name goes on in the next line: the numbers stay whole
+        # a long name wraps, so that the numbers stay whole
         TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold")),
         BarColumn(bar_width=20),
         TaskProgressColumn(),
@@ -44,7 +44,7 @@ def translation_bar(description: str) -> Iterator[Callable[[float, int], None]]:
 
 @contextmanager
 def translation_bars() -> Iterator[Callable[[str], Callable[[float, int], None]]]:
-    """Bars one after the other: gives a function that ends the last one and begins the next, by its description."""
+    """Bars one after the other. Yields a function that ends the current bar and begins one with a new description."""
     with ExitStack() as bars:
 
         def begin(description: str) -> Callable[[float, int], None]:

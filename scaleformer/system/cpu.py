@@ -1,4 +1,4 @@
-"""Threads and memory of the CPU, as the commands set them."""
+"""The CPU settings of all commands: threads and memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scaleformer.system.allocator import bound_kernel_caches, keep_freed_memory
 
 
 def set_up_cpu(threads: Any) -> None:
-    """Use so many CPU threads, None for all cores, keep freed memory (`keep_freed_memory`), and no kernels without end
-    (`bound_kernel_caches`). ValueError for what is no such number."""
+    """Set the number of CPU threads (None for all cores), keep freed memory (`keep_freed_memory`) and bound the kernel
+    caches (`bound_kernel_caches`). Raises ValueError unless `threads` is None or a positive integer."""
     keep_freed_memory()
     bound_kernel_caches()
     if threads is None:
@@ -24,11 +24,11 @@ def set_up_cpu(threads: Any) -> None:
 
 @cache
 def widen_heap() -> None:
-    """Let glibc serve blocks of up to 32 MiB from its heap, without changing any setting; once a process.
+    """Make glibc serve blocks of up to 32 MiB from its heap, without changing any setting; once per process.
 
-    At first it takes each block of 128 KiB and more from the system, page by page filled with zeros, and gives it back
-    when it is freed. That can be more than half of the time of an attention function. It learns from what it frees:
-    blocks of that size come from the heap from then on, which keeps twice as much (M_MMAP_THRESHOLD in mallopt(3)). So
-    one block, taken and freed without touching its pages, is enough. `keep_freed_memory` does more, for commands.
+    At first glibc takes each block of 128 KiB and more from the system, filled with zeros page by page, and returns it
+    when it is freed: up to more than half of the time of an attention function. After it has freed a block, it serves
+    blocks of that size from the heap and keeps twice as much (M_MMAP_THRESHOLD in mallopt(3)). So it is enough to
+    allocate and free one block without touching its pages. Commands do more: `keep_freed_memory`.
     """
-    torch.empty((32 << 20) - 8192, dtype=torch.uint8)  # less than 32 MiB with what the library adds
+    torch.empty((32 << 20) - 8192, dtype=torch.uint8)  # below 32 MiB with glibc's header

@@ -1,4 +1,4 @@
-"""The device that a computation runs on."""
+"""The device of a computation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
-    """The device asked for; without one (or "auto") a GPU where there is one, else the CPU. ValueError if not there."""
+    """The requested device; for None or "auto" a GPU if there is one, else the CPU. ValueError if not available."""
     if device is None or device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -14,5 +14,5 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         torch.empty(0, device=resolved)
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise ValueError(f"device={device}: not available here ({reason}); take device=cpu") from error
+        raise ValueError(f"device={device}: not available here ({reason}); use device=cpu") from error
     return resolved

@@ -1,4 +1,4 @@
-"""What is shown to people: never worth the work that it is about."""
+"""Output for people: a failure to show it never stops the work."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, TextIO
 
 
 class Display:
-    """stdout or stderr for people: characters that it cannot show are replaced, and when it can no longer be written
-    to, work goes on without it, which is said once on stderr.
+    """stdout or stderr for people. Characters that it cannot encode are replaced. If writing fails, the work continues
+    without it, after one warning on stderr.
 
-    stream  what stands behind it, with its errors, for a command whose result goes there; None where it was closed
-            before the program began
+    stream  the stream behind it, which still raises errors, for a command that writes its result there; None if it was
+            closed when the program started
     """
 
     def __init__(self, stream: TextIO | None, name: str) -> None:
         self.stream, self.name = stream, name
-        self._file: Any = stream or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (as long as the program)
+        self._file: Any = stream or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the program ends)
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="replace")
         self.tells = name == "stdout"
@@ -29,7 +29,7 @@ class Display:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        """As of a file, without its errors."""
+        """As for a file, but never raises OSError."""
         try:
             return int(self._file.write(text))
         except OSError as error:
@@ -37,33 +37,33 @@ class Display:
             return len(text)
 
     def flush(self) -> None:
-        """As of a file, without its errors."""
+        """As for a file, but never raises OSError."""
         try:
             self._file.flush()
         except OSError as error:
             self._give_up(error)
 
     def _give_up(self, error: OSError) -> None:
-        with suppress(OSError):  # what is written or flushed from now on, at exit too, goes nowhere
+        with suppress(OSError):  # discard all later writes and flushes, also those at exit
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._file.fileno())
             os.close(nowhere)
         if self.tells:
             self.tells = False
-            print(f"warning: {self.name} cannot be written to ({error.strerror}): going on without", file=sys.stderr)
+            print(f"warning: cannot write to {self.name} ({error.strerror}): continuing without it", file=sys.stderr)
 
 
 @contextmanager
 def displayed() -> Iterator[None]:
-    """sys.stdout and sys.stderr as `Display` for as long as the block takes.
+    """Make sys.stdout and sys.stderr a `Display` within the block.
 
-    Streams that were closed get /dev/null in their place, lest the next file that is opened becomes stdout.
+    Closed streams are replaced by /dev/null; otherwise the next opened file would become stdout.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor
     before = sys.stdout, sys.stderr
     displays = Display(sys.stdout, "stdout"), Display(sys.stderr, "stderr")
     sys.stdout, sys.stderr = displays  # type: ignore[assignment]
@@ -76,14 +76,14 @@ def displayed() -> Iterator[None]:
 
 
 def result_stream() -> TextIO:
-    """stdout for a result, which must not be lost: with its errors, and UTF-8 whatever the locale says, as files are.
-    Raises ValueError where it is closed."""
+    """stdout for a result, which must not be lost: it raises errors, and writes UTF-8 whatever the locale, like files.
+    Raises ValueError if it is closed."""
     stream: TextIO | None = sys.stdout
     if isinstance(stream, Display):
-        stream.tells = False  # what goes wrong is an error now
+        stream.tells = False  # a failure is an error now, so do not warn as well
         stream = stream.stream
     if stream is None:
-        raise ValueError("stdout is closed, and the result goes there: name a file")
+        raise ValueError("stdout is closed, but the result goes there: name an output file")
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors="strict", newline="\n")
     return stream

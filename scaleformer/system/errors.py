@@ -12,28 +12,28 @@ from contextlib import contextmanager
 
 import torch
 
-# Hydra itself is imported by the commands alone: its exceptions are known by where they come from.
+# Only the commands import Hydra, so its exceptions are recognised by their module.
 CONFIGURATION = ("hydra", "omegaconf", "antlr4")
 RESUMABLE = 75  # exit code: EX_TEMPFAIL of sysexits.h, "try again later"
 
 
 class Interrupted(Exception):
-    """The program was asked to end, and the same command with resume= goes on; the message says the rest."""
+    """A signal ended the program; the message says how to continue."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn ValueError, OSError, errors of the configuration and of memory into "error: ..." on stderr and exit code 1,
-    `Interrupted` into its message and exit code 75; SIGTERM ends the program in order, with exit code 143.
+    """Turn ValueError, OSError, configuration errors and lack of memory into "error: ..." on stderr and exit code 1,
+    `Interrupted` into its message and exit code 75. SIGTERM ends the program cleanly with exit code 143.
 
-    Also a decorator. SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment lets errors through as they are,
-    not what ends in order; all other exceptions are faults of the program and keep their traceback.
+    Also a decorator. With SCALEFORMER_TRACEBACK=1 or HYDRA_FULL_ERROR=1 in the environment errors keep their traceback,
+    interruptions do not. All other exceptions are bugs and always keep their traceback.
     """
     try:
         with _orderly_end():
             yield
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would flush stdout at exit and complain once more.
+        # The reader of our output has gone. Without this Python would flush stdout at exit and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
@@ -51,9 +51,9 @@ def one_line_errors() -> Iterator[None]:
 
 
 def one_line(error: Exception) -> str | None:
-    """What to say of an error of the input or of the machine; None for a fault of the program."""
+    """The message for an error of the input or the machine; None for a bug."""
     if is_out_of_memory(error):
-        return f"out of memory ({_flat(str(error)) or 'no more to be had'}): take smaller batches or pieces"
+        return f"out of memory ({_flat(str(error)) or 'allocation failed'}): use smaller batches or pieces"
     if isinstance(error, (ValueError, OSError)) or type(error).__module__.split(".")[0] in CONFIGURATION:
         return describe(error)
     return None
@@ -61,8 +61,8 @@ def one_line(error: Exception) -> str | None:
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """SIGTERM by its default would leave temporary files behind; a handler that is there already (`SignalWatch`, one of
-    whoever imports this) stays."""
+    """Exit on SIGTERM through SystemExit, so that temporary files are removed. An existing handler (`SignalWatch`, or
+    one of the importing program) stays."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
@@ -78,7 +78,7 @@ def describe(error: Exception) -> str:
     module = type(error).__module__.split(".")[0]
     text = str(error) or type(error).__name__
     if module == "omegaconf":
-        first = text.splitlines()[0]  # the rest is its inner view of the key
+        first = text.splitlines()[0]  # the rest shows omegaconf's internals
         key = getattr(error, "full_key", None)
         return first if not key or key in first else f"{key}: {first}"
     if module in CONFIGURATION:
@@ -95,26 +95,26 @@ def describe(error: Exception) -> str:
 
 
 def _quoted(override: str) -> str:
-    """The override as the shell has to be given it so that Hydra takes its value for a text."""
+    """The override quoted for the shell, so that Hydra reads its value as a string."""
     key, _, value = override.partition("=")
     text = value.replace("'", "\\'")
     return shlex.quote(f"{key}='{text}'") if value else f"{key}=VALUE"
 
 
 def wants_traceback() -> bool:
-    """Whether the environment asks for exceptions as they are."""
+    """Whether the environment asks for tracebacks."""
     if os.environ.get("SCALEFORMER_TRACEBACK") == "1":
         return True
     return os.environ.get("HYDRA_FULL_ERROR") == "1" and os.environ.get("SCALEFORMER_ONE_LINE") != "1"
 
 
 def _flat(text: str) -> str:
-    """In one line; spaces inside of lines stay, since they may be those of a name."""
+    """The text in one line. Spaces within lines stay: they may be part of a file name."""
     return " ".join(filter(None, map(str.strip, text.splitlines())))
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: of a GPU, of Python, or of torch's allocator on a CPU (a plain RuntimeError)."""
+    """Whether memory ran out: on a GPU, in Python, or in torch's CPU allocator (which raises a plain RuntimeError)."""
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files written completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from typing import Any, TextIO
 
 
 def check_folder(folder: str | Path) -> None:
-    """Make a folder that can be written to, before the work whose results go there. Raises OSError."""
+    """Create a folder and test that it is writable, before the work whose results go there. Raises OSError."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def check_file(setting: str, name: str | None) -> None:
-    """Raises ValueError where the one file that a setting names would lie in a folder that is not there, or is itself
-    a folder: a mistyped path, before the work. None and "-" are no names of files."""
+    """Raise ValueError before the work if an output path looks mistyped: its folder does not exist, or it is a folder
+    itself. None and "-" do not name files."""
     if name in (None, "-"):
         return
     path = Path(str(name))
     if path.is_dir():
-        raise ValueError(f"{setting}={name}: is a folder: wanted the name of a file, such as {path / 'FILE'}")
+        raise ValueError(f"{setting}={name}: is a folder: wanted a file name, such as {path / 'FILE'}")
     if str(name).endswith(os.sep) or not path.parent.is_dir():
         folder = name if str(name).endswith(os.sep) else path.parent
-        raise ValueError(f"{setting}={name}: there is no folder {folder}: correct the name of the file, or make it")
+        raise ValueError(f"{setting}={name}: there is no folder {folder}: correct the path or create the folder")
 
 
 @contextmanager
 def replaced(path: str | Path) -> Iterator[Path]:
-    """The name of a temporary file beside `path`; what the block writes there takes the name `path` when it ends
-    without an exception, else it is removed.
+    """Yield the name of a temporary file next to `path`. When the block ends, the file is renamed to `path`; after an
+    exception it is removed.
 
-    Temporary files of it that killed processes have left are removed first. What is no plain file (a pipe, /dev/null)
-    is written to as it is, a link stays a link. Raises OSError.
+    Temporary files that killed processes left for `path` are removed first. Anything but a plain file (a pipe,
+    /dev/null) is written to directly; a link stays a link. Raises OSError.
     """
     path = Path(path)
     if path.is_dir():
-        raise IsADirectoryError(f"{path}: is a folder, wanted the name of a file")
+        raise IsADirectoryError(f"{path}: is a folder: wanted a file name")
     path.parent.mkdir(parents=True, exist_ok=True)
     plain = path.is_file() or not path.exists()
     target = path.resolve() if plain else path  # a link stays a link
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp") if plain else target
-    if plain and os.name == "posix":  # elsewhere to ask for a process may end it
+    if plain and os.name == "posix":  # on Windows os.kill(process, 0) would end the process
         with suppress(OSError):
             _clear(target)
     try:
@@ -57,35 +57,35 @@ def replaced(path: str | Path) -> Iterator[Path]:
         if plain:
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # a full disk does not say where
+            error.filename = str(path)  # errors of a full disk name no file
         raise
 
 
 def _clear(target: Path) -> None:
-    """Remove the temporary files of `target` whose processes are gone."""
+    """Remove temporary files for `target` whose processes no longer run."""
     begin = f".{target.name}."
     for entry in os.listdir(target.parent):
         process = entry.removeprefix(begin).removesuffix(".tmp")
-        if entry == f"{begin}{process}.tmp" and process.isdecimal() and not _runs(int(process)):
+        if entry == f"{begin}{process}.tmp" and process.isdecimal() and not _is_running(int(process)):
             (target.parent / entry).unlink(missing_ok=True)
 
 
-def _runs(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # somebody else's, or no number of a process
+    except (OSError, OverflowError):  # another user's process, or not a process number
         return True
     return True
 
 
 @contextmanager
 def atomic_writer(path: str | Path) -> Iterator[TextIO]:
-    """A UTF-8 text file, gzip for names in .gz, that takes its name when the block ends without an exception.
+    """Write a UTF-8 text file (gzip for names in .gz) that appears only if the block ends without an exception.
 
-    The temporary file beside it is opened at once, so that a folder without write permission shows before the work.
-    Otherwise as `replaced`. Raises OSError.
+    The temporary file is opened at once, so that missing write permission shows before the work. Otherwise like
+    `replaced`. Raises OSError.
     """
     with replaced(path) as temporary, _open_text(temporary, compressed=Path(path).suffix == ".gz") as file:
         yield file

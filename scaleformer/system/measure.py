@@ -22,9 +22,9 @@ _INTERVAL = 0.005
 class Cost:
     """Filled in when the block of `measured` ends.
 
-    seconds              of the clock
-    peak_memory_bytes    cpu: resident size of the process at its highest; cuda: what torch's allocator held
-    memory_growth_bytes  that, less what was held at the start
+    seconds              wall-clock time
+    peak_memory_bytes    cpu: peak resident size of the process; cuda: peak of torch's allocator
+    memory_growth_bytes  the peak minus the value at the start
     memory_method        "VmHWM" (the kernel's high-water mark, reset at the start), "sampled" or "cuda"
     """
 
@@ -40,9 +40,9 @@ class Cost:
 
 @contextmanager
 def measured(device: str | torch.device = "cpu") -> Iterator[Cost]:
-    """Measure the block. Of the process on a CPU: nothing else of size should run in it meanwhile.
+    """Measure the block. On a CPU this measures the whole process, so nothing else large should run in it meanwhile.
 
-    What earlier work has freed but the C library still holds is given back first, so that it does not count.
+    Memory that earlier work freed but the C library still holds is returned to the system first, so it does not count.
     """
     device = torch.device(device)
     cost = Cost()
@@ -69,8 +69,7 @@ def measured(device: str | torch.device = "cpu") -> Iterator[Cost]:
 
 
 def memory_status(key: str) -> int:
-    """A size of this process in bytes, as /proc/self/status has it (VmRSS: resident, VmHWM: at its highest); 0 where
-    there is none."""
+    """A size of this process in bytes from /proc/self/status (VmRSS: resident, VmHWM: its peak); 0 if unavailable."""
     with suppress(OSError):
         for line in _STATUS.read_text().splitlines():
             if line.startswith(f"{key}:"):
@@ -102,13 +101,13 @@ def _peak() -> Iterator[_Peak]:
 def _sampling(peak: _Peak) -> Iterator[None]:
     done = threading.Event()
 
-    def look() -> None:
+    def sample() -> None:
         while True:
             peak.value = max(peak.value, memory_status("VmRSS"))
             if done.wait(_INTERVAL):
                 return
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=sample, daemon=True)
     thread.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Which CPU this is, where one of several ways to compute the same is faster on some of them."""
+"""Identifies the CPU, for computations whose fastest form depends on it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-_ZEN_5 = 26  # the family by which its CPUs name themselves; Zen 3 and 4 are 25, the former without AVX-512
+_ZEN_5 = 26  # CPU family; Zen 3 and 4 are both 25, but only Zen 4 has AVX-512
 
 
 @cache
 def zen_generation() -> int:
-    """The generation of a CPU of AMD: 3 where torch has AVX2 alone, as up to Zen 3, 4, or 5 for Zen 5 and later; 0 for
-    all other CPUs."""
+    """The generation of an AMD CPU: 3 if torch has only AVX2 (up to Zen 3), 4, or 5 for Zen 5 and later; 0 for other
+    CPUs."""
     vendor, family = _vendor_and_family()
     capability = torch.backends.cpu.get_cpu_capability()
     if vendor != "AuthenticAMD" or not capability.startswith("AVX"):
@@ -27,7 +27,7 @@ def zen_generation() -> int:
 
 
 def _vendor_and_family() -> tuple[str, int]:
-    """What the CPU says of itself; ("", 0) where the system does not tell."""
+    """Vendor and family that the CPU reports; ("", 0) if the system does not say."""
     text = platform.processor()  # on Windows "AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD"
     with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Result files: JSON that carries the conditions of its numbers, written whole or not at all."""
+"""Result files: JSON with the conditions of its numbers, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def provenance(
     signatures: Mapping[str, str] | None = None,
     parent: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What a number needs to be made again: command, versions, device, seed, checkpoint with its hash, signatures of
-    the metrics; and the time (UTC). parent: of the model that the training began from, its path and hash."""
+    """What it takes to reproduce a number: command, versions, device, seed, checkpoint with its hash, and signatures of
+    the metrics; also the time (UTC). parent: path and hash of the model that the training started from."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -49,7 +49,7 @@ def provenance(
 
 
 def describe_device(device: str | torch.device) -> dict[str, Any]:
-    """The device in words, with the threads of a CPU."""
+    """Type and name of the device, and the number of threads of a CPU."""
     device = torch.device(device)
     if device.type == "cuda":
         return {"type": "cuda", "name": torch.cuda.get_device_name(device)}
@@ -65,9 +65,9 @@ def _processor() -> str:
 
 
 def write_result(path: str | Path, payload: Mapping[str, Any]) -> Path:
-    """Write a result as JSON; an older file stays as it is unless all of the new one is on disk.
+    """Write a result as JSON; an older file stays unchanged until all of the new one is on disk.
 
-    Raises ValueError for what JSON cannot hold (infinite numbers among it), OSError where nothing can be written.
+    Raises ValueError for values that JSON cannot hold, such as infinity, and OSError if the file cannot be written.
     """
     try:
         text = json.dumps(payload, indent=2, ensure_ascii=False, allow_nan=False)
@@ -79,5 +79,5 @@ def write_result(path: str | Path, payload: Mapping[str, Any]) -> Path:
 
 
 def device_in_words(device: Mapping[str, Any]) -> str:
-    """The `device` of a result in words: "AMD EPYC, threads 2"."""
+    """The `device` of a result for people: "AMD EPYC, threads 2"."""
     return ", ".join([device["name"], *(f"{key} {device[key]}" for key in device if key not in ("type", "name"))])

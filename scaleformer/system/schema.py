@@ -1,4 +1,4 @@
-"""Settings as dataclasses: made from plain keys and values, every type checked, errors in one line."""
+"""Settings as dataclasses, made from plain keys and values: every type is checked, every error is one line."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The smallest value that a number may have: `samples: Annotated[int, AtLeast(0)]`."""
+    """The smallest allowed value of a number: `samples: Annotated[int, AtLeast(0)]`."""
 
     least: float
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
-    """A configuration dataclass from plain keys and values (lists become tuples, `~/` the home folder); `where` ("" or
-    "data") begins the names of settings in messages.
+    """A configuration dataclass from plain keys and values; lists become tuples, `~/` the home folder. `where` ("" or
+    "data") prefixes the names of settings in messages.
 
-    Raises ValueError for an unknown key, naming the nearest one and all that there are, for one that is missing, for
-    values of another type, and for those that the class refuses.
+    Raises ValueError for an unknown key (naming the nearest one and all valid ones), a missing key, a value of a wrong
+    type, or a value that the class refuses.
     """
     assert is_dataclass(kind)
     hints = get_type_hints(kind, include_extras=True)
@@ -51,7 +51,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
 
 
 def _at_home(value: Any) -> Any:
-    """A text that begins with ~ or ~user, as a shell reads it, also in lists and mappings; all else as it is."""
+    """Expand a leading ~ or ~user like a shell, also within lists and mappings; leave all else unchanged."""
     if isinstance(value, str):
         return os.path.expanduser(value)
     if isinstance(value, (list, tuple)):
@@ -60,7 +60,7 @@ def _at_home(value: Any) -> Any:
 
 
 def type_of(kind: type, name: str) -> Any:
-    """The type of a setting by its name, with dots for groups; None where there is none."""
+    """The type of a setting by its dotted name; None if there is no such setting."""
     hint: Any = kind
     for part in name.split("."):
         inner = next((choice for choice in (hint, *get_args(hint)) if is_dataclass(choice)), None)
@@ -69,8 +69,8 @@ def type_of(kind: type, name: str) -> Any:
 
 
 def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], nearest: str | None = None) -> str:
-    """What to say of a setting that there is not: the nearest of the `known` ones, and those to show."""
-    last = {name.rpartition(".")[2]: name for name in known}  # by itself: the groups before it are alike
+    """The message for an unknown setting: the nearest of the `known` ones, and the names to show."""
+    last = {name.rpartition(".")[2]: name for name in known}  # compare last parts only: a shared group would dominate
     found = difflib.get_close_matches(key.rpartition(".")[2], list(last), 1, 0.7)
     close = nearest or next((last[name] for name in found), None)
     guess = f" (did you mean {close}?)" if close else ""
@@ -78,14 +78,14 @@ def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], 
 
 
 def check_type(name: str, value: Any, hint: Any) -> None:
-    """ValueError that names the setting unless its value is of a type: int, `float | None`, `tuple[str, ...]`,
+    """Raise ValueError with the setting's name unless its value fits a type: int, `float | None`, `tuple[str, ...]`,
     `Annotated[int, AtLeast(1)]`."""
     if not fits(value, hint):
         raise ValueError(f"{name}={shown(value)}: wanted {type_name(hint)}")
 
 
 def type_name(hint: Any) -> str:
-    """A type in words that a user of the command line knows: `int of at least 1 | null`, `list of str`."""
+    """A type as a user of the command line writes it: `int of at least 1 | null`, `list of str`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return f"{type_name(arguments[0])} of at least {arguments[1].least:g}"
@@ -103,11 +103,11 @@ def type_name(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotated type; an int is a float too, a bool is no number, nor are nan and infinity."""
+    """Whether a value fits an annotated type. An int is also a float; a bool, nan and infinity are not numbers."""
     if isinstance(value, str):
         try:
             os.fsencode(value)
-        except UnicodeEncodeError:  # neither a text nor the name of a file
+        except UnicodeEncodeError:  # neither valid text nor a file name
             return False
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
@@ -134,18 +134,18 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def _usual(number: float) -> bool:
-    """Whether a number is finite and fits 64 bits, as all that is computed with it."""
+    """Whether a number is finite and fits into 64 bits."""
     return -(2**63) <= number < 2**63
 
 
 def shown(value: object, most: int = 60) -> str:
-    """`repr` of what the input holds, cut to about `most` characters: for messages of one line that can be read."""
+    """`repr` of an input value, cut to about `most` characters for one-line messages."""
     text = repr(value[: most + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= most + 2 else f"{text[:most]}..."
 
 
 def listed(value: Any) -> list[Any]:
-    """The members of a setting that is a list; one thing alone stands for a list of one, null for an empty one."""
+    """The members of a list setting; a single value means a list of one, null an empty list."""
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple)) else [value]

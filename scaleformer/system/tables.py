@@ -1,4 +1,4 @@
-"""Tables for people, in which nothing is cut."""
+"""Tables for the terminal that never truncate a cell."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LEAST = 8
 
 
 def plain_table(title: str | None = None) -> Table:
-    """A table without lines between its columns, as narrow as can be; the title is taken as it is."""
+    """A table without lines between its columns, as narrow as possible; the title is plain text, not markup."""
     shown = Text(title, "table.title") if title else None
     return Table(title=shown, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table whole: too wide for a terminal its names go on in the next line, and numbers too where the names
-    would have fewer than LEAST letters a line. A file, which has no width, gets all of it in one line."""
+    """Print a table without truncation. On a narrow terminal names wrap, and numbers too if names would have fewer than
+    LEAST letters a line. In a file each row is one line."""
     names = [column for column in table.columns if column.justify != "right"]
     for column in table.columns:
         column.overflow, column.no_wrap = "fold", column.justify == "right"
@@ -34,11 +34,11 @@ def print_table(table: Table, console: Console) -> None:
                 column.no_wrap = False
     else:
         width = max(console.width, _width(table, console))
-    usual, console.width = console.width, width  # an argument `width` of print would be cut to the usual one
+    usual, console.width = console.width, width  # print(width=...) would be capped at the console's width
     console.print(table)
     console.width = usual
 
 
 def _width(table: Table, console: Console) -> int:
-    """Of the table with all that is in it, each cell in one line."""
+    """The width of the table with each cell on one line."""
     return console.measure(table, options=console.options.update_width(1_000_000)).maximum

@@ -1,4 +1,4 @@
-"""Timing functions beside each other, and how much memory one takes."""
+"""Times functions side by side and measures the memory of one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def alternate(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """The median time of each function in seconds, all called in turn, so that what else the machine does meets all.
+    """The median time of each function in seconds. They are called in turn, so that other load on the machine hits all.
 
-    Each is called once before. Then come at least `repeats` rounds, and more, up to 40 times as many, until all of them
-    together have taken `seconds`.
+    Each is called once to warm up. Then follow at least `repeats` and at most 40 * `repeats` rounds, until they have
+    together taken `seconds`.
     """
     for function in functions.values():
         function()
@@ -42,7 +42,7 @@ def alternate(
 
 
 def peak_memory(function: Callable[[], object], device: torch.device) -> int:
-    """The most bytes that the function held at one time on top of what was there before it."""
+    """The peak number of bytes that the function held on top of those before the call."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
@@ -60,16 +60,16 @@ def peak_memory(function: Callable[[], object], device: torch.device) -> int:
 
 
 def profile_cpu(function: Callable[[], object], memory: bool = False) -> profile:
-    """torch's profiler after a call of the function; with `memory` it has the allocations, too."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler's notes would run into the output
+    """torch's profiler after one call of the function; with `memory` it also records allocations."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keep the profiler's log out of the output
     with profile(activities=[ProfilerActivity.CPU], profile_memory=memory) as profiled:
         function()
     return profiled
 
 
 def saved_bytes(function: Callable[[], object]) -> int:
-    """The bytes that the function keeps for its backward pass, its arguments among them: each piece of memory once."""
-    kept: dict[int, Tensor] = {}  # held until the end, so that no address comes twice
+    """The bytes that the function saves for its backward pass, arguments included; each storage counts once."""
+    kept: dict[int, Tensor] = {}  # held until the end, so that no address is reused
 
     def pack(x: Tensor) -> Tensor:
         kept[x.untyped_storage().data_ptr()] = x

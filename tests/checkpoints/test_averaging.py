@@ -1,4 +1,4 @@
-"""The mean of checkpoints, weight by weight; what does not belong together is named."""
+"""The mean of checkpoints, weight by weight; errors name what differs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_one_checkpoint_without_brackets_is_a_list_of_one(files, tmp_path, monke
     assert found == "error: 1 checkpoints to average: wanted at least 2\n"
 
 
-def test_a_full_disk_leaves_no_half_a_checkpoint(files, tmp_path, monkeypatch, capsys):
+def test_a_full_disk_leaves_no_partial_checkpoint(files, tmp_path, monkeypatch, capsys):
     def full(*_: object) -> None:
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
 
@@ -81,13 +81,13 @@ def test_a_full_disk_leaves_no_half_a_checkpoint(files, tmp_path, monkeypatch, c
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_other_models_are_named(files):
+def test_differing_models_are_named(files):
     change(files[1], lambda name, weight: weight[:1] if name.endswith("norm.weight") else weight)
-    with pytest.raises(ValueError, match=r"run1.*weights of other shapes than in .*run0.*: average checkpoints of one"):
+    with pytest.raises(ValueError, match=r"run1.*not the same weight shapes as in .*run0.*: average checkpoints of"):
         average_checkpoints(files)
     content = torch.load(files[2], weights_only=True)
     content["scaleformer"]["target_tokenizer"] = content["scaleformer"]["target_tokenizer"][:-1]
     content["scaleformer"]["model"]["dropout"] = 0.5
     torch.save(content, files[2])
-    with pytest.raises(ValueError, match=r"run2.*: another model and another target tokenizer than"):
+    with pytest.raises(ValueError, match=r"run2.*: not the same model configuration and target tokenizer as"):
         average_checkpoints([files[0], files[2]])

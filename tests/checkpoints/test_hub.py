@@ -1,4 +1,4 @@
-"""Models pushed to a stand-in for the Hugging Face Hub, and taken from there by their names."""
+"""Models pushed to a stand-in for the Hugging Face Hub, and loaded from there by name."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def export(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
     return run_script(monkeypatch, capsys, "export.py", *arguments)
 
 
-def test_a_model_comes_back_by_its_name(run: Path, hub: Hub, tmp_path: Path, monkeypatch, capsys, cache: Path) -> None:
+def test_a_pushed_model_loads_by_name(run: Path, hub: Hub, tmp_path: Path, monkeypatch, capsys, cache: Path) -> None:
     code, out, err = export(monkeypatch, capsys, f"checkpoint={run}", f"push={NAME}", "license=cc-by-4.0")
     assert (code, err) == (0, "")
     assert f"to {hub.endpoint}/{NAME}: scaleformer translate checkpoint={NAME}" in out
@@ -86,7 +86,7 @@ def test_a_model_comes_back_by_its_name(run: Path, hub: Hub, tmp_path: Path, mon
     weights = parts.module.model.state_dict()
     assert all(torch.equal(weights[name], tensor) for name, tensor in there.model.state_dict().items())
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    assert find_checkpoint(NAME) == there.path  # out of the cache
+    assert find_checkpoint(NAME) == there.path  # from the cache
 
 
 def test_the_card_says_what_the_model_is(run: Path, hub: Hub, monkeypatch, capsys) -> None:
@@ -110,7 +110,7 @@ def test_the_card_says_what_the_model_is(run: Path, hub: Hub, monkeypatch, capsy
         "manuals test, 1,200 documents:",
         "| d-BLEU | 31.26 | `nrefs:1|tok:13a` |",
         "decoding: strategy beam, beam_size 5, mode document",
-        "cut at the length limit: 1 documents",
+        "documents cut at the length limit: 1",
         "seed 3; torch 2.13; device: a processor",
         "## Licence\n\ncc-by-4.0\n",
     ):
@@ -123,9 +123,9 @@ def test_the_card_says_what_the_model_is(run: Path, hub: Hub, monkeypatch, capsy
 def test_scores_of_other_options_are_not_those_of_the_model(run: Path, hub: Hub, monkeypatch, capsys) -> None:
     export(monkeypatch, capsys, f"checkpoint={run}", f"push={NAME}", "attention={kept: 8}")
     card = hub.models[NAME]["README.md"].decode()
-    assert "None are known of these weights." in card
+    assert "None are known for these weights." in card
     assert "license: unknown" in card
-    assert "None was given: ask whoever has published the model." in card
+    assert "Not given: ask the publisher of the model." in card
 
 
 @pytest.mark.parametrize(
@@ -136,33 +136,33 @@ def test_scores_of_other_options_are_not_those_of_the_model(run: Path, hub: Hub,
         (("push=people/small@main",), "push=people/small@main: wanted OWNER/NAME"),
     ],
 )
-def test_wrong_places(run: Path, monkeypatch, capsys, arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_destinations(run: Path, monkeypatch, capsys, arguments: tuple[str, ...], message: str) -> None:
     assert message in error_line(export(monkeypatch, capsys, f"checkpoint={run}", *arguments))
 
 
-def test_a_push_that_is_not_let_is_told_in_a_line(run: Path, hub: Hub, monkeypatch, capsys) -> None:
+def test_a_refused_push_gives_one_line(run: Path, hub: Hub, monkeypatch, capsys) -> None:
     monkeypatch.setenv("HF_TOKEN", "")
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", "/nowhere")
     error = error_line(export(monkeypatch, capsys, f"checkpoint={run}", f"push={NAME}"))
     assert f"push={NAME}: " in error
-    assert "HF_TOKEN is the key to the Hub" in error
+    assert "(set HF_TOKEN to your access token)" in error
 
 
-def test_what_is_not_there_is_told_in_a_line(hub: Hub, tmp_path: Path) -> None:
+def test_a_missing_model_gives_one_line(hub: Hub, tmp_path: Path) -> None:
     for name in ("people/none", f"{NAME}@old"):
         hub.models[NAME] = {"README.md": b""}
         with pytest.raises(
-            ValueError, match=rf"^{name}: no such run directory, .* no such model .* to be had: ."
+            ValueError, match=rf"^{name}: no such run directory, .* Hub does not provide it: ."
         ) as error:
             load_model(name)
         assert "\n" not in str(error.value)
     with pytest.raises(
-        ValueError, match=r"no model of scaleformer: it has no model\.safetensors"
+        ValueError, match=r"not a scaleformer model: it has no model\.safetensors"
     ):  # a model of another program
         load_model(NAME)
 
 
-def test_a_mistyped_file_is_asked_for_nowhere(hub: Hub, tmp_path: Path) -> None:
+def test_a_mistyped_file_is_not_looked_up_on_the_hub(hub: Hub, tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     for path in ("runs/mistyped", "mistyped", "./people/model", tmp_path / "none", "a/b/c"):
         with pytest.raises(ValueError, match=r"no such run directory, checkpoint file or exported model$"):

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run" / "checkpoints" / "last.ckpt"
 
 
-def test_there_and_back(path: Path) -> None:
+def test_save_and_load(path: Path) -> None:
     io = SafeCheckpointIO()
     io.save_checkpoint(CONTENT, path)
     torch.testing.assert_close(io.load_checkpoint(path)["state_dict"], CONTENT["state_dict"])
@@ -31,27 +31,27 @@ def test_there_and_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["os.fsync", "torch.save", "os.replace"])
-def test_a_full_disk_leaves_the_checkpoint_before(path: Path, monkeypatch, where: str) -> None:
+def test_a_full_disk_keeps_the_previous_checkpoint(path: Path, monkeypatch, where: str) -> None:
     io = SafeCheckpointIO()
     io.save_checkpoint(CONTENT, path)
     before = path.read_bytes()
     monkeypatch.setattr(where, full)
-    with pytest.raises(OSError, match=r"No space left on device.*intact: make room, then go on by resume=") as error:
+    with pytest.raises(OSError, match=r"No space left.*intact: free disk space, then continue with resume=") as error:
         io.save_checkpoint({**CONTENT, "more": 1}, path)
     assert error.value.filename == str(path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_device_that_is_full(path: Path, monkeypatch) -> None:
+def test_a_full_device(path: Path, monkeypatch) -> None:
     real = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *a: real(Path("/dev/full") if ".tmp" in self.name else self, *a))
-    with pytest.raises(OSError, match=r"No space left on device\); there was none before it"):
+    with pytest.raises(OSError, match=r"No space left on device\); there is no earlier one"):
         SafeCheckpointIO().save_checkpoint(CONTENT, path)
     assert list(path.parent.iterdir()) == []
 
 
-def test_the_reason_before_an_error_of_the_writer(path: Path, monkeypatch) -> None:
+def test_the_original_reason_is_reported_not_the_writers(path: Path, monkeypatch) -> None:
     def broken(*_: object) -> None:
         try:
             full()
@@ -64,15 +64,15 @@ def test_the_reason_before_an_error_of_the_writer(path: Path, monkeypatch) -> No
     assert error.value.errno == errno.ENOSPC
 
 
-def test_a_checkpoint_of_no_run_is_not_to_be_gone_on_with(tmp_path: Path, monkeypatch) -> None:
+def test_outside_a_run_the_error_suggests_no_resume(tmp_path: Path, monkeypatch) -> None:
     SafeCheckpointIO().save_checkpoint(CONTENT, tmp_path / "mean.ckpt")
     monkeypatch.setattr("torch.save", full)
     with pytest.raises(OSError, match="No space left on device") as error:
         SafeCheckpointIO().save_checkpoint(CONTENT, tmp_path / "mean.ckpt")
-    assert error.value.strerror.endswith("; the one before it is intact: make room")
+    assert error.value.strerror.endswith("; the previous one is intact: free disk space")
 
 
-def test_an_error_of_the_writer_without_a_number(path: Path, monkeypatch) -> None:
+def test_a_writer_error_without_errno(path: Path, monkeypatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("PytorchStreamWriter failed writing file")
 
@@ -82,13 +82,13 @@ def test_an_error_of_the_writer_without_a_number(path: Path, monkeypatch) -> Non
     assert error.value.errno == errno.EIO
 
 
-def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("")
-    with pytest.raises(OSError, match=r"cannot be written .*there was none before it"):
+    with pytest.raises(OSError, match=r"cannot be written .*there is no earlier one"):
         SafeCheckpointIO().save_checkpoint(CONTENT, tmp_path / "checkpoints" / "last.ckpt")
 
 
-def test_what_is_cut_short_is_named(path: Path) -> None:
+def test_a_truncated_checkpoint_is_named(path: Path) -> None:
     SafeCheckpointIO().save_checkpoint(CONTENT, path)
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"last\.ckpt: not a readable checkpoint"):

@@ -1,4 +1,4 @@
-"""Checkpoints and exports: they come back whole, and nothing else gets in."""
+"""Checkpoints and exports load completely; anything else is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def change(run: Path, **changes: object) -> Path:
     return path
 
 
-def test_a_model_of_a_mechanism_that_is_gone_says_which_version_reads_it(run: Path) -> None:
+def test_a_removed_mechanism_names_the_version_that_reads_it(run: Path) -> None:
     model = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)["scaleformer"]["model"]
     path = change(run, model={**model, "attention": {"name": "segment_hybrid", "near": 3}})
     with pytest.raises(
@@ -60,13 +60,13 @@ def test_a_model_of_a_mechanism_that_is_gone_says_which_version_reads_it(run: Pa
     assert "\n" not in str(found.value)
 
 
-def test_a_model_of_before_may_say_elsewhere_for_fallback(tmp_path: Path) -> None:
+def test_old_checkpoints_may_say_elsewhere_for_fallback(tmp_path: Path) -> None:
     attention = {"name": "rotary", "elsewhere": {"name": "softmax", "positions": "none"}}
     loaded = load_model(make_run(tmp_path, attention=attention))
     assert type(loaded.model.decoder_layers[0].cross_attention).__name__ == "SoftmaxAttention"
 
 
-def test_a_run_its_file_and_its_export_are_the_same_model(run: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_run_checkpoint_and_export_are_the_same_model(run: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:
     loaded = load_model(run)
     assert loaded.config == {"data": {"path": "here"}, "list": [1, 2]}
     assert loaded.source_tokenizer.proto == tokenizer.proto
@@ -93,7 +93,7 @@ def test_a_run_its_file_and_its_export_are_the_same_model(run: Path, tokenizer: 
     ],
     ids=["weights", "configuration"],
 )
-def test_a_full_disk_leaves_no_half_an_export(run: Path, tmp_path: Path, monkeypatch, function: str, error: Exception):
+def test_a_full_disk_leaves_no_partial_export(run: Path, tmp_path: Path, monkeypatch, function: str, error: Exception):
     def full(*_: object, **__: object) -> None:
         raise error
 
@@ -105,7 +105,7 @@ def test_a_full_disk_leaves_no_half_an_export(run: Path, tmp_path: Path, monkeyp
     assert list((tmp_path / "new").iterdir()) == []
 
 
-def test_the_last_checkpoint_stands_in_for_a_missing_best(run: Path) -> None:
+def test_the_last_checkpoint_replaces_a_missing_best(run: Path) -> None:
     (run / "checkpoints" / "best.ckpt").rename(run / "checkpoints" / "last.ckpt")
     assert find_checkpoint(run).name == "last.ckpt"
 
@@ -128,7 +128,7 @@ def test_a_hostile_pickle_does_not_run(run: Path) -> None:
     assert not marker.exists()
 
 
-def test_a_checkpoint_cut_short_is_named(run: Path) -> None:
+def test_a_truncated_checkpoint_is_named(run: Path) -> None:
     path = run / "checkpoints" / "best.ckpt"
     content = path.read_bytes()
     for size in (0, 1, len(content) // 2, len(content) - 1):
@@ -140,7 +140,7 @@ def test_a_checkpoint_cut_short_is_named(run: Path) -> None:
 
 def test_another_format_is_named(run: Path) -> None:
     change(run, format=0)
-    with pytest.raises(ValueError, match="format 0, this version reads format 1"):
+    with pytest.raises(ValueError, match="format 0, but this version reads format 1"):
         load_model(run)
 
 
@@ -157,13 +157,13 @@ def test_weights_that_do_not_fit_are_named(run: Path) -> None:
         load_model(run)
 
 
-def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
+def test_files_that_are_not_checkpoints_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such run"):
         load_model(tmp_path / "missing")
     with pytest.raises(ValueError, match=r"wanted checkpoints/best\.ckpt"):
         load_model(tmp_path)
     torch.save({"state_dict": {}}, tmp_path / "other.ckpt")
-    with pytest.raises(ValueError, match="not of scaleformer"):
+    with pytest.raises(ValueError, match="not a scaleformer checkpoint"):
         load_model(tmp_path / "other.ckpt")
 
 
@@ -175,12 +175,12 @@ def test_what_is_no_checkpoint_of_ours_is_named(tmp_path: Path) -> None:
         ({"model": []}, "has no model"),
         ({"config": None, "source_tokenizer": [1]}, "has no config and no source_tokenizer"),
         ({"target_tokenizer": torch.zeros(3, dtype=torch.uint8)}, "target tokenizer: not a sentencepiece model"),
-        ({"state_dict": {"model.w": 1}}, "its weights are no tensors"),
-        ({"state_dict": [torch.ones(1)]}, "its weights are no tensors"),
+        ({"state_dict": {"model.w": 1}}, "its weights are not named tensors"),
+        ({"state_dict": [torch.ones(1)]}, "its weights are not named tensors"),
     ],
     ids=["unknown setting", "setting of another type", "list", "none", "tokenizer", "number", "weights without names"],
 )
-def test_a_checkpoint_with_other_contents_is_named(run: Path, changes: dict[str, object], message: str) -> None:
+def test_a_checkpoint_with_wrong_contents_is_named(run: Path, changes: dict[str, object], message: str) -> None:
     path = change(run, **changes)
     with pytest.raises(ValueError, match=message) as error:
         load_model(run)
@@ -190,8 +190,8 @@ def test_a_checkpoint_with_other_contents_is_named(run: Path, changes: dict[str,
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol", "ignore:TypedStorage is deprecated")
 @pytest.mark.parametrize("seed", range(3))
-def test_hostile_bytes_are_no_checkpoint(run: Path, seed: int) -> None:
-    """Bytes changed anywhere, the directory of the archive more often than the rest; and pickles with sound sums."""
+def test_hostile_bytes_are_refused(run: Path, seed: int) -> None:
+    """Random bytes change anywhere, most often in the archive's directory; also pickles with correct checksums."""
     path, chance = run / "checkpoints" / "best.ckpt", random.Random(seed)
     whole = path.read_bytes()
     for _ in range(60):

@@ -53,7 +53,7 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
-        ("{keep: 3}", "has no option keep: it has algorithm, explore, horizon, kept, near, recency, slope"),
+        ("{keep: 3}", "has no option keep; it has algorithm, explore, horizon, kept, near, recency, slope"),
         ("{near: 2}", "near cannot be changed after training: the weights of"),
         ("{kept: 0}", "model.attention.kept is 0: it must be at least 1"),
         ("{kept: many}", "model.attention.kept is 'many': it must be a whole number"),
@@ -69,5 +69,5 @@ def test_what_cannot_be_changed(run: Path, tmp_path: Path, monkeypatch, capsys, 
 def test_nothing_is_overwritten(run: Path, monkeypatch, capsys) -> None:
     before = sorted(run.rglob("*"))
     error = error_line(run_script(monkeypatch, capsys, "export.py", f"checkpoint={run}", f"output={run}"))
-    assert f"{run}: there is something here: give an empty folder, or a new one" in error
+    assert f"{run}: already exists and is not an empty folder: name an empty folder or a new one" in error
     assert sorted(run.rglob("*")) == before

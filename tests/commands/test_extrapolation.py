@@ -195,7 +195,7 @@ def test_other_segment_counts_in_the_test_file(run, corpus, evaluate):
     write_corpus(corpus, "test", [{**DOCUMENTS[0], "target": ["die katze"]}])
     code, _, err = evaluate(f"checkpoint={run}")
     assert code == 1
-    assert "2 source segments and 1 target segments: they must match one to one" in err
+    assert "2 source segments and 1 target segments: align them one to one" in err
 
 
 def test_a_checkpoint_that_does_not_say_its_length(tmp_path, corpus, evaluate):

@@ -1,4 +1,4 @@
-"""Corpora that several tests read."""
+"""Corpora for several tests."""
 
 from __future__ import annotations
 

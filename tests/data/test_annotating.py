@@ -1,4 +1,4 @@
-"""Annotated training sources: pairs by hand, and what becomes of a corpus."""
+"""Annotated training sources: pairs by hand, and a whole corpus."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WORDS = {"cat": "gato", "dog": "perro", "tree": "árbol", "house": "casa", "bird
         ("", "", []),
     ],
 )
-def test_pairs_are_each_other_s_best_partners(source: str, target: str, expected: list[tuple[str, str]]) -> None:
+def test_pairs_are_mutual_best_partners(source: str, target: str, expected: list[tuple[str, str]]) -> None:
     found = find_pairs(source, target, PARTNERS)
     assert [translation for _, translation in found] == [translation for _, translation in expected]
     for (end, _), (form, _) in zip(found, expected, strict=True):
@@ -71,7 +71,7 @@ def annotating(share: float, seed: int = 1) -> Annotating:
     return Annotating(share, seed, "x", {source: {target: 0.9} for source, target in WORDS.items()})
 
 
-def test_a_share_of_the_pairs_says_its_terms() -> None:
+def test_a_share_of_the_pairs_is_annotated() -> None:
     documents = make_documents(100)
     changed = [annotating(0.3)(document) for document in documents]
     assert changed == [annotating(0.3)(document) for document in documents]
@@ -94,7 +94,7 @@ def test_beads_of_several_segments_stay() -> None:
     assert annotating(1.0)(Document("a", ("a cat",))).source == ("a cat",)
 
 
-def test_changes_follow_one_another_and_one_alone_has_its_own_key() -> None:
+def test_changes_apply_in_order_and_a_single_one_keeps_its_key() -> None:
     document = Document("a", ("a cat `x`",), ("un gato `x`",))
     both = Changes((Masking(1.0, 1), annotating(1.0)))
     assert both(document).source == ("a cat⟨=⟩ gato⟨/⟩ ⟨1⟩",)
@@ -119,7 +119,7 @@ def make_data(corpus: Path, tokenizers: Any = None, **options: Any) -> DocumentD
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_training_alone_is_annotated(corpus: Path, streaming: bool) -> None:
+def test_only_training_is_annotated(corpus: Path, streaming: bool) -> None:
     data, usual = make_data(corpus, annotate_terms=0.5, streaming=streaming), make_data(corpus, streaming=streaming)
     data.prepare_data()
     assert data.source_tokenizer.has_terms
@@ -132,7 +132,7 @@ def test_training_alone_is_annotated(corpus: Path, streaming: bool) -> None:
     assert data.state_dict()["signature"] != usual.state_dict()["signature"]
 
 
-def test_the_lexicon_is_kept(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lexicon_is_cached(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = make_data(corpus, annotate_terms=0.5)._changes
     monkeypatch.setattr("scaleformer.data.annotating.learn_partners", lambda documents: pytest.fail("learned again"))
     assert make_data(corpus, annotate_terms=0.5)._changes == first
@@ -140,7 +140,7 @@ def test_the_lexicon_is_kept(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert json.loads(path.read_text(encoding="utf-8"))["cat"]["gato"] >= 0.2
 
 
-def test_a_vocabulary_without_the_pieces_is_refused_and_stays_as_it_is(corpus: Path) -> None:
+def test_a_vocabulary_without_the_pieces_is_refused(corpus: Path) -> None:
     usual = make_data(corpus)
     with pytest.raises(DataError, match=r"data\.annotate_terms=0\.5: the vocabulary of init_from has no pieces"):
         make_data(corpus, usual.tokenizers, annotate_terms=0.5).prepare_data()

@@ -52,7 +52,7 @@ def test_every_segment_once_and_within_the_limit(cutting: Cutting, seed: int) ->
 
 
 @each_cutting
-def test_separators_that_one_side_is_left_without(cutting: Cutting) -> None:
+def test_separators_left_out_on_one_side(cutting: Cutting) -> None:
     """About as many as asked for, never the last of an example, half of them on either side; nothing else changes."""
     corpus = random_corpus(1, documents=300)
     whole, plan = (make_plan(corpus, replace(cutting, drop_separators=share), rng(5)) for share in (0.0, 0.3))
@@ -182,7 +182,7 @@ def test_shares_of_processes(count: int, rows: int) -> None:
     shares = [share(batches, rank, 3) for rank in range(3)]
     assert {len(own) for own in shares} == {-(-count // 3)}
     assert sorted(int(i) for own in shares for batch in own for i in batch) == list(range(rows * count))
-    for step in range(count // 3):  # what needs no splitting stays whole and in order
+    for step in range(count // 3):  # batches that need no splitting stay whole and in order
         assert [own[step].tolist() for own in shares] == [b.tolist() for b in batches[3 * step : 3 * step + 3]]
 
 
@@ -215,9 +215,9 @@ def test_processes_see_every_segment_once_and_are_balanced(
 
 
 @pytest.mark.parametrize("group", [1, 4])
-def test_steps_of_alike_batches(group: int) -> None:
-    """Examples of very unlike sizes, one or two a batch: batches that share a step are of about one size, mixed ones
-    leave processes waiting for a good part of the time."""
+def test_batches_of_a_step_have_similar_sizes(group: int) -> None:
+    """Examples of very different sizes, one or two per batch: the batches of a step have about equal sizes; mixed sizes
+    would keep processes waiting much of the time."""
     lengths = np.random.default_rng(0).integers(100, 1000, (400, 2))
     corpus = encoded([[(int(s), int(t))] for s, t in lengths])
     plan = make_plan(corpus, Cutting(1001), rng())
@@ -241,7 +241,7 @@ def test_examples_carry_their_names_and_tokens() -> None:
     assert make_example(corpus, np.array([3, 0, 1])).id == "d1[1]+2"
 
 
-def test_fillers_weigh_nothing() -> None:
+def test_fillers_have_no_weight() -> None:
     filler = collate([])
     assert (filler.ids, len(filler), int(filler.target_mask.sum())) == ((), 1, 0)
     assert filler.source.tolist() == filler.target_output.tolist() == [[3]]

@@ -1,4 +1,4 @@
-"""Segments that do not match one to one, on their way from a file to a batch."""
+"""Segments that do not match one to one, from the file to the batch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_separators_spread_the_source_over_the_target(source, target, expected) 
     assert separators(source, target, True) == tuple(expected)
 
 
-def test_beads_come_back_from_json_and_from_the_encoding(tokenizer: Tokenizer, tmp_path: Path) -> None:
+def test_beads_round_trip_through_json_and_encoding(tokenizer: Tokenizer, tmp_path: Path) -> None:
     assert parse_document(DOCUMENT.to_json(), "f:1") == DOCUMENT
     plain = Document("p", ("a", "b"), ("c", "d"))
     assert "beads" not in plain.to_json()
@@ -81,8 +81,8 @@ def test_beads_come_back_from_json_and_from_the_encoding(tokenizer: Tokenizer, t
         ([[2, 1], [0, 0]], r"bead 1 is \[0, 0\]: leave it out"),
         ([[2, 1, 0]], r"bead 0 is \[2, 1, 0\]: wanted \[source segments, target segments\]"),
         ([[2, -1]], r"bead 0 is \[2, -1\]"),
-        ("all", "'beads' is no list"),
-        (None, "2 source segments and 1 target segments: they must match one to one, or"),
+        ("all", "'beads' is not a list"),
+        (None, "2 source segments and 1 target segments: align them one to one, or"),
     ],
 )
 def test_wrong_beads_are_named(beads, message) -> None:
@@ -110,7 +110,7 @@ def rebuilt(corpus: EncodedCorpus, segments: np.ndarray, left_out: np.ndarray) -
 
 @pytest.mark.parametrize("cutting", [Cutting(60, drop_separators=0.6), Cutting(60, merge_segments=0.7)], ids=str)
 @pytest.mark.parametrize("both", [False, True])
-def test_what_is_left_out_is_counted(cutting: Cutting, both: bool) -> None:
+def test_omissions_are_counted(cutting: Cutting, both: bool) -> None:
     corpus = random_corpus(3, documents=40, tokens=8, counted=True)
     if both:
         cutting = replace(cutting, drop_separators=0.5, merge_segments=0.4)
@@ -151,7 +151,7 @@ def test_separators_of_beads_are_left_alone(tokenizer: Tokenizer) -> None:
         assert len(example.target) == plan.target_lengths[number]
 
 
-def test_a_vocabulary_without_counts_reads_as_before() -> None:
+def test_an_older_vocabulary_reads_as_before() -> None:
     corpus = random_corpus(3, counted=False)
     plan = make_plan(corpus, Cutting(60, drop_separators=0.5), np.random.default_rng(1))
     example = make_example(corpus, *plan.part(0))
@@ -159,13 +159,13 @@ def test_a_vocabulary_without_counts_reads_as_before() -> None:
     assert example.target[-1] == EOS
 
 
-def test_beads_are_one_segment_where_segments_are_joined_at_random() -> None:
+def test_beads_count_as_one_segment_in_random_joins() -> None:
     [joined] = join_documents([DOCUMENT], 7)
     assert sorted(joined.source) == sorted(["s0", "s1 s2", "s3", "", "s4", "s5 s6", "s7 s8 s9 s10 s11"])
     assert dict(zip(joined.source, joined.target, strict=True))["s1 s2"] == "t1"
 
 
-def test_documents_are_made_of_their_parts_again() -> None:
+def test_documents_are_rebuilt_from_their_parts() -> None:
     assert from_parts(DOCUMENT.id, DOCUMENT.parts()) == DOCUMENT
     plain = Document("p", ("a", "b"), ("c", "d"))
     assert from_parts("p", plain.parts()) == plain

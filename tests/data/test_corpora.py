@@ -1,4 +1,4 @@
-"""Splits: found, loaded, streamed, kept by content."""
+"""Splits: found, loaded, streamed, cached by content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_folders(tmp_path: Path, format: str, folder: str, options: dict[str, st
             corpus[len(corpus)]
 
 
-def test_one_file_is_divided(tmp_path: Path) -> None:
+def test_one_file_is_split(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", some(40))
     sources = split_sources(DataConfig(format="jsonl", path=str(path), holdout=(0.1, 0.2)))
     parts = {split: [d.id for d in load_split(sources[split], tmp_path)] for split in SPLITS}
@@ -74,13 +74,13 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, name: str, content: bytes
     assert list(load_split(source, tmp_path / "cache")) == whole
 
 
-def test_one_file_too_small_to_divide(tmp_path: Path) -> None:
+def test_one_file_too_small_to_split(tmp_path: Path) -> None:
     sources = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "a.jsonl", some(2)))))
     with pytest.raises(DataError, match=r"a\.jsonl: 2 documents are too few .* \(data\.holdout\)"):
         load_split(sources["train"], tmp_path)
 
 
-def test_fault_inside_datasets_is_unwrapped(tmp_path: Path) -> None:
+def test_an_error_inside_datasets_is_unwrapped(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "train.jsonl", some(3))
     with path.open("a") as file:
         file.write("{\n")
@@ -92,7 +92,7 @@ def test_fault_inside_datasets_is_unwrapped(tmp_path: Path) -> None:
     assert len(load_split(source, tmp_path / "cache")) == 4
 
 
-def test_content_decides_what_is_kept(tmp_path: Path) -> None:
+def test_the_cache_depends_on_content(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "train.jsonl", some(3))
     source = split_sources(DataConfig(format="jsonl", path=str(tmp_path)))["train"]
     before = source.fingerprint()
@@ -106,7 +106,7 @@ def test_content_decides_what_is_kept(tmp_path: Path) -> None:
     assert moved.fingerprint() == before
 
 
-def test_fingerprint_of_synthetic_is_of_its_documents() -> None:
+def test_the_synthetic_fingerprint_covers_its_documents() -> None:
     config = SyntheticConfig(train=3)
     one, again, other = (
         SplitSource("train", "synthetic", synthetic=c).fingerprint()
@@ -122,15 +122,15 @@ def test_fingerprint_of_synthetic_is_of_its_documents() -> None:
         pytest.param([], {}, "none of train.jsonl, valid.jsonl, test.jsonl .*the folder holds nothing", id="no splits"),
         pytest.param(["dev.jsonl"], {}, "the folder holds dev.jsonl", id="other names"),
         pytest.param(["train.jsonl", "train.jsonl.gz"], {}, "both train.jsonl and train.jsonl.gz", id="ambiguous"),
-        pytest.param(["train.source"], {"format": "text"}, "train.target is missing beside", id="one side"),
-        pytest.param(["train.target"], {"format": "text"}, "train.source is missing beside", id="other side"),
+        pytest.param(["train.source"], {"format": "text"}, "train.target is missing: the", id="one side"),
+        pytest.param(["train.target"], {"format": "text"}, "train.source is missing: the", id="other side"),
         pytest.param(
             ["train.source", "train.target"], {"format": "text", "boundaries": "ids"}, "train.ids is missing", id="ids"
         ),
         pytest.param(["a.en"], {"format": "text"}, "no train.source with train.target", id="no pair"),
     ],
 )
-def test_what_is_missing_is_named(tmp_path: Path, files: list[str], options: dict[str, str], message: str) -> None:
+def test_missing_files_are_named(tmp_path: Path, files: list[str], options: dict[str, str], message: str) -> None:
     for name in files:
         (tmp_path / name).write_text("")
     path = str(tmp_path / options.pop("path", "."))
@@ -140,25 +140,25 @@ def test_what_is_missing_is_named(tmp_path: Path, files: list[str], options: dic
 
 def test_text_needs_a_folder_and_every_format_a_path(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "a.jsonl", some(1))
-    with pytest.raises(DataError, match=r"wants a folder with train\.source"):
+    with pytest.raises(DataError, match=r"needs a folder with train\.source"):
         split_sources(DataConfig(format="text", path=str(path)))
     with pytest.raises(DataError, match=r"data\.format=jsonl needs data\.path"):
         split_sources(DataConfig(format="jsonl"))
 
 
-def test_a_pipe_is_no_corpus(tmp_path: Path) -> None:
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for format in ("jsonl", "text"):
-        with pytest.raises(DataError, match=r"pipe: can be read once, and a corpus is read several times: write it to"):
+        with pytest.raises(DataError, match=r"pipe: can be read only once, but training reads it several times"):
             split_sources(DataConfig(format=format, path=str(tmp_path / "pipe")))
 
 
-def test_a_text_without_a_blank_line_is_said_to_be_one_document(tmp_path: Path) -> None:
+def test_text_without_a_blank_line_gives_a_warning(tmp_path: Path) -> None:
     for name in ("train.source", "train.target"):
         (tmp_path / name).write_text("one two three\n" * 60)
     config = DataConfig(format="text", path=str(tmp_path), cache_dir=str(tmp_path / "cache"))
-    said = r"train\.target: all 60 lines are one document, .*: data\.boundaries=lines makes every line one"
-    for _ in range(2):  # kept or not
+    said = r"train\.target: all 60 lines are one document, because .*: set data\.boundaries=lines"
+    for _ in range(2):  # from the files, then from the cache
         with pytest.warns(UserWarning, match=said):
             load_split(split_sources(config)["train"], config.cache_dir)
     data = DocumentDataModule(config, TokenizerConfig(vocab_size=282))
@@ -177,7 +177,7 @@ def test_empty_corpus(tmp_path: Path) -> None:
             read()
 
 
-def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+def test_an_unwritable_cache(tmp_path: Path) -> None:
     source = split_sources(DataConfig(format="jsonl", path=str(jsonl(tmp_path / "train.jsonl", some(3)).parent)))
     (tmp_path / "cache").write_text("a file, not a folder")
     with pytest.raises(DataError, match=r"cannot write the cache .*data\.cache_dir"):
@@ -220,21 +220,21 @@ def test_processes_share_the_documents(tmp_path: Path, world: int) -> None:
     source = shards(tmp_path)
     parts = [[d.id for d in DocumentStream(source, rank, world)] for rank in range(world)]
     assert sorted(id for part in parts for id in part) == [d.id for d in source.read()]
-    if world == 3:  # a shard each: nobody reads what is another's
+    if world == 3:  # one shard each: no process reads another's
         assert [{id[0] for id in part} for part in parts] == [{"0"}, {"1"}, {"2"}]
 
 
-def test_shards_that_clash(tmp_path: Path) -> None:
+def test_conflicting_shards(tmp_path: Path) -> None:
     shards(tmp_path)
     jsonl(tmp_path / "train.jsonl", some(1))
-    with pytest.raises(DataError, match=r"both train\.jsonl and train-\*\.jsonl are there: keep one"):
+    with pytest.raises(DataError, match=r"both train\.jsonl and train-\*\.jsonl exist: keep one"):
         split_sources(DataConfig(format="jsonl", path=str(tmp_path)))
     (tmp_path / "train.jsonl").unlink()
     jsonl(tmp_path / "train-00001.jsonl", some(1))
-    with pytest.raises(DataError, match=r"both .*train-00001\.jsonl and its \.gz are there"):
+    with pytest.raises(DataError, match=r"both .*train-00001\.jsonl and its \.gz exist"):
         split_sources(DataConfig(format="jsonl", path=str(tmp_path)))
 
 
-def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+def test_an_impossible_path(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="File name too long"):
         split_sources(DataConfig(format="jsonl", path=str(tmp_path / ("x" * 300))))

@@ -1,4 +1,4 @@
-"""Several corpora: tags, formats, what is common to all, and mistakes."""
+"""Several corpora: tags, formats, what they share, and mistakes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scaleformer.vocabulary import SEP
 from tests.data.mixtures import epochs_of, mixed
 
 
-def test_tags_stand_before_every_example(cache: Path, folders: dict[str, str]) -> None:
+def test_tags_precede_every_example(cache: Path, folders: dict[str, str]) -> None:
     data = mixed(cache, folders, {"tag": "<2es>"}, {"tag": "bible"}, max_tokens=40)
     tags = data.source_tokenizer.tags
     assert list(tags) == ["2es", "bible"]
@@ -83,7 +83,7 @@ def test_any_formats_together(cache: Path, folders: dict[str, str], tmp_path: Pa
     assert counts["text"] == pytest.approx(3 * counts["rest"], abs=3)  # the weights are 3 to 1
 
 
-def test_mistakes_are_told_in_one_line(cache: Path, folders: dict[str, str], tmp_path: Path) -> None:
+def test_mistakes_give_one_line(cache: Path, folders: dict[str, str], tmp_path: Path) -> None:
     def refused(kind: type[Exception], match: str, **options: Any) -> None:
         with pytest.raises(kind, match=match) as error:
             mixed(cache, folders, **options).train_dataloader()
@@ -96,18 +96,18 @@ def test_mistakes_are_told_in_one_line(cache: Path, folders: dict[str, str], tmp
     refused(ValueError, r"data\.corpora\.long\.max_tokens: no such setting", long={"max_tokens": 1})
     refused(ValueError, r"data\.corpora\.long\.path=3: wanted str", long={"path": 3})
     refused(ValueError, r"data\.corpora\.long: data\.format='x': choose one of", long={"format": "x"})
-    refused(ValueError, r"long: data\.tag='sep': <sep> is a piece already", long={"tag": "sep"})
-    refused(ValueError, r"long: data\.tag='0x41': <0x41> is a piece already", long={"tag": "0x41"})
+    refused(ValueError, r"long: data\.tag='sep': <sep> is a reserved piece", long={"tag": "sep"})
+    refused(ValueError, r"long: data\.tag='0x41': <0x41> is a reserved piece", long={"tag": "0x41"})
     refused(ValueError, r"long: data\.tag='a b': wanted a letter or digit", long={"tag": "a b"})
-    refused(ValueError, r"data\.path='x': every corpus of data\.corpora has its own", path="x")
-    refused(ValueError, r"data\.tag='x': every corpus of data\.corpora has its own", tag="x")
-    refused(ValueError, r"data\.temperature=2\.0: it makes weights where no corpus has one", temperature=2.0)
+    refused(ValueError, r"data\.path='x': set it for each corpus of data\.corpora", path="x")
+    refused(ValueError, r"data\.tag='x': set it for each corpus of data\.corpora", tag="x")
+    refused(ValueError, r"data\.temperature=2\.0: it is for corpora without weights", temperature=2.0)
     refused(ValueError, r"data\.temperature=0\.0: wanted a number above 0", temperature=0.0)
     streamed = {"long": {"weight": None, "streaming": True}, "short": {"weight": None}}
-    refused(ValueError, r"data\.corpora\.long\.weight is missing: it is streamed", **streamed)
+    refused(ValueError, r"data\.corpora\.long\.weight is missing: a streamed corpus", **streamed)
     for name in ("Long", "a b", "", "../x"):
         entries = {"long": {"path": "a"}, name: {"path": "b"}}
-        with pytest.raises(ValueError, match=r"data\.corpora: .*(are one name where case is ignored|is no name)"):
+        with pytest.raises(ValueError, match=r"data\.corpora: .*(differ only in case|is not a name)"):
             DataConfig(format="jsonl", corpora=entries)
     (tmp_path / "test.jsonl").write_text(Document("a", ("x",), ("y",)).to_json() + "\n")
     refused(DataError, r"^data\.corpora\.short: .*: no 'train' split; present: test", short={"path": str(tmp_path)})

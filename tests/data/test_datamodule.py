@@ -1,4 +1,4 @@
-"""The data module: what it gives, and Lightning runs that stop and go on."""
+"""The data module: its batches, reports and validation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_whole_documents_with_labels(cache: Path) -> None:
     assert any(document.labels for document in data.documents("test"))
 
 
-def test_validation_is_always_alike(cache: Path) -> None:
+def test_validation_is_always_the_same(cache: Path) -> None:
     data = module(cache, multi_resolution=True, max_ratio=1.5)
     first, second = ([batch.ids for batch in data.val_dataloader()] for _ in range(2))
     assert first == second
@@ -71,7 +71,7 @@ def test_validation_is_always_alike(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_separators_are_left_out_in_training_alone_and_anew_in_every_epoch(cache: Path, streaming: bool) -> None:
+def test_separators_are_left_out_only_in_training_and_differ_by_epoch(cache: Path, streaming: bool) -> None:
     data = module(cache, drop_separators=0.3, streaming=streaming)
 
     def separators(batches: Iterable[Batch]) -> list[int]:
@@ -94,13 +94,13 @@ def test_report(cache: Path) -> None:
     assert report.splits["valid"].dropped == {}
 
 
-def test_report_of_streamed_training_is_of_its_first_window(cache: Path) -> None:
+def test_report_of_streamed_training_covers_its_first_window(cache: Path) -> None:
     report = module(cache, streaming=True, window=50).report
     assert list(report.splits) == ["train (first window)", "valid"]
     assert 50 <= report.splits["train (first window)"].segments < 70
 
 
-def test_streamed_training_reports_all_of_it_in_the_end(cache: Path, tmp_path: Path) -> None:
+def test_streamed_training_reports_everything_in_the_end(cache: Path, tmp_path: Path) -> None:
     data = module(cache, streaming=True, window=50, max_ratio=1.2)
     assert data.trained_report is None
     loader = data.train_dataloader()
@@ -118,19 +118,19 @@ def test_streamed_training_reports_all_of_it_in_the_end(cache: Path, tmp_path: P
         assert getattr(ours, name) == getattr(kept, name), name
 
 
-def test_streamed_training_on_changed_data_reports_these_alone(cache: Path) -> None:
+def test_streamed_training_on_changed_data_reports_only_the_new_data(cache: Path) -> None:
     data = module(cache, streaming=True, window=50)
     next(iter(data.train_dataloader()))
     changed = SyntheticConfig(train=30, valid=6, test=5, seed=2)
     again = module(cache, streaming=True, window=50, synthetic=changed)
     again.load_state_dict(data.state_dict())
-    with pytest.warns(UserWarning, match="going on with epoch 1"):
+    with pytest.warns(UserWarning, match="continuing with epoch 1"):
         assert list(again.train_dataloader())
     state = again.state_dict()
     assert again.trained_report is not None
     assert again.trained_report.splits["train"].documents == 30
     later = module(cache, streaming=True, window=50, synthetic=changed)
-    later.load_state_dict(state)  # the same data as before: the counts stay
+    later.load_state_dict(state)  # unchanged data keep the counts
     assert list(later.train_dataloader())
     assert later.trained_report == again.trained_report
 
@@ -150,7 +150,7 @@ def test_known_tokenizers_need_no_training_split(cache: Path, tmp_path: Path) ->
         data.train_dataloader()
 
 
-def test_one_file_gives_all(cache: Path) -> None:
+def test_one_file_has_the_split_all(cache: Path) -> None:
     data = DocumentDataModule(
         DataConfig(format="jsonl", path=str(SAMPLES / "one_file.jsonl.gz"), cache_dir=cache),
         TokenizerConfig(vocab_size=342),

@@ -1,4 +1,4 @@
-"""A data module that goes on where another one stood."""
+"""A data module resumes where another one stopped."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def fit(
         pytest.param({"join_segments": (1, 4)}, {"sample_alpha": 0.2}, {}, id="joined with sampled pieces"),
     ],
 )
-def test_runs_go_on_with_the_very_next_batch(
+def test_runs_resume_with_the_very_next_batch(
     cache: Path, tmp_path: Path, options: dict[str, Any], tokenizer: dict[str, Any], trainer: dict[str, Any]
 ) -> None:
     loader = module(cache, tokenizer, **options).train_dataloader()
@@ -93,13 +93,13 @@ def test_runs_go_on_with_the_very_next_batch(
         assert fit(module(cache, tokenizer, **options), steps, None, checkpoint, **trainer) == whole[done:]
 
 
-def test_accumulated_gradients_go_on_too(cache: Path, tmp_path: Path) -> None:
+def test_accumulated_gradients_resume(cache: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"accumulate_grad_batches": 2}
     whole = fit(module(cache), 6, tmp_path, **options)
     assert fit(module(cache), 6, None, tmp_path / "step=2.ckpt", **options) == whole[4:]
 
 
-def test_changed_settings_go_on_with_the_next_epoch(cache: Path, tmp_path: Path) -> None:
+def test_changed_settings_continue_with_the_next_epoch(cache: Path, tmp_path: Path) -> None:
     fit(module(cache), 3, tmp_path)
     state = torch.load(tmp_path / "step=3.ckpt", weights_only=True)["DocumentDataModule"]
     changed = module(cache, batch_tokens=500)
@@ -109,7 +109,7 @@ def test_changed_settings_go_on_with_the_next_epoch(cache: Path, tmp_path: Path)
     assert loader.position == (1, 0, 0)
 
 
-def test_states_of_earlier_versions_go_on(cache: Path) -> None:
+def test_states_of_earlier_versions_resume(cache: Path) -> None:
     """They name no window, and a single process's epochs are what they were."""
     whole = [batch.ids for batch in module(cache).train_dataloader()]
     data = module(cache)

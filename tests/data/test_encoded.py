@@ -1,4 +1,4 @@
-"""Token arrays: what is in them, on disk as in memory, by content."""
+"""Token arrays: the same content on disk and in memory, cached by content."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def test_sampled_is_the_same_text_and_reproducible(tokenizers: tuple[Tokenizer, 
     assert len(one.source) > len(encode_documents(DOCUMENTS, *tokenizers).source)
 
 
-def test_kept_and_memory_mapped(
+def test_cached_and_memory_mapped(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path), tokenizers)
-    monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", None)  # to encode again would fail
+    monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", None)  # encoding again would fail
     kept = cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path)
     check(kept, tokenizers)
     assert isinstance(kept.source, np.memmap)
@@ -118,7 +118,7 @@ def test_parts_and_processes_change_nothing(tokenizers: tuple[Tokenizer, Tokeniz
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_stopped_preparation_goes_on(
+def test_a_stopped_preparation_resumes(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[str] = []
@@ -133,7 +133,7 @@ def test_a_stopped_preparation_goes_on(
     with pytest.raises(KeyboardInterrupt):
         cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path)
     check(cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path), tokenizers)
-    assert len(encoded) == len(set(encoded)) + 1 > 5  # only the part that was begun is encoded again
+    assert len(encoded) == len(set(encoded)) + 1 > 5  # only the unfinished part is encoded again
     assert encoded[2] == encoded[3]
     assert len(list((tmp_path / "encoded").iterdir())) == 1
 
@@ -154,7 +154,7 @@ def test_faults_of_the_documents_leave_nothing(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_a_process_that_is_killed_is_named_and_what_is_done_stays(
+def test_a_killed_process_is_named_and_finished_parts_stay(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dying(documents: list[Document], *rest: Any, **options: Any) -> EncodedCorpus:
@@ -163,7 +163,7 @@ def test_a_process_that_is_killed_is_named_and_what_is_done_stays(
         return encode_documents(documents, *rest, **options)
 
     monkeypatch.setattr("scaleformer.data.encoding_cache.encode_documents", dying)
-    with pytest.raises(ValueError, match=r"ended from outside, .*: lower data\.num_proc"):
+    with pytest.raises(ValueError, match=r"was killed, .*: lower data\.num_proc"):
         cached_encoding(DOCUMENTS, "f", *tokenizers, tmp_path, 2)
     assert list((tmp_path / "encoded").glob(".*.parts/000000"))
     monkeypatch.undo()

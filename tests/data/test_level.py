@@ -1,4 +1,4 @@
-"""data.level=segment: each bead an example of its own, those with an empty side left out and counted."""
+"""data.level=segment: each bead is an example; those with an empty side are left out and counted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_factor_of_lengths_leaves_out_more_and_both_are_counted(tokenizer: T
 
 
 def test_vocabularies_without_counted_separators() -> None:
-    corpus = encoded([[(2, 2), (1, 2), (3, 3)], [(2, 1)]])  # their ids from 5 on are words
+    corpus = encoded([[(2, 2), (1, 2), (3, 3)], [(2, 1)]])  # here ids from 5 on are ordinary pieces
     assert not corpus.counted
     assert has_empty_side(corpus).tolist() == [False, True, False, True]
     joined = replace(corpus, single=np.array([True, True, False, True]))
@@ -92,15 +92,15 @@ def test_several_corpora_and_two_processes(cache: Path, folders: dict[str, str])
         break
     first, second = of_two_processes(make)
     names = {name for own in (first, second) for batch in own[0] for name in batch if name.startswith("long")}
-    assert len(names) == data.report.splits["long: train"].segments  # the corpus was read whole, and begun anew
+    assert len(names) == data.report.splits["long: train"].segments  # the corpus was read whole, then started again
 
 
-def test_what_was_counted_before_this_was_counted_is_read() -> None:
+def test_older_counts_are_read() -> None:
     assert SplitCounts(documents=3).empty_sides == 0
 
 
 def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"data\.level='word': choose one of document, segment$"):
         DataConfig(level="word")
-    with pytest.raises(ValueError, match=r"data\.join_segments=\[1, 8\] asks .* add data\.join_segments=null$"):
+    with pytest.raises(ValueError, match=r"data\.join_segments=\[1, 8\]: .* add data\.join_segments=null$"):
         DataConfig(level="segment", join_segments=(1, 8))

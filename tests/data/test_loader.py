@@ -1,4 +1,4 @@
-"""Epochs of batches: pure functions of (seed, epoch), and going on in the middle of one."""
+"""Epochs of batches: pure functions of (seed, epoch), and resuming in the middle of one."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_streamed_epochs_of_processes(
 
 
 @covering(workers=[0, 1, 2], kind=["kept", "streamed"], done={"inside": 3, "behind the last": 10_000})
-def test_loader_goes_on(tokenizers: tuple[Tokenizer, Tokenizer], kind: str, workers: int, done: int) -> None:
+def test_loader_resumes(tokenizers: tuple[Tokenizer, Tokenizer], kind: str, workers: int, done: int) -> None:
     def loader(workers: int = 0, **options: Any) -> TrainLoader:
         if kind == "kept":
             return TrainLoader(kept(num_workers=workers), **options)
@@ -203,7 +203,7 @@ def test_loader_counts_what_was_trained_on_not_what_was_handed_out() -> None:
     assert loader.position == (1, 0, 0)
 
 
-def test_a_new_iterator_starts_behind_the_last_trained_batch() -> None:
+def test_a_new_iterator_starts_after_the_last_trained_batch() -> None:
     trained = 0
     loader = TrainLoader(kept(), trained=lambda: trained)
     epoch = names(TrainLoader(kept()))
@@ -221,7 +221,7 @@ def test_loader_has_no_length() -> None:
 def test_an_epoch_without_examples_is_an_error() -> None:
     corpus = encoded([[(1, 9)], [(9, 2)]])
     loader = TrainLoader(KeptBatches(corpus, Recipe(Cutting(50, max_ratio=2.0), 300, 1)))
-    with pytest.raises(DataError, match=r"no example to train on is left .* data\.max_ratio"):
+    with pytest.raises(DataError, match=r"has no training example: .* data\.max_ratio"):
         names(loader)
 
 
@@ -234,7 +234,7 @@ class Broken:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_faults_of_a_stream_reach_the_user_as_they_are(tokenizers: tuple[Tokenizer, Tokenizer], workers: int) -> None:
+def test_faults_of_a_stream_reach_the_user_unchanged(tokenizers: tuple[Tokenizer, Tokenizer], workers: int) -> None:
     loader = TrainLoader(StreamedBatches(windows(tokenizers, Broken()), workers))
     with pytest.raises(DataError, match=r"^train\.jsonl:21: not valid JSON$"):
         names(loader)
@@ -242,7 +242,7 @@ def test_faults_of_a_stream_reach_the_user_as_they_are(tokenizers: tuple[Tokeniz
 
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("stop", [None, 9], ids=["in one go", "interrupted"])
-def test_what_is_streamed_is_counted_once(
+def test_streamed_windows_are_counted_once(
     tokenizers: tuple[Tokenizer, Tokenizer], world: int, stop: int | None
 ) -> None:
     """Window by window, and not again by those who go on inside a window, nor in the second epoch."""
@@ -252,7 +252,7 @@ def test_what_is_streamed_is_counted_once(
     def half(rank: int, exchange: Callable[[Any], list[Any]]) -> list[Batch]:
         batches, position = [], (0, 0, 0)
         for epoch in range(2):
-            while position[0] == epoch:  # goes on from there with new objects, as after a kill
+            while position[0] == epoch:  # resumes there with new objects, as after a kill
                 parts = replace(recipe(rank=rank, world=world), cutting=cutting)
                 own = EncodedWindows(Stream(rank, world), tokenizers, parts, 60)
                 counted = Counted.from_dict(found[rank].to_dict())

@@ -1,4 +1,4 @@
-"""Training on pairs whose spans are placeholders: which, when, and what else stays as it is."""
+"""Training on pairs with masked spans: which ones, when, and what stays unchanged."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ def test_beads_of_several_segments_stay() -> None:
 
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_training_alone_is_masked(corpus: Path, streaming: bool, share: float) -> None:
+def test_only_training_is_masked(corpus: Path, streaming: bool, share: float) -> None:
     data, usual = make_data(corpus, mask_spans=share, streaming=streaming), make_data(corpus)
     data.prepare_data()
-    assert data.source_tokenizer.hash == usual.source_tokenizer.hash  # trained on the text as it is
+    assert data.source_tokenizer.hash == usual.source_tokenizer.hash  # trained on unmasked text
     loader = data.train_dataloader()
     for epoch in range(2):
         masking = Masking(share, data.config.seed)
@@ -118,7 +118,7 @@ def test_training_alone_is_masked(corpus: Path, streaming: bool, share: float) -
     assert pairs(usual, usual.train_dataloader()) == pairs_of(usual.documents("train"))
 
 
-def test_nothing_changes_without(corpus: Path) -> None:
+def test_without_masking_nothing_changes(corpus: Path) -> None:
     usual, without, masked = (
         make_data(corpus, **options) for options in ({}, {"mask_spans": 0.0}, {"mask_spans": 1.0})
     )
@@ -162,7 +162,7 @@ def test_a_vocabulary_without_placeholders(monkeypatch: pytest.MonkeyPatch, corp
         for streaming in (False, True):
             config = DataConfig("jsonl", str(corpus), mask_spans=0.5, streaming=streaming, cache_dir=str(corpus.parent))
             with pytest.raises(
-                DataError, match=r"data\.mask_spans=0\.5: the vocabulary .* before the placeholders"
+                DataError, match=r"data\.mask_spans=0\.5: the vocabulary .* older than the placeholders"
             ) as e:
                 DocumentDataModule(config, tokenizers=(old, old)).prepare_data()
             assert "\n" not in str(e.value)

@@ -1,4 +1,4 @@
-"""Several corpora: shares, passes, processes, and runs that stop and go on."""
+"""Several corpora: shares, passes, processes, and runs that stop and resume."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ CHOICES = [
 
 @pytest.mark.parametrize(("tokenizer", "options"), CHOICES)
 @pytest.mark.parametrize("processes", [1, 2])
-def test_examples_are_drawn_by_the_weights(
+def test_examples_are_drawn_by_weight(
     cache: Path, folders: dict[str, str], processes: int, tokenizer: dict[str, Any], options: dict[str, Any]
 ) -> None:
     def make() -> DocumentDataModule:
         return mixed(cache, folders, tokenizer=tokenizer, **options)
 
     found = [epochs_of(make(), 2)] if processes == 1 else of_two_processes(make, 2)
-    assert len({tuple(map(len, own)) for own in found}) == 1  # as many batches everywhere
+    assert len({tuple(map(len, own)) for own in found}) == 1  # equally many batches in every process
     for epoch in range(2):
         counts = drawn([batch for own in found for batch in own[epoch]])
         assert counts["long"] / counts.total() == pytest.approx(0.75, abs=0.01)
@@ -56,9 +56,9 @@ def test_without_streaming_a_pass_has_every_example_once(
         assert counts["long"] == counts["short"] == sizes["long: train"]
     times = 2 * sizes["long: train"] / sizes["short: train"]
     assert {both[name] for name in both if name.startswith("short")} <= {int(times), int(times) + 1}
-    said = [line for line in caplog.messages if "begin anew" in line]
+    said = [line for line in caplog.messages if "complete passes" in line]
     assert said == [
-        f"corpora begin anew; so often each was read whole: long {n}, short {int(n * times / 2)}" for n in (1, 2)
+        f"starting again with a corpus; complete passes so far: long {n}, short {int(n * times / 2)}" for n in (1, 2)
     ]
     report = data.trained_report
     assert report is not None
@@ -96,7 +96,7 @@ def test_workers_change_nothing(cache: Path, folders: dict[str, str], options: d
         pytest.param({"sample_alpha": 0.2}, {"window": 60, "join_segments": (1, 3)}, {}, id="sampled and joined"),
     ],
 )
-def test_runs_go_on_with_the_very_next_batch(
+def test_runs_resume_with_the_very_next_batch(
     cache: Path,
     tmp_path: Path,
     folders: dict[str, str],
@@ -119,7 +119,7 @@ def test_runs_go_on_with_the_very_next_batch(
         assert fit(make(), steps, None, checkpoint, **trainer) == whole[done:]
 
 
-def test_two_processes_go_on_too(cache: Path, folders: dict[str, str]) -> None:
+def test_two_processes_resume(cache: Path, folders: dict[str, str]) -> None:
     """Each at its own place: rank 0 saves those of both."""
     states: list[Any] = []
 
@@ -154,7 +154,7 @@ def test_two_processes_go_on_too(cache: Path, folders: dict[str, str]) -> None:
         assert begun[rank][0] + rest[rank][0] == whole[rank][0]
 
 
-def test_changed_corpora_go_on_with_the_next_epoch(cache: Path, tmp_path: Path, folders: dict[str, str]) -> None:
+def test_changed_corpora_continue_with_the_next_epoch(cache: Path, tmp_path: Path, folders: dict[str, str]) -> None:
     fit(mixed(cache, folders), 3, tmp_path)
     state = torch.load(tmp_path / "step=3.ckpt", weights_only=True)["DocumentDataModule"]
     for changed in ({"short": {"weight": 2}}, {"short": {"tag": "x"}}, {"batch_tokens": 500}):

@@ -1,4 +1,4 @@
-"""Sources with words left out and hidden: which may go, how many do, and what does not depend on what."""
+"""Sources with words removed or masked: which words, how many, and what the choice depends on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scaleformer.vocabulary import EOS, SEP, UNK
 from tests.data.test_datamodule import Process
 from tests.data.toy import module
 
-# Ids 0 to 19 are special, and words begin with the even ones of the others.
+# Ids 0 to 19 are special; of the others, the even ones begin words.
 BEGINS = np.arange(1000) % 2 == 0
 SPECIAL = np.arange(1000) < 20
 
@@ -63,7 +63,7 @@ def test_whole_words_are_left_out() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        [20, 21, SEP, 22, SEP, EOS],  # one word a segment
+        [20, 21, SEP, 22, SEP, EOS],  # one word per segment
         [8, 20, 21, SEP, EOS],
         [SEP, SEP, EOS],
         [EOS],
@@ -76,13 +76,13 @@ def test_no_segment_is_left_without_words(source: list[int]) -> None:
         assert noise(make_example(source), 1, epoch).source.tolist() == source
 
 
-def test_what_follows_a_special_token_is_a_word_of_its_own() -> None:
+def test_a_word_begins_after_a_special_token() -> None:
     source = [20, 8, 21, 23, SEP, EOS]
     found = {tuple(Noise(0.5, 0.0, BEGINS, SPECIAL)(make_example(source), 1, n).source.tolist()) for n in range(40)}
     assert found == {tuple(source), (8, 21, 23, SEP, EOS), (20, 8, SEP, EOS)}
 
 
-def test_tokens_are_hidden() -> None:
+def test_tokens_are_masked() -> None:
     source = np.array(long_source())
     found = Noise(0.0, 0.3, BEGINS, SPECIAL)(make_example(source.tolist()), 1, 0).source
     hidden = found == UNK
@@ -128,7 +128,7 @@ def sources(batches: Any) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_in_training_alone_and_anew_in_every_epoch(cache: Path, streaming: bool) -> None:
+def test_noise_only_in_training_and_different_in_every_epoch(cache: Path, streaming: bool) -> None:
     options = {"streaming": streaming, "window": 50}
     data, usual = module(cache, word_dropout=0.2, mask_source=0.1, **options), module(cache, **options)
     loader, plain = data.train_dataloader(), sources(usual.train_dataloader())
@@ -144,7 +144,7 @@ def test_in_training_alone_and_anew_in_every_epoch(cache: Path, streaming: bool)
     assert data.state_dict()["signature"] == usual.state_dict()["signature"]  # the batches are of the same examples
 
 
-def test_processes_draw_alike(cache: Path) -> None:
+def test_processes_draw_the_same_noise(cache: Path) -> None:
     alone = sources(module(cache, word_dropout=0.2).train_dataloader())
     found = {}
     for rank in range(2):

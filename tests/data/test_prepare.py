@@ -1,4 +1,4 @@
-"""Conversion: nothing lost uncounted, nothing overwritten, all or nothing."""
+"""Conversion: every omission counted, nothing overwritten, all or nothing."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_tsv_with_and_without_names(tmp_path: Path) -> None:
     assert read("d\tx\ty\nd\tz\tw\n", LINES) == [Document("d:1", ("x",), ("y",)), Document("d:2", ("z",), ("w",))]
 
 
-def test_a_data_set_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
     rows: list[tuple[str, str, str]] = [("1", "a", "x"), ("1", "b", "y"), ("2", "same", "same"), ("2", "c", "z")]
     lines = [json.dumps({"doc": doc, "translation": {"en": source, "es": target}}) for doc, source, target in rows]
@@ -217,11 +217,11 @@ def test_failure_leaves_no_output(tmp_path: Path, lines: list[str], message: str
     [
         ({"format": "xml"}, "format='xml': choose one of"),
         ({"boundaries": "dot"}, "boundaries='dot'"),
-        ({"format": "tmx", "boundaries": "ids"}, "boundaries=ids: format=tmx does not read it, text does"),
-        ({"boundaries": "lines"}, "boundaries='lines': format=jsonl does not read it, text, po, tmx, .* do"),
-        ({"source_language": "en"}, "source_language='en': format=jsonl does not read it, tmx, raw, contrapro do"),
-        ({"target": "t"}, "target='t': format=jsonl does not read it, text, raw do"),
-        ({"format": "text", "target": "t", "subset": "a"}, "subset='a': format=text does not read it, hub does"),
+        ({"format": "tmx", "boundaries": "ids"}, "boundaries=ids: only format=text reads it, not tmx"),
+        ({"boundaries": "lines"}, "boundaries='lines': only format=text.po.tmx.* reads it, not jsonl"),
+        ({"source_language": "en"}, "source_language='en': only format=tmx.raw.contrapro reads it"),
+        ({"target": "t"}, "target='t': only format=text.raw reads it, not jsonl"),
+        ({"format": "text", "target": "t", "subset": "a"}, "subset='a': only format=hub reads it, not text"),
         ({"format": "text"}, "needs target=FILE"),
         ({"format": "text", "target": "t", "boundaries": "ids"}, "belong together"),
         ({"valid": 0.7, "test": 0.7}, "together at most 1"),
@@ -276,16 +276,16 @@ def test_the_configuration_has_the_defaults_of_the_class() -> None:
 @pytest.mark.parametrize(
     ("format", "name", "content", "reason"),
     [
-        ("text", "a.txt", "x\ny\n", "a document ends at a blank line; boundaries=lines makes every line one"),
-        ("po", "a.po", 'msgid "x"\nmsgstr "y"\n', "a document is a file; input= takes a folder"),
-        ("csv", "a.csv", "source,target\na,b\n", "a document is a file, or the rows of one name of document_column"),
-        ("tsv", "a.tsv", "a\tx\ty\n", "a document is the lines of one name"),
+        ("text", "a.txt", "x\ny\n", "a blank line ends a document; boundaries=lines makes every line one"),
+        ("po", "a.po", 'msgid "x"\nmsgstr "y"\n', "each file is a document; input= also takes a folder"),
+        ("csv", "a.csv", "source,target\na,b\n", "each file is a document; document_column groups its rows"),
+        ("tsv", "a.tsv", "a\tx\ty\n", "the lines with the same name form a document"),
     ],
 )
 def test_too_few_documents_say_why(tmp_path: Path, format: str, name: str, content: str, reason: str) -> None:
     (tmp_path / name).write_text(content)
     target = str(tmp_path / name) if format == "text" else None
-    with pytest.raises(DataError, match=rf"{name}: 1 documents are too few .*: {reason}.*valid=0 and test=0"):
+    with pytest.raises(DataError, match=rf"{name}: 1 documents are too few .*: {reason}.*valid=0 test=0 "):
         prepare(PrepareConfig(format, str(tmp_path / name), str(tmp_path / "out"), target))
 
 
@@ -297,6 +297,6 @@ def test_the_names_of_columns_are_counted(tmp_path: Path) -> None:
 
 def test_a_pipe_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(DataError, match="pipe: a pipe can be read once, and this is read twice: write it to a file"):
+    with pytest.raises(DataError, match="pipe: is a pipe, but it has to be read twice: write it to a file"):
         prepare(PrepareConfig(format="tsv", input=str(tmp_path / "pipe"), output=str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()

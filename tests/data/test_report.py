@@ -48,9 +48,9 @@ def test_joined_documents_count_as_cut_only_when_they_are() -> None:
     assert report_split(corpus, Recipe(Cutting(50, join_segments=(2, 4)), 100, 0)).cut_documents == 0
 
 
-def test_processes_that_wait() -> None:
-    # Batches of (2,3), (3,3) and (4,4); (10,9); (31,21): 24, 19 and 52 positions. Two processes have the first two in
-    # one step. The third one cannot be halved, so that the other process waits for all of it.
+def test_waiting_processes() -> None:
+    # Batches of (2,3), (3,3) and (4,4); (10,9); (31,21): 24, 19 and 52 positions. Two processes take the first two in
+    # one step. The third one cannot be halved, so the other process waits for all of it.
     report = report_split(CORPUS, Recipe(Cutting(10), 40, 0, world=2), shuffle=False)
     assert report.batches == 4
     assert np.isclose(report.idle, 1 - (24 + 19 + 52) / (2 * 24 + 2 * 52))

@@ -1,4 +1,4 @@
-"""Batches of a kept corpus, epoch by epoch, and the processes that make them."""
+"""Batches of a kept corpus, epoch by epoch, and the workers that make them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_epochs_of_the_sampler() -> None:
 
 
 @pytest.mark.parametrize("done", [0, 1, 7])
-def test_sampler_goes_on_with_the_remaining_batches(done: int) -> None:
+def test_sampler_resumes_with_the_remaining_batches(done: int) -> None:
     whole = sampler()
     epochs = [plain(whole) for _ in range(2)]
     first = sampler()
@@ -77,7 +77,7 @@ class Told(Dataset[int]):
         return 3
 
 
-def test_processes_that_make_batches_leave_the_first_signals_to_the_training() -> None:
+def test_workers_leave_the_first_signals_to_the_training() -> None:
     items = iter(ready_made(Told(), 1, prefetch_factor=1))
     assert [next(items), next(items)] == [0, 1]
     with pytest.raises(RuntimeError, match="DataLoader worker"):

@@ -1,4 +1,4 @@
-"""What is found in a line besides prose, and what becomes of it in a pair of lines."""
+"""Spans in a line that are not prose, and how they are masked in a pair of lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scaleformer.data.spans import find_spans, mask_pair
 from scaleformer.vocabulary import PLACEHOLDERS
 
-# Expected spans stand between guillemets.
+# Guillemets enclose the expected spans.
 FOUND = [
     "Call «`f(x)`» or «``a`b``».",
     "See «https://docs.python.org/3/a_(b).html?x=1#y», or «http://x.org/a».",
@@ -36,7 +36,7 @@ FOUND = [
     "Plain prose, with “quotes”, dashes – and 1,234 numbers; nothing else: at all!",
     "",
 ]
-# Beginnings that nothing ends, over and over; what is quadratic in time would take minutes with these.
+# Repeated openings without an end: quadratic time would take minutes.
 ENDLESS = [
     "`",
     "``a",
@@ -84,12 +84,12 @@ def marked(text: str) -> str:
 
 
 @pytest.mark.parametrize("wanted", FOUND)
-def test_what_is_found(wanted: str) -> None:
+def test_spans_are_found(wanted: str) -> None:
     assert marked(wanted.replace("«", "").replace("»", "")) == wanted
 
 
 @pytest.mark.parametrize("part", ENDLESS)
-def test_long_texts_of_beginnings_come_to_an_end(part: str) -> None:
+def test_unclosed_beginnings_take_linear_time(part: str) -> None:
     """A pattern that tries every end again for every beginning would be at it for hours."""
     for beginning in ("", "<a ", "`", "[x](", ":a:`"):
         text = beginning + part * 10_000
@@ -98,7 +98,7 @@ def test_long_texts_of_beginnings_come_to_an_end(part: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(text=st.lists(st.sampled_from([*ENDLESS, *"»`)}>*_.", "b", "`_", "%}", "}}", "-->"]), max_size=30).map("".join))
-def test_spans_are_in_order_and_apart(text: str) -> None:
+def test_spans_are_ordered_and_do_not_overlap(text: str) -> None:
     spans = find_spans(text)
     flat = [place for span in spans for place in span]
     assert flat == sorted(flat)
@@ -127,7 +127,7 @@ def test_pairs(source: str, target: str, masked: tuple[str, str]) -> None:
     assert mask_pair(source, target) == masked
 
 
-def test_what_is_masked_can_be_put_back() -> None:
+def test_masked_text_can_be_restored() -> None:
     """On lines of real documents: with the spans in the places of the placeholders, both texts are there again."""
     folder = Path(__file__).parents[2] / "data" / "samples" / "raw"
     lines = [line for path in sorted(folder.rglob("*.md")) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""Where terms stand in texts, and how they are annotated: by hand."""
+"""Terms in texts and their annotations, by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_source_form_is_found_with_its_endings(form: str, text: str, expected:
     assert found(text, **{form: "t"}) == expected
 
 
-def test_of_terms_over_each_other_the_first_and_longest_stands() -> None:
+def test_of_overlapping_terms_the_first_and_longest_wins() -> None:
     terms = make_terms({"file": "fichero", "source file": "fuente", "file system": "sistema", "SOURCE": "origen"})
     text = "source file system, file system, sources"
     assert [(text[m.start : m.stop], m.term.target) for m in find_terms(text, terms)] == [
@@ -54,7 +54,7 @@ def test_a_target_form_counts_with_its_endings() -> None:
     assert [m[0] for m in pattern.finditer("Núcleo núcleos nuclear núcleo-x")] == ["Núcleo", "núcleos", "núcleo"]
 
 
-def test_annotations_stand_behind_their_terms() -> None:
+def test_annotations_follow_their_terms() -> None:
     text = "The kernel starts files."
     terms = make_terms({"kernel": "núcleo", "file": "fichero"})
     annotated = annotate(text, [(match.stop, match.term.target) for match in find_terms(text, terms)])
@@ -65,20 +65,20 @@ def test_annotations_stand_behind_their_terms() -> None:
 @pytest.mark.parametrize(
     ("forms", "message"),
     [
-        (("", "x"), "the source form '' of a term is no text: wanted a word or several"),
-        (("x", " "), "the target form ' ' of a term is no text"),
-        (("x", "/y/"), "the target form '/y/' of a term is an expression: wanted what to write"),
-        (("/(/", "y"), r"the source form '/\(/' of a term is no expression: missing \)"),
-        (("x", "a⟨/⟩"), "holds a reserved piece: leave it out"),
+        (("", "x"), "the source form '' of a term is not text: wanted one or several words"),
+        (("x", " "), "the target form ' ' of a term is not text"),
+        (("x", "/y/"), "the target form '/y/' of a term is an expression: wanted text to write"),
+        (("/(/", "y"), r"the source form '/\(/' of a term is not a valid expression: missing \)"),
+        (("x", "a⟨/⟩"), "contains a reserved piece: remove it"),
         (("x", "\ud800"), "lone surrogate"),
     ],
 )
-def test_what_is_no_term_is_one_line(forms: tuple[str, str], message: str) -> None:
+def test_an_invalid_term_gives_one_line(forms: tuple[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Term(*forms)
 
 
-def test_an_expression_that_takes_too_long_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_expression_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scaleformer.data.terms.SECONDS", 0.01)
     with pytest.raises(ValueError, match="takes too long: simplify it"):
         find_terms("a" * 50_000, [Term("/(a|aa)+$b/", "x")])
@@ -95,12 +95,12 @@ def test_terms_are_read_from_a_file(tmp_path: Path) -> None:
     [
         ("a\tb\nkernel\n", "terms.tsv:2: 0 tabs, wanted a source form, a tab and its target form"),
         ("a\tb\tc\n", "terms.tsv:1: 2 tabs"),
-        ("a\t\n", "terms.tsv:1: the target form '' of a term is no text"),
-        ("a\tb\na\tc\n", "terms.tsv:2: 'a' is 'b' on an earlier line"),
-        ("\n", "no terms: give a source form"),
+        ("a\t\n", "terms.tsv:1: the target form '' of a term is not text"),
+        ("a\tb\na\tc\n", "terms.tsv:2: 'a' has the target form 'b' on an earlier line"),
+        ("\n", "no terms: write a source form"),
     ],
 )
-def test_what_is_no_file_of_terms_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_terms_file_gives_one_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "terms.tsv").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_terms(str(tmp_path / "terms.tsv"))

@@ -1,4 +1,4 @@
-"""The tokenizer: round trips, fixed ids, the same bytes again, clear refusals."""
+"""The tokenizer: round trips, fixed ids, reproducible bytes, clear refusals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from scaleformer.data.tokenizer_cache import cached_tokenizer
 
 TEXTS = [text for d in generate(SyntheticConfig(train=60), "train") for side in (d.source, d.target) for text in side]
 CONFIG = TokenizerConfig(vocab_size=500)
-# Whatever text may hold, often with the pieces and characters that mean something to the tokenizer.
+# Arbitrary text, often with pieces and characters that are special to the tokenizer.
 TEXT = st.lists(
     st.one_of(
         st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
@@ -64,7 +64,7 @@ def test_ids_and_size(tokenizer: Tokenizer) -> None:
 @example(text=" <sep>\u2581\ue000\ue000_<\ue000sep> ")
 @example(text="")
 @example(text=" ")
-def test_any_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
+def test_any_text_round_trips(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert not {PAD, UNK, BOS, EOS, SEP} & set(ids)
     assert tokenizer.decode(ids) == text
@@ -72,7 +72,7 @@ def test_any_text_comes_back(tokenizer: Tokenizer, text: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(segments=st.lists(TEXT, max_size=5))
-def test_any_segments_come_back(tokenizer: Tokenizer, segments: list[str]) -> None:
+def test_any_segments_round_trip(tokenizer: Tokenizer, segments: list[str]) -> None:
     ids = tokenizer.encode_segments(segments)
     assert ids.count(SEP) == len(segments)
     assert tokenizer.decode_segments(ids) == segments
@@ -82,25 +82,25 @@ def test_any_segments_come_back(tokenizer: Tokenizer, segments: list[str]) -> No
 
 @settings(max_examples=100, deadline=None)
 @given(text=TEXT)
-def test_escape_is_inverted_and_hides_what_is_special(text: str) -> None:
+def test_escape_is_inverted_and_hides_special_pieces(text: str) -> None:
     assert unescape(escape(text)) == text
     assert "<sep>" not in escape(text)
     assert "\u2581" not in escape(text)
 
 
-def test_last_segment_without_end_is_kept(tokenizer: Tokenizer) -> None:
+def test_a_last_segment_without_separator_is_kept(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode_segments([TEXTS[0], TEXTS[1]])
     assert tokenizer.decode_segments(ids[:-1]) == TEXTS[:2]
     assert tokenizer.decode_segments([SEP, SEP]) == ["", ""]
     assert tokenizer.decode_segments([]) == []
 
 
-def test_bytes_that_are_no_text_are_decoded_nevertheless(tokenizer: Tokenizer) -> None:
+def test_invalid_bytes_are_decoded(tokenizer: Tokenizer) -> None:
     lone = tokenizer.encode("\U0001f600")[:-1]  # a character cut after three of its four bytes
     assert "\ufffd" in tokenizer.decode(lone)
 
 
-def test_training_is_deterministic_and_proto_is_all(tokenizer: Tokenizer) -> None:
+def test_training_is_deterministic_and_proto_is_complete(tokenizer: Tokenizer) -> None:
     kind = "bpe" if tokenizer.encode(TEXTS[0]) == Tokenizer.train(TEXTS, 500, "bpe").encode(TEXTS[0]) else "unigram"
     again = Tokenizer.train(iter(TEXTS), 500, kind)
     assert again.proto == tokenizer.proto
@@ -160,7 +160,7 @@ def test_without_byte_fallback_unknown_characters_are_lost() -> None:
     assert UNK in tokenizer.encode("日")
 
 
-def test_odd_lines_train(tmp_path: Path) -> None:
+def test_training_accepts_odd_lines(tmp_path: Path) -> None:
     """Long lines, tabs, nulls, line breaks and blank lines: sentencepiece alone would drop or refuse such."""
     word = "zyxwvutsrq"
     texts = [*TEXTS, "", "   ", "a\tb", "c\0d", "e\nf", "\u2585", " ".join([word] * 3000)]
@@ -197,7 +197,7 @@ def test_refusals(texts: list[str], options: dict[str, object], message: str) ->
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_the_size_that_the_refusal_names_works(model_type: str) -> None:
+def test_the_suggested_size_works(model_type: str) -> None:
     with pytest.raises(ValueError, match="at most") as caught:
         Tokenizer.train(TEXTS[:20], 9000, model_type)
     possible = int(str(caught.value).split("at most ")[1].split(",")[0])
@@ -237,7 +237,7 @@ class TestCache:
     def files(self, folder: Path) -> list[str]:
         return sorted(path.name for path in (folder / "tokenizers").iterdir())
 
-    def test_kept_by_name_of_the_texts_and_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_cached_by_name_and_settings(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         first = cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)
         assert len(self.files(tmp_path)) == 1
         monkeypatch.setattr(Tokenizer, "train", None)  # a second training would fail
@@ -281,7 +281,7 @@ class TestCache:
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_tags_are_pieces_that_no_text_is_meant_by(model_type: str) -> None:
+def test_literal_tags_in_text_are_not_tags(model_type: str) -> None:
     words = [segment for d in generate(SyntheticConfig(train=40), "train") for segment in d.source]
     text = [f"say <2es> or <bt> , <br> <x> <12> <-> {segment} \ue000<2es>" for segment in words]
     plain, tagged = (Tokenizer.train(text, 320, model_type, tags=tags) for tags in ((), ("2es", "bt")))

@@ -1,4 +1,4 @@
-"""New pieces of an old vocabulary: used where they stand, and nothing else is split otherwise."""
+"""New pieces in an existing vocabulary: used where they occur, and everything else is split as before."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_longer_piece_stays_whole_with_unigram() -> None:
     assert pieces(new, f"{old} {term}") == [f"▁{old}", f"▁{term}"]
 
 
-def test_terms_that_are_pieces_already_are_passed_over(kind: str, tokenizer: Tokenizer) -> None:
+def test_terms_that_are_already_pieces_are_skipped(kind: str, tokenizer: Tokenizer) -> None:
     new = extend(tokenizer, TERMS, kind).tokenizer
     again = extend(new, [*TERMS, "another"], kind)
     assert again.tokenizer.vocab_size == new.vocab_size + 1
@@ -79,7 +79,7 @@ def test_terms_that_are_pieces_already_are_passed_over(kind: str, tokenizer: Tok
     assert extend(new, TERMS, kind).tokenizer.proto == new.proto
 
 
-def test_messages_are_those_of_protocol_buffers(kind: str, tokenizer: Tokenizer) -> None:
+def test_messages_follow_the_protocol_buffer_format(kind: str, tokenizer: Tokenizer) -> None:
     terms = ["k" * 300, "kubernetes"]
     model = messages.ModelProto.FromString(extend(tokenizer, terms, kind).tokenizer.proto)
     old = messages.ModelProto.FromString(tokenizer.proto)
@@ -99,7 +99,7 @@ def test_lines_of_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, r"no such file"), ("", r"the file is empty: give a term"), (" \n\t\n", r"the file is empty")],
+    [(None, r"no such file"), ("", r"the file is empty: write one term"), (" \n\t\n", r"the file is empty")],
 )
 def test_files_without_terms(tmp_path: Path, content: str | None, message: str) -> None:
     path = tmp_path / "terms.txt"
@@ -110,6 +110,6 @@ def test_files_without_terms(tmp_path: Path, content: str | None, message: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_placeholders_are_pieces_already(kind: str, tokenizer: Tokenizer) -> None:
-    with pytest.raises(DataError, match="the term 'a ⟨1⟩' holds a placeholder"):
+def test_placeholders_are_refused(kind: str, tokenizer: Tokenizer) -> None:
+    with pytest.raises(DataError, match="the term 'a ⟨1⟩' contains a placeholder"):
         extend(tokenizer, ["a ⟨1⟩"], kind)

@@ -27,7 +27,7 @@ def test_a_part_has_both_sides_of_segments_from_everywhere(documents: int, segme
     assert [number // stride for number in sources] == list(range(len(sources)))
 
 
-def test_a_part_is_not_made_of_first_segments_alone() -> None:
+def test_a_part_has_not_only_first_segments() -> None:
     """Documents of ten segments, one in ten: all places in a document are there."""
     texts = list(TokenizerText(lines(1000, 10), ("source",), 1000))
     assert len(texts) == 1000
@@ -41,7 +41,7 @@ def test_one_side_keeps_the_limit() -> None:
     assert {text[0] for text in texts} == {"t"}
 
 
-def test_every_reading_gives_the_same() -> None:
+def test_every_reading_is_the_same() -> None:
     text = TokenizerText(lines(50, 2), ("source", "target"), 30)
     assert list(text) == list(text)
 

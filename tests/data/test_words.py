@@ -1,4 +1,4 @@
-"""What counts as a word."""
+"""Words in languages with and without spaces."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_words_without_punctuation():
     assert bare_words("Ja, Python3也行。 नमस्ते!") == ["Ja", "Python3", "也", "行", "नमस्ते"]
 
 
-def test_what_may_be_a_term():
+def test_candidate_terms():
     assert sorted(candidates("用Wi 路由")) == sorted(["Wi", "用", "路", "路由", "由"])
 
 

@@ -1,4 +1,4 @@
-"""The C library keeps what is freed, in large pages, and gives it back when it is told to."""
+"""The C library keeps freed memory, uses large pages, and returns memory on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import torch
 from scaleformer.system.allocator import give_back_memory, keep_freed_memory
 from scaleformer.system.measure import memory_status
 
-torch.ones(1)  # whatever the library takes for itself
+torch.ones(1)  # so that memory for torch itself is not counted
 for tell in (lambda: False, keep_freed_memory):
     told, held = tell(), [memory_status("VmRSS")]
     for mebibytes in (40, 30):
@@ -32,9 +32,9 @@ for tell in (lambda: False, keep_freed_memory):
 GLIBC = platform.libc_ver()[0] == "glibc"
 
 
-def test_freed_memory_is_kept_until_it_is_given_back_by_those_who_say_so() -> None:
-    """MiB on top of those at the start: after 5 blocks of 40 and one of 100 were freed, after 5 of 30 and one of 100,
-    and after all was given back; at first by itself (were it otherwise, there would be nothing to do), then told."""
+def test_freed_memory_is_kept_on_request_until_it_is_returned() -> None:
+    """Growth in MiB: after 5 blocks of 40 and one of 100 were freed, after 5 of 30 and one of 100, and after all was
+    returned. First with glibc's defaults (which must keep little), then with `keep_freed_memory`."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
     run = subprocess.run(
         [sys.executable, "-c", HELD], capture_output=True, text=True, check=True, env=environment,
@@ -50,9 +50,9 @@ def test_freed_memory_is_kept_until_it_is_given_back_by_those_who_say_so() -> No
         assert given_back < 50
 
 
-def test_the_settings_of_the_environment_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_settings_take_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(_: object) -> None:
-        raise AssertionError("the library was asked")
+        raise AssertionError("the C library was called")
 
     monkeypatch.setattr(allocator.ctypes, "CDLL", none)
     monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000")
@@ -60,7 +60,7 @@ def test_the_settings_of_the_environment_come_first(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError, TypeError])
-def test_nothing_where_the_library_has_no_such_function(
+def test_a_c_library_without_the_function_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     def none(_: object) -> None:
@@ -91,7 +91,7 @@ print(os.environ.get("THP_MEM_ALLOC_ENABLE"), asked)
 
 
 def asked_for(begin: str, given: str | None) -> tuple[str, float]:
-    """What the environment tells torch, and MiB that a process with a tensor of 32 has asked large pages for."""
+    """THP_MEM_ALLOC_ENABLE, and how many MiB a process with a tensor of 32 MiB has requested in large pages."""
     environment = {k: v for k, v in os.environ.items() if k != "THP_MEM_ALLOC_ENABLE"}
     environment |= {"THP_MEM_ALLOC_ENABLE": given} if given else {}
     run = subprocess.run(
@@ -102,8 +102,8 @@ def asked_for(begin: str, given: str | None) -> tuple[str, float]:
     return told, int(kibibytes) / 1024
 
 
-def test_large_tensors_ask_for_large_pages() -> None:
-    """The flag of the mapping tells, whether there is a free page of that size or not; other libraries ask too."""
+def test_large_tensors_request_large_pages() -> None:
+    """The mapping's flag shows the request even if no page of that size is free. Other libraries request them too."""
     begin = "from scaleformer.system.allocator import use_huge_pages; use_huge_pages()"
     (told, asked), (given, without) = asked_for(begin, None), asked_for(begin, "0")
     there = Path("/sys/kernel/mm/transparent_hugepage").is_dir()
@@ -111,12 +111,12 @@ def test_large_tensors_ask_for_large_pages() -> None:
     assert (asked - without >= 30) == there
 
 
-def test_the_package_changes_nothing_when_it_is_imported() -> None:
+def test_importing_the_package_leaves_the_environment_alone() -> None:
     code = "import os; before = dict(os.environ); import scaleformer.ops; assert os.environ == before"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
-def test_a_command_asks_before_torch_is_imported() -> None:
+def test_commands_set_the_environment_before_importing_torch() -> None:
     code = "import sys; import scaleformer.commands; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
@@ -140,7 +140,7 @@ with torch.no_grad():
 
 
 def faults(begin: str, **variables: str) -> int:
-    """How many pages five calls of 2,048 tokens take from the system."""
+    """How many page faults five calls on 2,048 tokens cause."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_", "THP_"))} | variables
     code = FAULTS.format(begin=begin)
     run = subprocess.run(
@@ -150,16 +150,16 @@ def faults(begin: str, **variables: str) -> int:
     return int(run.stdout)
 
 
-def test_plain_python_takes_few_pages_from_the_system() -> None:
-    """Without a command, and without any call but that of the attention itself."""
+def test_plain_python_causes_few_page_faults() -> None:
+    """Without a command: calling the attention is enough."""
     if GLIBC:
         plain = "import scaleformer.ops.kernel.attention as module; module.widen_heap = lambda: None"
-        # By itself the library may learn from what torch frees on the way; told its threshold, it does not.
+        # By default glibc may adapt its threshold to blocks that torch frees; with the threshold set it does not.
         assert faults("pass") < faults(plain, MALLOC_MMAP_THRESHOLD_=str(128 << 10)) / 4
 
 
-def test_pages_are_left_alone_where_the_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Torch would warn."""
+def test_systems_without_large_pages_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise torch would warn."""
     monkeypatch.delenv("THP_MEM_ALLOC_ENABLE", raising=False)
     with monkeypatch.context() as patch:
         patch.setattr(Path, "is_dir", lambda _: False)
@@ -186,9 +186,9 @@ print(os.environ["LRU_CACHE_CAPACITY"], held[1] - held[0])
 """
 
 
-def test_kernels_of_ever_new_shapes_do_not_pile_up() -> None:
-    """By themselves 400 shapes take some 200 MiB more than the 400 before, on CPUs where oneDNN makes bf16 products.
-    Others make them slowly and keep nothing: there small ones do."""
+def test_kernel_caches_stay_bounded() -> None:
+    """Without a bound, 400 new shapes take some 200 MiB more on CPUs where oneDNN computes bf16 products. Other CPUs
+    compute them slowly and cache nothing: there small products are enough."""
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_CACHE_CAPACITY")}
     run = subprocess.run(
         [sys.executable, "-c", PRODUCTS],
@@ -199,7 +199,7 @@ def test_kernels_of_ever_new_shapes_do_not_pile_up() -> None:
     assert int(more) < 50 * MIB
 
 
-def test_what_the_environment_says_of_kernels_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_sizes_of_the_environment_take_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": "7"})
     allocator.bound_kernel_caches()
     assert os.environ == {"LRU_CACHE_CAPACITY": "7", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256"}

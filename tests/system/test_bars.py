@@ -1,4 +1,4 @@
-"""What is shown of a long translation where there is no terminal."""
+"""The progress of a long translation without a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from scaleformer.system import bars
 
 
-def test_a_log_gets_lines_while_the_work_goes_on(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_a_log_gets_lines_during_the_work(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(bars, "LINE_SECONDS", 0.0)
     with bars.translation_bar("7 [a] documents") as progress:
         progress(0.125, 1200)

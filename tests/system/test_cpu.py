@@ -1,4 +1,4 @@
-"""The CPU as the commands set it up."""
+"""The CPU settings of the commands."""
 
 from __future__ import annotations
 

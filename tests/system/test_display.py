@@ -1,4 +1,4 @@
-"""What cannot be shown costs no work; a result that cannot be written does."""
+"""A failure of mere display does not stop the work; a result that cannot be written is an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import rich.console  # noqa: F401 (of what is shown)
+import rich.console  # noqa: F401 (SHOW uses it)
 
 from scaleformer.system import display
 from scaleformer.system.display import Display, displayed, result_stream
@@ -20,7 +20,7 @@ SHOW = """
 print("año 文档", flush=True)
 rich.console.Console().print("文档")
 print("more", file=sys.stderr, flush=True)
-"""  # words by every road that there is
+"""  # every way to print
 BEGIN = f"""
 import rich.console, runpy, sys
 displayed = runpy.run_path({display.__file__!r})["displayed"]  # without torch, which takes seconds to import
@@ -39,8 +39,8 @@ def test_characters_are_replaced(monkeypatch, encoding: str) -> None:
 
 @pytest.mark.parametrize("end", ["full", "gone"])
 @pytest.mark.parametrize("number", [1, 2])
-def test_work_goes_on_without_a_reader(tmp_path: Path, end: str, number: int) -> None:
-    """In a process of its own, which ends in order, too: nothing is flushed in vain at exit."""
+def test_work_continues_without_a_reader(tmp_path: Path, end: str, number: int) -> None:
+    """In a process of its own, which also exits cleanly: no failing flush at exit."""
     code = f"{BEGIN}\nwith displayed(): show(); show(); print('more')\nopen('done', 'w')"
     streams = {1: subprocess.PIPE, 2: subprocess.PIPE}
     if end == "full":
@@ -60,13 +60,13 @@ def test_work_goes_on_without_a_reader(tmp_path: Path, end: str, number: int) ->
     assert (tmp_path / "done").exists()
     if number == 1:
         reason = "No space left on device" if end == "full" else "Broken pipe"
-        lines = ["more", f"warning: stdout cannot be written to ({reason}): going on without", "more"]
+        lines = ["more", f"warning: cannot write to stdout ({reason}): continuing without it", "more"]
         assert sorted(found.stderr.decode().splitlines()) == sorted(lines)
     else:
         assert found.stdout.decode() == "año 文档\n文档\n" * 2 + "more\n"
 
 
-def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
+def test_no_file_replaces_a_closed_stream(tmp_path: Path) -> None:
     code = f"{BEGIN}\nwith displayed(): print(open('f', 'w').fileno(), file=open('g', 'w')); show()"
     closing = [sys.executable, "-c", "import os, sys; os.closerange(0, 3); os.execv(sys.executable, sys.argv[1:])"]
     found = subprocess.run([*closing, sys.executable, "-c", code], cwd=tmp_path)
@@ -74,7 +74,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
     assert int((tmp_path / "g").read_text()) > 2
 
 
-def test_a_result_keeps_its_errors(monkeypatch, capsys) -> None:
+def test_writing_a_result_raises_errors(monkeypatch, capsys) -> None:
     with open("/dev/full", "w", encoding="ascii") as full:
         monkeypatch.setattr(sys, "stdout", full)
 
@@ -88,10 +88,10 @@ def test_a_result_keeps_its_errors(monkeypatch, capsys) -> None:
     assert capsys.readouterr().err == "error: stdout: No space left on device\n"
 
 
-def test_a_result_without_a_place_is_refused_before_the_work(monkeypatch) -> None:
+def test_a_result_for_a_closed_stdout_is_refused_before_the_work(monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     with displayed():
         assert isinstance(sys.stdout, Display)
         print("shown nowhere")
-        with pytest.raises(ValueError, match="stdout is closed, and the result goes there: name a file"):
+        with pytest.raises(ValueError, match="stdout is closed, but the result goes there: name an output file"):
             result_stream()

@@ -36,20 +36,20 @@ def failing(error: BaseException):
         (ValueError("a\n  long\n\n story of  a name"), 1, "error: a long story of  a name"),
         (FileNotFoundError(2, "No such file", "x.txt"), 1, "error: x.txt: No such file"),
         (OSError("just words"), 1, "error: just words"),
-        (MemoryError(), 1, "error: out of memory (no more to be had): take smaller batches or pieces"),
+        (MemoryError(), 1, "error: out of memory (allocation failed): use smaller batches or pieces"),
         (
             torch.OutOfMemoryError("CUDA out of"),
             1,
-            "error: out of memory (CUDA out of): take smaller batches or pieces",
+            "error: out of memory (CUDA out of): use smaller batches or pieces",
         ),
         (
             RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
             1,
             "error: out of memory (DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.): "
-            "take smaller batches or pieces",
+            "use smaller batches or pieces",
         ),
         (KeyboardInterrupt(), 130, "interrupted"),
-        (Interrupted("interrupted by SIGTERM: go on"), 75, "interrupted by SIGTERM: go on"),
+        (Interrupted("interrupted by SIGTERM: continue"), 75, "interrupted by SIGTERM: continue"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -60,7 +60,7 @@ def test_one_line_and_an_exit_code(error, code, line, capsys):
     assert capsys.readouterr().err == f"{line}\n"
 
 
-def test_the_number_of_a_process_is_in_its_message(monkeypatch, capsys):
+def test_messages_name_the_process(monkeypatch, capsys):
     for rank, line in (("1", "error in process 1: bad\n"), ("0", "error: bad\n")):
         monkeypatch.setenv("LOCAL_RANK", rank)
         with pytest.raises(SystemExit):
@@ -68,7 +68,7 @@ def test_the_number_of_a_process_is_in_its_message(monkeypatch, capsys):
         assert capsys.readouterr().err == line
 
 
-def test_faults_of_the_program_keep_their_traceback():
+def test_bugs_keep_their_traceback():
     with pytest.raises(KeyError):
         one_line_errors()(failing(KeyError("bug")))()
 
@@ -81,16 +81,16 @@ def test_the_traceback_on_demand(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["SCALEFORMER_TRACEBACK", "HYDRA_FULL_ERROR"])
-def test_an_orderly_end_is_none_of_these(name, monkeypatch, capsys):
+def test_interruptions_print_no_traceback(name, monkeypatch, capsys):
     monkeypatch.setenv(name, "1")
-    for error, code in ((Interrupted("saved: go on"), 75), (KeyboardInterrupt(), 130)):
+    for error, code in ((Interrupted("saved: continue"), 75), (KeyboardInterrupt(), 130)):
         with pytest.raises(SystemExit) as exit:
             one_line_errors()(failing(error))()
         assert exit.value.code == code
     with pytest.raises(SystemExit) as exit, one_line_errors():
         os.kill(os.getpid(), signal.SIGTERM)
     assert exit.value.code == 143
-    assert capsys.readouterr().err == "saved: go on\ninterrupted\n"
+    assert capsys.readouterr().err == "saved: continue\ninterrupted\n"
 
 
 def test_a_decorator(capsys):
@@ -104,7 +104,7 @@ def test_a_decorator(capsys):
     assert capsys.readouterr().err == "error: bad\n" * 2
 
 
-def test_the_signal_to_end_leaves_no_half_written_file(tmp_path):
+def test_sigterm_leaves_no_partial_file(tmp_path):
     @one_line_errors()
     def command() -> None:
         with atomic_writer(tmp_path / "out.txt") as file:
@@ -118,7 +118,7 @@ def test_the_signal_to_end_leaves_no_half_written_file(tmp_path):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_handlers_that_are_there_stay():
+def test_existing_signal_handlers_stay():
     received = []
     before = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
     try:
@@ -129,7 +129,7 @@ def test_handlers_that_are_there_stay():
     assert received == [signal.SIGTERM]
 
 
-def test_errors_of_the_configuration_are_cut_to_their_first_line():
+def test_configuration_errors_are_cut_to_their_first_line():
     with pytest.raises(OmegaConfBaseException) as error:
         _ = OmegaConf.create({"checkpoint": "???"}).checkpoint
     assert describe(error.value) == "Missing mandatory value: checkpoint"

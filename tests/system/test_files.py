@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are complete or absent."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_a_link_stays_a_link_and_a_device_a_device(tmp_path):
     assert not Path(os.devnull).is_file()
 
 
-def test_a_folder_is_no_file(tmp_path):
+def test_a_folder_is_not_a_file(tmp_path):
     with pytest.raises(OSError, match="is a folder"), atomic_writer(tmp_path):
         pass
 
 
-def test_bytes_beside_the_old_file_and_the_path_in_the_error(tmp_path):
+def test_a_failed_write_keeps_the_old_file_and_names_it(tmp_path):
     path = tmp_path / "folder" / "data.bin"
     with replaced(path) as temporary:
         temporary.write_bytes(b"old")
@@ -69,7 +69,7 @@ def test_bytes_beside_the_old_file_and_the_path_in_the_error(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_folder_is_made_and_tried(tmp_path):
+def test_a_folder_is_created_and_tested(tmp_path):
     check_folder(tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir()) == []
     (tmp_path / "file").write_text("kept")
@@ -77,7 +77,7 @@ def test_a_folder_is_made_and_tried(tmp_path):
         check_folder(tmp_path / "file")
 
 
-def test_one_file_wants_a_folder_that_is_there(tmp_path):
+def test_an_output_file_needs_an_existing_folder(tmp_path):
     check_file("output", str(tmp_path / "new.txt"))
     check_file("output", None)
     check_file("output", "-")
@@ -85,6 +85,6 @@ def test_one_file_wants_a_folder_that_is_there(tmp_path):
         check_file("output", f"{tmp_path}/resutls/out.txt")
     with pytest.raises(ValueError, match=r"there is no folder .*/out/"):
         check_file("output", f"{tmp_path}/out/")
-    with pytest.raises(ValueError, match=r"is a folder: wanted the name of a file"):
+    with pytest.raises(ValueError, match=r"is a folder: wanted a file name"):
         check_file("output", f"{tmp_path}/")
     assert not list(tmp_path.iterdir())

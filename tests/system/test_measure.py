@@ -1,4 +1,4 @@
-"""The peak of a block is that of the block, not that of the process."""
+"""The measured peak is that of the block, not of the whole process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 2**20
 
 
 @pytest.mark.parametrize("method", ["VmHWM", "sampled"])
-def test_memory_of_each_block_by_itself(method, monkeypatch):
+def test_each_block_is_measured_by_itself(method, monkeypatch):
     if method == "sampled":
         monkeypatch.setattr(measure, "_CLEAR", Path("/nonexistent/clear_refs"))
     with measured() as first:

@@ -1,4 +1,4 @@
-"""What is made of what CPUs say of themselves."""
+"""The CPU generation from what the CPU reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scaleformer.system import processor as module
         ("", 0, "", 0),
     ],
 )
-def test_which_generation_a_cpu_is_of(
+def test_cpu_generation(
     monkeypatch: pytest.MonkeyPatch, vendor: str, family: int, capability: str, expected: int
 ) -> None:
     monkeypatch.setattr(module, "_vendor_and_family", lambda: (vendor, family))
@@ -45,7 +45,7 @@ LINUX = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 26\nmodel\t\t:
         (None, "arm", ("", 0)),
     ],
 )
-def test_what_the_cpu_says_of_itself(
+def test_vendor_and_family(
     monkeypatch: pytest.MonkeyPatch, cpuinfo: str | None, processor: str, expected: tuple[str, int]
 ) -> None:
     def read(*_: object, **__: object) -> str:

@@ -1,4 +1,4 @@
-"""Result files are whole or not there, and say how their numbers came about."""
+"""Result files are complete or absent, and state the conditions of their numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
-def test_provenance_says_what_is_needed(monkeypatch):
+def test_provenance_is_complete(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["scripts/evaluate_bleu.py", "checkpoint=a run"])
     facts = provenance("cpu", 3, "runs/a/best.ckpt", "abc", {"d-BLEU": "nrefs:1"})
     assert facts["command"] == "python scripts/evaluate_bleu.py 'checkpoint=a run'"
@@ -24,13 +24,13 @@ def test_provenance_says_what_is_needed(monkeypatch):
     assert facts["signatures"] == {"d-BLEU": "nrefs:1"}
 
 
-def test_a_result_comes_back(tmp_path):
+def test_a_result_can_be_read_back(tmp_path):
     path = write_result(tmp_path / "results" / "x.json", {"score": 0.1, "text": "año", "of": (1, 2)})
     assert json.loads(path.read_text(encoding="utf-8")) == {"score": 0.1, "text": "año", "of": [1, 2]}
     assert [p.name for p in path.parent.iterdir()] == ["x.json"]
 
 
-def test_what_json_cannot_hold_leaves_the_old_file(tmp_path):
+def test_values_json_cannot_hold_keep_the_old_file(tmp_path):
     path = write_result(tmp_path / "x.json", {"score": 1})
     for payload in ({"score": float("nan")}, {"score": object()}):
         with pytest.raises(ValueError, match=r"x\.json: the result cannot be written as JSON"):

@@ -1,4 +1,4 @@
-"""Settings as dataclasses: types, ranges, and what is said of wrong ones."""
+"""Settings as dataclasses: types, ranges, and the messages for wrong values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scaleformer.system.schema import AtLeast, check_type, from_mapping, listed,
         ({"a": "b"}, dict[str, int], "x={'a': 'b'}: wanted {name: value}"),
     ],
 )
-def test_another_type_is_named(value: object, kind: Any, message: str) -> None:
+def test_a_wrong_type_is_named(value: object, kind: Any, message: str) -> None:
     with pytest.raises(ValueError, match="wanted") as error:
         check_type("x", value, kind)
     assert str(error.value) == message
@@ -78,30 +78,30 @@ def test_a_dataclass_from_nested_keys_and_values() -> None:
         ({"zzz": 1}, "group.zzz: no such setting; there are name, inner, batch_tokens"),
     ],
 )
-def test_what_is_wrong_is_named(values: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="group") as error:
         from_mapping(Outer, values, "group")
     assert str(error.value).startswith(message)
 
 
-def test_a_known_synonym_goes_before_the_nearest_name() -> None:
+def test_a_known_synonym_wins_over_the_nearest_name() -> None:
     assert unknown_setting("lr", ["lrs"], ["lrs"], "optimizer.learning_rate") == (
         "lr: no such setting (did you mean optimizer.learning_rate?); there are lrs"
     )
 
 
-def test_types_have_names_that_a_command_line_knows() -> None:
+def test_type_names_for_the_command_line() -> None:
     kinds = [int, str | None, tuple[str, ...], tuple[int, int] | None, Annotated[int, AtLeast(1)], Inner, Any]
     assert [type_name(kind) for kind in kinds] == [
         "int", "str | null", "list of str", "[int, int] | null", "int of at least 1", "group", "any",
     ]  # fmt: skip
 
 
-def test_one_thing_is_a_list_of_one() -> None:
+def test_a_single_value_is_a_list_of_one() -> None:
     assert [listed(value) for value in (None, "RUN", ("a", "b"), [1], 3)] == [[], ["RUN"], ["a", "b"], [1], [3]]
 
 
-def test_the_home_folder_is_put_in_wherever_it_is_named(monkeypatch) -> None:
+def test_the_home_folder_is_expanded_everywhere(monkeypatch) -> None:
     @dataclass(frozen=True)
     class Places:
         one: str

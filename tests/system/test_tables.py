@@ -1,4 +1,4 @@
-"""Tables and bars at 80 columns and in files: nothing of them is cut."""
+"""Tables and bars at 80 columns and in files: nothing is truncated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def printed(table: Table, width: int, terminal: bool = True) -> list[str]:
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 
-def test_headings_and_short_names_fit_into_80_columns_in_one_line() -> None:
+def test_short_rows_fit_into_80_columns() -> None:
     title, _, head, _, row, *_ = printed(made("pronoun"), 80)
     assert title.strip() == "3 documents [/x]"
     assert head.split() == ["kind", "distance", *COLUMNS]
@@ -41,7 +41,7 @@ def test_headings_and_short_names_fit_into_80_columns_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_a_long_name_goes_on_in_the_next_lines_and_nothing_is_lost(width: int) -> None:
+def test_a_long_name_wraps_and_nothing_is_lost(width: int) -> None:
     lines = printed(made(NAME), width)
     assert max(map(len, lines)) <= width
     assert "…" not in "".join(lines)
@@ -53,11 +53,11 @@ def test_a_long_name_goes_on_in_the_next_lines_and_nothing_is_lost(width: int) -
         assert "".join([row.split()[0], *map(str.strip, rest)]) == NAME
 
 
-def test_a_file_gets_each_row_in_one_line() -> None:
+def test_rows_in_a_file_are_single_lines() -> None:
     assert printed(made(NAME), 80, terminal=False)[4].split()[:2] == [NAME, "9-16"]
 
 
-def test_a_long_name_leaves_the_numbers_of_a_bar_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_name_leaves_a_bars_numbers_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(bars, "Console", lambda stderr: Console(file=out, width=80))
     with bars.translation_bar(f"{NAME}, in one [/x] pass") as progress:

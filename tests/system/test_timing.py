@@ -1,4 +1,4 @@
-"""The benchmark of attention: what it measures, prints and writes. What the times are is no matter here."""
+"""The attention benchmark: what it measures, prints and writes, whatever the times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_functions_take_turns() -> None:
     assert all(seconds >= 0 for seconds in times.values())
 
 
-def test_short_calls_take_turns_with_softmax_alone() -> None:
+def test_short_calls_alternate_with_softmax_only() -> None:
     calls: list[str] = []
     names = [SOFTMAX, KERNEL, "other"]
     functions = {name: (lambda name=name: calls.append(name)) for name in names}
@@ -44,7 +44,7 @@ def test_short_calls_take_turns_with_softmax_alone() -> None:
     assert beside_softmax({KERNEL: functions[KERNEL]}, 64, options)[KERNEL][1] is None
 
 
-def test_peak_memory_counts_what_lives_at_one_time() -> None:
+def test_peak_memory_counts_what_is_held_at_once() -> None:
     def function() -> torch.Tensor:
         first = torch.zeros(1000) + torch.zeros(1000)  # three vectors at one time
         return first.sum()
@@ -52,7 +52,7 @@ def test_peak_memory_counts_what_lives_at_one_time() -> None:
     assert 3 * 4000 <= peak_memory(function, torch.device("cpu")) < 4 * 4000
 
 
-def test_saved_bytes_counts_each_piece_of_memory_once() -> None:
+def test_saved_bytes_counts_each_storage_once() -> None:
     x = torch.zeros(100, requires_grad=True)
     y = torch.zeros(100)
     assert saved_bytes(lambda: x * y) == 400  # y alone: it has no gradient itself
@@ -87,7 +87,7 @@ def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
         assert row["memory"] > 0
         assert row["system"] != SOFTMAX or row["ratio"] == 1
         assert (row["saved"] is None) == (row["passes"] == "forward")
-    # q, k, v and the output are kept, 4 numbers a token and head each
+    # q, k, v and the output are saved, each with 4 numbers per token and head
     assert all(row["saved"] >= 4 * 4 * 4 for row in result["rows"] if row["saved"])
     out = capsys.readouterr().out
     assert "bidirectional, forward+backward" in out
@@ -121,7 +121,7 @@ def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.M
         ("segment-recall", {"segment-recall, 3 tokens each"}),
     ],
 )
-def test_chosen_mechanisms_alone(script: Benchmark, tmp_path: Path, chosen: str, measured: set[str]) -> None:
+def test_chosen_mechanisms_only(script: Benchmark, tmp_path: Path, chosen: str, measured: set[str]) -> None:
     sizes = ["part=long", "lengths=[16]", "segments=[3]", "recall_segments=[3]", "memory=false"]
     result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
     assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
@@ -138,7 +138,7 @@ def test_slopes() -> None:
     assert attention.slopes(rows[:2]) == {}
 
 
-def test_terms_alone(script: Benchmark, tmp_path: Path) -> None:
+def test_only_terms_are_measured(script: Benchmark, tmp_path: Path) -> None:
     result = run(script, tmp_path, "part=terms", "lengths=[8,12]", "memory=false")
     systems = ["scaleformer", "all scores", "the paper's algorithms"]
     assert [row["system"] for row in result["rows"] if row["length"] == 12] == 3 * 2 * systems
@@ -146,7 +146,7 @@ def test_terms_alone(script: Benchmark, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["relative term", "kernel term", "kernel term, causal"])
-def test_terms_are_the_same_but_for_the_denominator(case: str) -> None:
+def test_terms_agree_except_for_the_denominator(case: str) -> None:
     options = default_options("benchmark attention", heads=2, width=4, horizon=2, segments=[])
     systems, (_, _, v, *_) = attention.make_systems(options, 9, case)
     ours, of_all, paper = (system() for system in systems.values())
@@ -189,7 +189,7 @@ def test_wrong_options(script: Benchmark, argument: str, message: str, capsys: p
     assert message in capsys.readouterr().err
 
 
-def test_plain_python_stands_beside_the_commands(script: Benchmark, tmp_path: Path) -> None:
+def test_plain_python_is_measured_next_to_the_commands(script: Benchmark, tmp_path: Path) -> None:
     sizes = ["lengths=[8]", "cases=[causal]", "mechanisms=[scaleformer]", "memory=false", "quadratic_limit=0"]
     result = run(script, tmp_path, *sizes, "paper_limit=0", "settings=[plain,commands]")
     systems = [row["system"] for row in result["rows"]]

@@ -99,10 +99,10 @@ def test_it_trains_and_goes_on_exactly_and_translates(parent: Path, terms: Path,
     ("content", "more", "message"),
     [
         ("one", (), "tokenizer.extend={terms}: it adds pieces to the vocabulary of another run: add init_from=RUN"),
-        ("\n \n", ("init_from={parent}",), "tokenizer.extend={terms}: the file is empty: give a term"),
+        ("\n \n", ("init_from={parent}",), "tokenizer.extend={terms}: the file is empty: write one term"),
         (None, ("init_from={parent}",), "{terms}: no such file"),
         ("a\n.", ("init_from={parent}",), "tokenizer.extend={terms}: all of its 2 terms are pieces of the vocab"),
-        ("x ⟨1⟩", ("init_from={parent}",), "tokenizer.extend: the term 'x ⟨1⟩' holds a placeholder"),
+        ("x ⟨1⟩", ("init_from={parent}",), "tokenizer.extend: the term 'x ⟨1⟩' contains a placeholder"),
     ],
 )
 @pytest.mark.parametrize("parent", ["joint"], indirect=True)

@@ -165,7 +165,7 @@ def test_any_part_may_be_frozen(cache: Path, tmp_path: Path, pattern: str, froze
         (("freeze=[encoder,decoder,embeddings]",), "freeze=[encoder,decoder,embeddings]: nothing is left to train"),
         (("freeze=encoder",), "freeze=encoder: wanted a list of names, freeze=[encoder] for example"),
         (("init_from=nothing",), "init_from: nothing: no such run directory, checkpoint file or exported model"),
-        (("init_from={foreign}",), "a checkpoint, but not of scaleformer"),
+        (("init_from={foreign}",), "not a scaleformer checkpoint"),
         (
             ("init_from={parent}", "model.width=32"),
             "output_weight is (412, 16) there and (412, 32) here, source_embedding.weight is (412, 16) there and (412, "

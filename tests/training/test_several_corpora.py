@@ -112,10 +112,10 @@ def test_translations_want_a_tag_that_is_known(run: Path, monkeypatch, capsys, t
     ("overrides", "line"),
     [
         (("data.corpora={a:{path:x},a:{path:y}}",), "data.corpora: a stands there twice: give each a name of its own"),
-        (("data.corpora={a:{path:x,weight:0}}",), "data.corpora.a.weight=0: wanted a number above 0, or leave the"),
+        (("data.corpora={a:{path:x,weight:0}}",), "data.corpora.a.weight=0: wanted a number above 0 (or remove the"),
         (("data.corpora={a:{path:/none}}",), "data.corpora.a: /none: no such file or folder (data.path)"),
         (("data.corpora=3",), "data.corpora=3: wanted {name: value} | null"),
-        (("data.path=x", "data.tag=sep"), "data.tag='sep': <sep> is a piece already"),
+        (("data.path=x", "data.tag=sep"), "data.tag='sep': <sep> is a reserved piece"),
     ],
 )
 def test_mistakes_end_in_one_line(command: Command, overrides: tuple[str, ...], line: str) -> None:
@@ -127,4 +127,4 @@ def test_a_tag_that_the_vocabulary_of_the_parent_lacks(
 ) -> None:
     given: tuple[Any, ...] = (*settings(corpora), f"init_from={run}", f"hydra.run.dir={tmp_path}/child")
     line = only_line(command(*given, "data.corpora.one.tag=2fr"))
-    assert "data.tag=2fr: the vocabulary that training begins with has no such piece: its tags are 2es, 2zh" in line
+    assert "data.tag=2fr: the vocabulary that training starts with has no such piece: its tags are 2es, 2zh" in line

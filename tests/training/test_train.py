@@ -179,7 +179,7 @@ def test_a_full_disk_ends_the_run_and_keeps_its_last_checkpoint(command: Command
     assert code == 1
     assert err.splitlines()[-1] == (
         f"error: {run}/checkpoints/last.ckpt: the checkpoint cannot be written (No space left on device); "
-        f"the one before it is intact: make room, then go on by resume={run}"
+        f"the previous one is intact: free disk space, then continue with resume={run}"
     )
     assert "Traceback" not in err
     assert weights(run, "global_step") == 3

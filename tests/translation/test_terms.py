@@ -123,7 +123,7 @@ def test_the_order_is_kept_whatever_is_held(translator: Translator, monkeypatch:
     ("settings", "message"),
     [
         ({"terms": [{}]}, "terms are of 1 documents, there are 3: wanted some for each"),
-        ({"terms": {"cat": ""}}, "the target form '' of a term is no text"),
+        ({"terms": {"cat": ""}}, "the target form '' of a term is not text"),
         ({"terms": {"cat": "x"}, "match_segments": False}, "set decoding.match_segments=true"),
         ({"terms": {"cat": "x"}, "strategy": "beam", "n_best": 2}, "n_best=2: terms are enforced in one translation"),
     ],
@@ -146,7 +146,7 @@ def test_json_lines_have_terms_of_their_own() -> None:
     ("terms", "message"),
     [
         (["x"], "in.jsonl:7: 'terms' is list, wanted an object of target forms"),
-        ({"x": 3}, "in.jsonl:7: the target form 3 of a term is no text"),
+        ({"x": 3}, "in.jsonl:7: the target form 3 of a term is not text"),
     ],
 )
 def test_what_json_lines_cannot_ask_is_one_line(terms: Any, message: str) -> None:

@@ -1,16 +1,15 @@
-"""Which segments of two texts translate each other: the best chain of beads, by dynamic programming.
+"""Aligns the segments of two texts: finds the best chain of beads by dynamic programming.
 
-A bead is s source and t target segments that belong together. Its score is a log-odds, that of the texts as
-translations of each other against that of texts that have nothing to do with each other, so that a segment without
-partner scores 0 and its prior decides:
+A bead is s source and t target segments that belong together. Its score is the log-odds that the texts are translations
+of each other rather than unrelated. A segment without a partner scores 0, so its prior decides:
 
     score = (L(target | source) + L(source | target)) / 2 + length + structure + log prior(s, t)
     L(told | given) = sum over words w told of log(m + (1 - m) t(w | given) / p(w)),  t(w | given) = mean of t(w | u)
 
-with m what translations leave open, t the lexicon (or the likeness of words, whatever is more), p the frequency of a
-word; length compares the numbers of characters [Gale, Church, Computational Linguistics 19 (1993)]; structure says
-whether both begin a block, and of which kind. Cost O(I J), in a band of `BAND` segments beside the diagonal where the
-texts are longer; a chain that touches the edge of the band is looked for again in one of twice the width.
+where m is the share that translations leave open, t the lexicon (or the likeness of words, if greater) and p the
+frequency of a word. length compares the numbers of characters [Gale, Church, Computational Linguistics 19 (1993)];
+structure says whether both begin a block, and of which kind. Cost O(I J); longer texts are compared only within a band
+of `BAND` segments around the diagonal, and a chain that touches its edge is searched again at twice the width.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ MOVES = list(PRIORS)
 MOST = max(max(shape) for shape in SHAPES)
 BAND = 800  # target segments that each source segment is compared with
 ROWS = 256  # source segments compared at once
-LIKENESS = 0.3  # t(w | u) of words that are alike, or the same
+LIKENESS = 0.3  # t(w | u) of equal or similar words
 CROSSING = -2.0  # for each end of a block inside a bead
-RATIO_BACKGROUND = 1.0  # deviation of the log ratio of lengths of texts that do not belong together
+RATIO_BACKGROUND = 1.0  # deviation of the log length ratio of unrelated texts
 
 
 @dataclass
 class Side:
     """The segments of one side of a document.
 
-    words       their words, numbers of the corpus's vocabulary
+    words       their words, as numbers in the corpus's vocabulary
     characters  their lengths
-    labels      the kind of the block that a segment begins, or that it begins none
-    begins      whether it begins a block
+    labels      the kind of block that a segment begins, or "inside"
+    begins      whether a segment begins a block
     """
 
     words: list[np.ndarray]
@@ -71,14 +70,14 @@ class Side:
 
 @dataclass
 class Knowledge:
-    """What two languages have in common.
+    """What is known about a language pair.
 
     lexicons     t(target | source), t(source | target)
-    stems        of the words of either side
-    frequencies  of the words of either side
+    stems        of the words of each side
+    frequencies  of the words of each side
     structure    the log-odds of two labels in one bead
-    open         the share of a text that its translation says nothing of
-    ratio        characters of the target for one of the source
+    open         the share of a text that its translation does not account for
+    ratio        target characters per source character
     """
 
     lexicons: tuple[Lexicon, Lexicon]
@@ -110,7 +109,7 @@ class Window:
 
 
 def align(source: Side, target: Side, knowledge: Knowledge) -> list[Bead]:
-    """The best chain of beads; every segment is in one."""
+    """The best chain of beads; every segment is in exactly one bead."""
     width = BAND
     while True:
         beads, touched = _best_chain(source, target, knowledge, width)
@@ -142,7 +141,7 @@ def _best_chain(source: Side, target: Side, knowledge: Knowledge, width: int) ->
 
 
 def _windows(rows: int, columns: int, width: int) -> Iterator[tuple[int, int, int, int]]:
-    """Source segments from start to stop with the target segments from low to high that they are compared with."""
+    """Ranges (start, stop) of source segments and the ranges (low, high) of target segments to compare them with."""
     for start in range(0, rows, ROWS):
         stop = min(start + ROWS, rows)
         if columns <= width:
@@ -167,7 +166,7 @@ def _keep_better(best: np.ndarray, moves: np.ndarray, found: np.ndarray, move: i
 
 
 def _trace(moves: np.ndarray, windows: list[Window], rows: int, columns: int) -> tuple[list[Bead], bool]:
-    """The chain that ends with both texts, and whether it touches an edge of the band."""
+    """The chain that covers both texts, and whether it touches an edge of the band."""
     beads: list[Bead] = []
     touched = False
     i, j = rows, columns
@@ -190,7 +189,7 @@ def bead_scores(
     source: Side, target: Side, knowledge: Knowledge, rows: tuple[int, int], columns: tuple[int, int]
 ) -> np.ndarray:
     """The scores of beads of all `SHAPES` that begin at source segments `rows` and target segments `columns`:
-    (shapes, rows, columns), float32; -inf where a text ends before the bead does."""
+    (shapes, rows, columns), float32; -inf if a text ends before the bead does."""
     (start, stop), (low, high) = rows, columns
     height, width = stop - start, high - low
     ends = min(stop + MOST - 1, len(source)), min(high + MOST - 1, len(target))
@@ -218,13 +217,13 @@ def bead_scores(
 
 
 def _joined(values: np.ndarray) -> np.ndarray:
-    """The sums of 1, 2, ... `MOST` neighbours along the first axis, (MOST, *values.shape); behind the end is 0."""
+    """The sums of 1, 2, ... `MOST` neighbours along the first axis, (MOST, *values.shape); padded with 0."""
     padded = np.concatenate([values, np.zeros((MOST, *values.shape[1:]), dtype=values.dtype)])
     return np.cumsum([padded[n : n + len(values)] for n in range(MOST)], axis=0, dtype=np.float32)
 
 
 def _length_odds(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The log-odds of the lengths: the log of their ratio is normal, the closer to 0 the longer they are."""
+    """The log-odds of the lengths: the log of their ratio is normal, with less variance the longer they are."""
     ratio = np.log((target + 4) / (source + 4))
     variance = 0.03 + 2 / (source + target + 8)
     return 0.5 * (ratio**2 / RATIO_BACKGROUND - ratio**2 / variance - np.log(variance / RATIO_BACKGROUND))

@@ -1,4 +1,4 @@
-"""Documents of several formats as blocks of text: titles, paragraphs, items of lists, cells of tables."""
+"""Reads documents of several formats as blocks of text: titles, paragraphs, list items, table cells."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import read_lines
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
-UNWRAPPED = 120  # characters: a text file with a longer line has a paragraph on each
-DEEPEST = 255  # levels of Markdown, of which a list takes two
+UNWRAPPED = 120  # characters: in a text file with a longer line, every line is a paragraph
+DEEPEST = 255  # levels of Markdown; a list takes two
 LARGEST = 1 << 28  # bytes of a docx, unpacked
 _HTML_KINDS = {
     **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6", "title", "caption"), "title"),
@@ -29,16 +29,16 @@ _HTML_KINDS = {
         "paragraph",
     ),
 }  # fmt: skip
-# The text of a drawing once more, for programs that do not know the first form.
+# A second copy of a drawing's text, for programs that do not know the first form.
 _DOCX_TWICE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HTML_UNSEEN = ("script", "style", "template", "noscript")
 
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of a document that no sentence leaves; kind is one of `KINDS`. Code is not prose and has no translation.
+    """A piece of a document that contains whole sentences; kind is one of `KINDS`. Code is not prose and not aligned.
 
-    The text is a line, except that lines of plain text are kept where they end.
+    The text is one line; only plain text keeps its line ends.
     """
 
     kind: str
@@ -46,10 +46,10 @@ class Block:
 
 
 def read_blocks(path: str | Path) -> list[Block]:
-    """The blocks of a .txt, .md, .html or .docx file, in order, none of them empty.
+    """The nonempty blocks of a .txt, .md, .html or .docx file, in order.
 
-    Markdown keeps the marks inside its blocks, HTML loses its tags (but for code, which gets backticks).
-    Raises DataError for other endings and for what cannot be read.
+    Markdown keeps the markup inside its blocks; HTML loses its tags, except that code gets backticks.
+    Raises DataError for other suffixes and unreadable files.
     """
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
@@ -69,8 +69,8 @@ def _text(path: Path) -> Iterator[Block]:
 def _markdown(path: Path) -> Iterator[Block]:
     markdown = _library("markdown_it", "Markdown", path).MarkdownIt("commonmark", {"maxNesting": DEEPEST})
     tokens = markdown.enable("table").parse("\n".join(line for _, line in read_lines(path, "markdown")))
-    if any(token.level >= DEEPEST - 1 for token in tokens):  # what is deeper the parser leaves out
-        raise DataError(f"{path}: quotations or lists {DEEPEST // 2} deep or more: make them flatter")
+    if any(token.level >= DEEPEST - 1 for token in tokens):  # the parser drops deeper levels
+        raise DataError(f"{path}: quotations or lists nested {DEEPEST // 2} levels or more: flatten them")
     inside: list[str] = []
     for token in tokens:
         if token.nesting == 1:
@@ -99,13 +99,13 @@ def _html_text(text: str, path: Path) -> Iterator[Block]:
     if not text.strip():
         return
     try:
-        # As bytes: a declaration of an encoding inside a decoded text is an error to lxml.
+        # As bytes: lxml refuses decoded text that declares an encoding.
         parser = html.HTMLParser(encoding="utf-8")
         root = html.fromstring(text.encode(), parser=parser)
     except (html.etree.ParserError, ValueError, AssertionError) as error:
-        raise DataError(f"{path}: no HTML that can be read ({error})") from None
-    if fatal := parser.error_log.filter_from_fatals():  # what follows the parser leaves out
-        raise DataError(f"{path}: no HTML that can be read ({fatal[0].message})")
+        raise DataError(f"{path}: unreadable HTML ({error})") from None
+    if fatal := parser.error_log.filter_from_fatals():  # the parser drops what follows
+        raise DataError(f"{path}: unreadable HTML ({fatal[0].message})")
     kind, pieces = "paragraph", [""]
     for event, element in html.etree.iterwalk(root, events=("start", "end")):
         name = element.tag if isinstance(element.tag, str) else "!"
@@ -127,7 +127,7 @@ def _html_text(text: str, path: Path) -> Iterator[Block]:
 
 
 def _html_kind(element: Any) -> str:
-    """That of the nearest element around which has one of its own; a paragraph of an item is part of the item."""
+    """The kind of the nearest enclosing element that is not a paragraph: a paragraph in a list item is an item."""
     names = [] if element is None else [element.tag, *(a.tag for a in element.iterancestors())]
     kinds = [_HTML_KINDS.get(name, "paragraph") for name in names if isinstance(name, str)]
     return next((kind for kind in kinds if kind != "paragraph"), "paragraph")
@@ -150,13 +150,13 @@ def _docx(path: Path) -> Iterator[Block]:
         raise DataError(f"{path}: no such file") from None
     except DataError:
         raise
-    except Exception as error:  # what lxml, zlib and python-docx raise for damaged files has no common class
-        raise DataError(f"{path}: not a sound docx file ({error or type(error).__name__})") from None
+    except Exception as error:  # lxml, zlib and python-docx raise unrelated types for damaged files
+        raise DataError(f"{path}: damaged docx file ({error or type(error).__name__})") from None
     yield from _docx_blocks(document, docx)
 
 
 def _docx_blocks(document: Any, docx: ModuleType) -> Iterator[Block]:
-    """Paragraphs wherever they stand, in content controls and text boxes too, which python-docx passes over."""
+    """All paragraphs, including those in content controls and text boxes, which python-docx skips."""
     word = docx.oxml.ns.nsmap["w"]
     paragraph, cell, moved, text = (f"{{{word}}}{name}" for name in ("p", "tc", "moveFrom", "t"))
     breaks = [f"{{{word}}}{name}" for name in ("tab", "br", "cr")]
@@ -180,7 +180,7 @@ def _library(name: str, title: str, path: Path) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise DataError(f"{path}: {title} is read by another package: pip install 'scaleformer[documents]'") from None
+        raise DataError(f"{path}: {title} needs another package: pip install 'scaleformer[documents]'") from None
 
 
 READERS = {

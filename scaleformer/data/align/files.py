@@ -1,4 +1,4 @@
-"""Which files of two folders, or of a list, are translations of each other."""
+"""Pairs the files of two folders, or of a list, that are translations of each other."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Pair = tuple[str, Path, Path]  # name of the document, file of the source, file 
 
 
 def pairs_of_folders(source: Path, target: Path, languages: tuple[str, str], left_out: Counter[str]) -> list[Pair]:
-    """The files that both folders have, by their paths without the ending and without the language before it:
-    guide/start.en.md and guide/start.es.html are the document guide/start. `left_out` counts those without a partner.
+    """The files that both folders have, matched by path without the suffix and the language before it:
+    guide/start.en.md and guide/start.es.html are the document guide/start. `left_out` counts files without a partner.
 
-    Raises DataError for what is no folder, two files of one name, and where no names agree.
+    Raises DataError if either is not a folder, if two files have the same name, or if no names match.
     """
     sides = [_named(folder, language) for folder, language in zip((source, target), languages, strict=True)]
     names = sorted(set(sides[0]) & set(sides[1]))
     if not names:
         raise DataError(
-            f"{source} and {target}: no two files have the same path (but for the ending); input=FILE.tsv lists pairs"
+            f"{source} and {target}: no files have the same path (without suffix): list the pairs with input=FILE.tsv"
         )
     if alone := len(set(sides[0]) ^ set(sides[1])):
         left_out["files without a partner"] += alone
@@ -40,23 +40,23 @@ def _named(folder: Path, language: str) -> dict[str, Path]:
             name = path.relative_to(folder).with_suffix("").as_posix()
             name = re.sub(rf"[._-]{re.escape(language)}$", "", name, flags=re.IGNORECASE)
             if name in found:
-                raise DataError(f"{path}: {found[name]} has the same name: one document is one file on each side")
+                raise DataError(f"{path}: {found[name]} has the same name: keep one file per document on each side")
             found[name] = path
     if not found:
-        raise DataError(f"{folder}: no files ending in {', '.join(READERS)} below this folder")
+        raise DataError(f"{folder}: no {', '.join(READERS)} files below this folder")
     return found
 
 
 def pairs_of_list(path: Path) -> list[Pair]:
-    """The pairs of a list, two paths a line with a tab between, which lie beside the list where they are relative."""
+    """The pairs of a list, with two tab-separated paths per line; relative paths start at the list's folder."""
     pairs = []
     for number, line in read_lines(path, "tsv"):
         cells = line.split("\t")
         if len(cells) != 2 or not all(cells):
-            raise DataError(f"{path}:{number}: {shown(line)}: wanted two paths with a tab between: source, target")
+            raise DataError(f"{path}:{number}: {shown(line)}: wanted a source path, a tab and a target path")
         pairs.append((Path(cells[0]).with_suffix("").as_posix(), path.parent / cells[0], path.parent / cells[1]))
     if twice := [name for name, count in Counter(name for name, *_ in pairs).items() if count > 1]:
-        raise DataError(f"{path}: the document {shown(twice[0])} has several lines: one is wanted")
+        raise DataError(f"{path}: the document {shown(twice[0])} has several lines: keep one")
     if not pairs:
-        raise DataError(f"{path}: no pairs of files: wanted two paths a line with a tab between: source, target")
+        raise DataError(f"{path}: no pairs of files: write a source path, a tab and a target path on each line")
     return pairs

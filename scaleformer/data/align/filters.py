@@ -1,4 +1,4 @@
-"""Why a bead is no use for training: the wrong script, the wrong language, words over and over."""
+"""Filters out beads that are useless for training: wrong script, wrong language, repeated words."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from scaleformer.data.align.lexicon import words
 from scaleformer.data.errors import DataError
 
 FILTERS = ("script", "language", "repetition")
-FEWEST_LETTERS = 10  # of which a script is said
-TELLING_LETTERS = 60  # of which a language is said
-SHARE = 0.1  # of the letters of a side: a script that has it belongs there
+FEWEST_LETTERS = 10  # to judge a text's script
+TELLING_LETTERS = 60  # to judge a text's language
+SHARE = 0.1  # of the letters of a side; a script with this share is usual there
 MARGIN = 10.0  # nats by which another language has to be likelier
-FEWEST_WORDS = 12  # of which repetition is said
-DISTINCT = 0.25  # share of distinct words below which a text repeats itself
+FEWEST_WORDS = 12  # to judge repetition
+DISTINCT = 0.25  # share of distinct words below which a text is repetitive
 
-Check = Callable[[str, str], str]  # why a source and a target text are left out, "" if they are not
+Check = Callable[[str, str], str]  # why a source and a target text are left out, "" if they are kept
 
 
 def make_check(filters: Sequence[str], sides: Sequence[Iterable[str]], languages: Sequence[str | None]) -> Check:
-    """The check of the filters named, for a corpus with these texts on either side.
+    """The check of the named filters, for a corpus with these texts on each side.
 
-    script      most letters are of scripts that make up less than `SHARE` of that side of the corpus
-    language    another language than that of the side is likelier by `MARGIN`, on `TELLING_LETTERS` or more; nothing is
-                said of languages that py3langid does not know, and where none is given
-    repetition  less than `DISTINCT` of the words are distinct, of `FEWEST_WORDS` or more; on one side alone
-    Raises DataError where py3langid is wanted and not installed.
+    script      most letters belong to scripts with less than `SHARE` of that side of the corpus
+    language    a language other than the side's is likelier by `MARGIN`, for texts of at least `TELLING_LETTERS`; off
+                for languages that py3langid does not know, or if none is given
+    repetition  less than `DISTINCT` of at least `FEWEST_WORDS` words are distinct, on one side only
+    Raises DataError if py3langid is needed but not installed.
     """
     scripts = [_usual_scripts(texts) if "script" in filters else None for texts in sides]
     tongues = [_language_check(language) if "language" in filters and language else None for language in languages]
@@ -48,7 +48,7 @@ def make_check(filters: Sequence[str], sides: Sequence[Iterable[str]], languages
 
 @cache
 def _script(character: str) -> str:
-    """LATIN, CYRILLIC, CJK ...: the first word of the character's name; "" for what is no letter."""
+    """LATIN, CYRILLIC, CJK ...: the first word of a letter's Unicode name; "" for other characters."""
     return unicodedata.name(character, "").split(" ")[0].split("-")[0] if character.isalpha() else ""
 
 
@@ -78,7 +78,7 @@ def _language_check(language: str) -> Callable[[str], bool] | None:
     try:
         import py3langid
     except ImportError:
-        message = "the filter of languages needs py3langid: pip install 'scaleformer[documents]' (or filters=[script])"
+        message = "the language filter needs py3langid: pip install 'scaleformer[documents]' (or filters=[script])"
         raise DataError(message) from None
     language = language.replace("_", "-").split("-")[0].lower()
     if language not in dict(py3langid.rank("")):

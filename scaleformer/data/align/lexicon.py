@@ -1,4 +1,4 @@
-"""Words of a corpus as numbers, and which words translate which, learned from beads that an earlier pass found."""
+"""Numbers the words of a corpus, and learns which words translate each other from the beads of an earlier pass."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import regex
 
-# A word, one character of a script without spaces, or a sign that translations keep.
+# A word, one character of a script without spaces, or a symbol that translations keep.
 _WORD = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]|[\w\p{M}]+|[^\s\w.,;:'\"`-]"
 )
-STEM = 5  # letters by which related words of two languages are alike: "condition", "condición"
-NULL = 0  # the word that stands in every source and target, for what has no translation
-SMOOTHING = 1.0  # added to the count of a word: seen once, it translates into nothing for certain
-LEAST = 1e-3  # probability below which a pair is forgotten
+STEM = 5  # first letters that related words of two languages share: "condition", "condición"
+NULL = 0  # a word added to every source and target, as partner of words without a translation
+SMOOTHING = 1.0  # added to the count of a word: one seen once has no certain translation
+LEAST = 1e-3  # pairs with a lower probability are dropped
 ROUNDS = 5
-CHANCE = 10.0  # times that a word has to be there before its share of the text is that of the language
-WORD_PAIRS = 6_000_000  # of which a lexicon is learned, about 15,000 beads of sentences
+CHANCE = 10.0  # occurrences of a word before its share of the text counts as its frequency
+WORD_PAIRS = 6_000_000  # to learn a lexicon from, about 15,000 sentence beads
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, folded."""
+    """The words of a text, case-folded."""
     return _WORD.findall(text.casefold())
 
 
 def stem(word: str) -> str:
-    """What a word and its relatives in a language of the same script share: its first letters without accents; a word
-    with other characters as it is."""
+    """The first letters of a word without accents, which related words of another language share; a word with other
+    characters unchanged."""
     if not word.isalpha():
         return word
     return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))[:STEM]
 
 
 class Vocabulary:
-    """The words of one side of a corpus. `stems` is shared by both sides, so that alike words have the same stem."""
+    """The words of one side of a corpus. Both sides share `stems`, so that similar words have the same stem."""
 
     def __init__(self, stems: dict[str, int]) -> None:
         self._ids: dict[str, int] = {"": NULL}
@@ -48,7 +48,7 @@ class Vocabulary:
         return len(self._ids)
 
     def add(self, text: str) -> np.ndarray:
-        """The numbers of the words of a text, counted."""
+        """Count the words of a text and return their numbers."""
         found = []
         for word in words(text):
             number = self._ids.setdefault(word, len(self._ids))
@@ -64,16 +64,16 @@ class Vocabulary:
         return np.array(self._stem_of)
 
     def frequencies(self) -> np.ndarray:
-        """The probability of each word in any text of this language, none of them 0."""
+        """The probability of each word in a text of this language, never 0."""
         counts = np.array(self._counts, dtype=np.float64) + 0.5
         return (counts / counts.sum() * counts / (counts + CHANCE)).astype(np.float32)
 
 
 class Lexicon:
-    """Probabilities t(told | given) of the words of one side by those of the other, by pairs; at first there are none.
+    """Probabilities t(told | given) of the words of one side given those of the other; 0 for all pairs not listed.
 
     given, told     words of the pairs, sorted by given
-    probabilities   of these
+    probabilities   of the pairs
     """
 
     def __init__(self, given: np.ndarray, told: np.ndarray, probabilities: np.ndarray, size: int) -> None:
@@ -81,7 +81,7 @@ class Lexicon:
         self._starts = np.searchsorted(given, np.arange(size + 1))
 
     def table(self, given: np.ndarray, told: np.ndarray) -> np.ndarray:
-        """The probabilities of some words (sorted, each once) as a matrix, (given, told), float32."""
+        """The probabilities of some words (sorted, distinct) as a matrix, (given, told), float32."""
         found = np.zeros((len(given), len(told)), dtype=np.float32)
         starts, counts = self._starts[given], self._starts[given + 1] - self._starts[given]
         row = np.repeat(np.arange(len(given)), counts)
@@ -93,7 +93,7 @@ class Lexicon:
         return found
 
     def pairs(self, least: float) -> Iterator[tuple[int, int, float]]:
-        """The pairs of given and told words with a probability of at least so much."""
+        """The pairs of given and told words with a probability of at least `least`."""
         given = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         likely = np.flatnonzero(self._probabilities >= least)
         columns = (given[likely].tolist(), self._told[likely].tolist(), self._probabilities[likely].tolist())
@@ -101,7 +101,7 @@ class Lexicon:
 
 
 def no_lexicon(size: int) -> Lexicon:
-    """One that knows nothing."""
+    """An empty lexicon."""
     nothing = np.zeros(0, dtype=np.int64)
     return Lexicon(nothing, nothing, np.zeros(0, dtype=np.float32), size)
 
@@ -111,9 +111,9 @@ def learn(beads: Iterable[tuple[np.ndarray, np.ndarray]], sizes: Sequence[int], 
 
     IBM model 1 over the distinct words of each bead [Brown et al., "The Mathematics of Statistical Machine
     Translation", Computational Linguistics 19 (1993)], as Moore ("Fast and Accurate Sentence Alignment of Bilingual
-    Corpora", AMTA 2002) does between two passes. Of a large corpus a draw of beads serves, of `WORD_PAIRS` pairs of
+    Corpora", AMTA 2002) does between two passes. A large corpus is sampled down to beads with `WORD_PAIRS` pairs of
     words in all.
-    sizes: words of either vocabulary. Cost O(WORD_PAIRS * ROUNDS).
+    sizes: words of each vocabulary. Cost O(WORD_PAIRS * ROUNDS).
     """
     distinct = [(_distinct(s), _distinct(t)) for s, t in beads]
     random.Random(seed).shuffle(distinct)
@@ -137,7 +137,8 @@ def _distinct(found: np.ndarray) -> np.ndarray:
 
 
 def _maximise(pair: np.ndarray, given: np.ndarray, told: np.ndarray, place: np.ndarray, size: int) -> Lexicon:
-    """place: which word of which bead is told in each occurrence of a pair; it has one origin."""
+    """The lexicon after `ROUNDS` of EM. place: the told word's bead and number for each occurrence of a pair; all pairs
+    with the same place compete for one origin."""
     place = np.unique(place, return_inverse=True)[1]
     probability = np.ones(len(given))
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""A page that shows which texts were taken for translations of each other, the least sure first."""
+"""An HTML page with the aligned texts, the least confident first."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ HEAD = "<colgroup><col class='narrow'><col class='narrow'><col><col></colgroup>"
 
 
 def alignment_page(matches: Sequence[Match], languages: Sequence[str]) -> str:
-    """HTML without scripts: beads by confidence, then texts without a partner, at most `SHOWN` of either."""
+    """HTML without scripts: beads by confidence, then texts without a partner, at most `SHOWN` of each."""
     sure = sorted((m for m in matches if m.confidence is not None), key=lambda m: m.confidence or 0.0)
     alone = [m for m in matches if m.confidence is None]
     names = [f"source ({languages[0]})", f"target ({languages[1]})"]
-    sections = [("Beads, the least sure first", sure), ("Text without a partner", alone)]
+    sections = [("Beads, least confident first", sure), ("Text without a partner", alone)]
     body = "\n".join(_section(title, found, names) for title, found in sections if found)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

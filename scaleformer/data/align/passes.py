@@ -1,4 +1,4 @@
-"""The alignment of a whole corpus: a first pass by lengths and alike words, a lexicon learned of it, a second pass."""
+"""Aligns a whole corpus: a first pass by lengths and similar words, a lexicon learned from it, a second pass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scaleformer.data.align.beads import Bead, Knowledge, Side, align
 from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
 from scaleformer.data.align.sentences import LABELS
 
-OPEN = (0.7, 0.3)  # of a text, what its translation leaves open: without a lexicon and with one
-TRUSTED = 100  # beads of which a lexicon is half as telling as can be
-SAME, OTHER = 0.7, -1.0  # log-odds of labels that are the same in one bead or not, before any are counted
-PAIRS = [(1, 1), (1, 2), (2, 1)]  # shapes of beads of which a lexicon is learned
+OPEN = (0.7, 0.3)  # share of a text that its translation does not account for: without a lexicon and with one
+TRUSTED = 100  # beads from which a lexicon becomes half as reliable as possible
+SAME, OTHER = 0.7, -1.0  # prior log-odds of equal and different labels in one bead
+PAIRS = [(1, 1), (1, 2), (2, 1)]  # shapes of beads to learn a lexicon from
 
 Segments = tuple[Sequence[str], Sequence[int]]  # texts, and numbers of `LABELS`
 
@@ -21,7 +21,7 @@ Segments = tuple[Sequence[str], Sequence[int]]  # texts, and numbers of `LABELS`
 def align_corpus(documents: Sequence[tuple[Segments, Segments]], seed: int = 1) -> list[list[Bead]]:
     """The beads of each document, given as the segments of source and target with their labels.
 
-    Twice `align`: the second time with the lexicon, and with how often labels met, of all documents' first beads.
+    Runs `align` twice: the second time with the lexicon and the label counts from the first beads of all documents.
     """
     stems: dict[str, int] = {}
     vocabularies = Vocabulary(stems), Vocabulary(stems)
@@ -60,7 +60,7 @@ def _side(texts: Sequence[str], labels: Sequence[int], vocabulary: Vocabulary) -
 
 
 def _structure(sides: Sequence[tuple[Side, ...]], corpus: Sequence[Sequence[Bead]]) -> np.ndarray:
-    """The log-odds of two labels in one bead, of how often they met: (source labels, target labels)."""
+    """The log-odds of two labels in one bead, from their counts: (source labels, target labels)."""
     met = np.ones((len(LABELS), len(LABELS)))
     for (source, target), beads in zip(sides, corpus, strict=True):
         for b in beads:

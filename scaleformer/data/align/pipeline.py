@@ -1,4 +1,4 @@
-"""Folders of documents as a corpus: blocks, segments, beads with their confidence, filters."""
+"""Turns folders of documents into a corpus: blocks, segments, beads with their confidence, filters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from scaleformer.data.align.sentences import split_blocks
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import Document, from_parts
 
-# The confidence of a bead is a logistic function of its log-odds for a character, measured by their median over the
-# one-to-one beads of the corpus: half of those with `HALF` of the median were right in English and Spanish manuals.
+# The confidence of a bead is a logistic function of its log-odds per character, relative to their median over the
+# one-to-one beads of the corpus: of those with `HALF` the median, half were right in English and Spanish manuals.
 HALF, STEEPNESS = 0.25, 5.0
-LEAST_MEDIAN = 0.1  # nats a character: below, most beads of the corpus are wrong themselves
+LEAST_MEDIAN = 0.1  # nats per character; below it most beads of the corpus are wrong
 
 Translate = Callable[[Sequence[Sequence[str]]], Sequence[Sequence[str]]]
 
@@ -30,13 +30,13 @@ Translate = Callable[[Sequence[Sequence[str]]], Sequence[Sequence[str]]]
 class RawConfig:
     """How documents become a corpus.
 
-    files            folders of source and target whose files match by name, or a file with two paths a line
-    languages        of source and target, "en"
+    files            folders of source and target whose files match by name, or a file with two paths per line
+    languages        of source and target, such as "en"
     grain            sentence | paragraph | none: what a segment is (`split_blocks`)
-    keep_unmatched   whether text without a partner stays, as a bead with an empty side
-    min_confidence   beads below have no partner
-    filters          of `FILTERS`
-    seed             of the draw of beads of which a large corpus's lexicon is learned
+    keep_unmatched   whether text without a partner is kept, as a bead with an empty side
+    min_confidence   segments of beads below it count as text without a partner
+    filters          some of `FILTERS`
+    seed             for sampling the beads that a large corpus's lexicon is learned from
     """
 
     files: tuple[Path, Path] | Path
@@ -50,7 +50,7 @@ class RawConfig:
 
 @dataclass(frozen=True)
 class Match:
-    """A bead to show: what the two sides say, how sure it is (None for text without a partner), what became of it."""
+    """A bead to show: its two sides, its confidence (None for text without a partner), and whether it was kept."""
 
     document: str
     source: str
@@ -61,7 +61,7 @@ class Match:
 
 @dataclass
 class RawCorpus:
-    """Documents with beads; every bead, also those left out, in order; what is left out is counted."""
+    """Documents with beads; all beads in order, including those left out; counts of what was left out."""
 
     documents: list[Document] = field(default_factory=list)
     matches: list[Match] = field(default_factory=list)
@@ -73,7 +73,7 @@ class RawCorpus:
 def align_files(config: RawConfig, translate: Translate | None = None) -> RawCorpus:
     """The corpus of two folders or of a list of pairs.
 
-    translate: gives documents in the target language, segment by segment: what is then compared with the target.
+    translate: translates documents segment by segment; the translations are then aligned with the target.
     Raises DataError for files that cannot be read or do not match.
     """
     corpus = RawCorpus()
@@ -104,7 +104,7 @@ def align_files(config: RawConfig, translate: Translate | None = None) -> RawCor
 
 
 def _read(config: RawConfig, corpus: RawCorpus) -> list[tuple[str, Segments, Segments]]:
-    """Names and segments of the documents that have any on both sides."""
+    """Names and segments of the documents with text on both sides."""
     if isinstance(config.files, Path):
         pairs = pairs_of_list(config.files)
     else:
@@ -117,7 +117,7 @@ def _read(config: RawConfig, corpus: RawCorpus) -> list[tuple[str, Segments, Seg
         else:
             corpus.dropped_documents["no text on a side"] += 1
     if not texts:
-        raise DataError(f"none of {len(pairs)} documents has text on both sides")
+        raise DataError(f"none of the {len(pairs)} documents has text on both sides")
     return texts
 
 
@@ -143,7 +143,7 @@ def _median(texts: Sequence[tuple[str, Segments, Segments]], aligned: Sequence[S
 
 
 def confidence(score: float, characters: int, scale: float) -> float:
-    """How sure a bead of so many characters on both sides is, between 0 and 1; scale: the usual log-odds of one."""
+    """The confidence of a bead, 0 to 1; characters: of both sides; scale: the median log-odds per character."""
     steps = STEEPNESS * (score / characters / scale - HALF)
     return float(1 / (1 + np.exp(-np.clip(steps, -30, 30))))
 
@@ -157,7 +157,7 @@ def _judged(
     scale: float,
     check: Callable[[str, str], str],
 ) -> Iterator[tuple[Match, tuple[Sequence[str], Sequence[str]]]]:
-    """The beads, those of too little confidence taken apart, with what becomes of them."""
+    """The beads and whether they are kept; beads with too little confidence are split into their two sides."""
     for bead in beads:
         ours, theirs = source[bead.i : bead.i + bead.s], target[bead.j : bead.j + bead.t]
         one, other = " ".join(ours), " ".join(theirs)

@@ -1,4 +1,4 @@
-"""Blocks as segments: the grain at which texts are aligned and models trained."""
+"""Splits blocks into segments, at the grain for alignment and training."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from scaleformer.data.align.blocks import KINDS, Block
 from scaleformer.data.errors import DataError
 
 GRAINS = ("sentence", "paragraph", "none")
-# No sentence ends in code or at an apostrophe, but the rules take what stands between two of these for a quotation.
+# No sentence ends in code or at an apostrophe, but sentencex takes text between two apostrophes for a quotation.
 _CODE = re.compile(r"(`+).+?\1")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
-LABELS = (*KINDS, "inside")  # what a segment begins: a block of this kind, or none
+LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none
 
 
 def split_blocks(blocks: Iterable[Block], language: str, grain: str) -> tuple[list[str], list[int]]:
-    """The segments of blocks, each one line, and their labels, numbers of `LABELS`.
+    """The segments of blocks, each one line, and their labels, as indices of `LABELS`.
 
-    grain: "sentence"  as the rules of the language divide a block [sentencex]
-           "paragraph" a block is a segment
-           "none"      a line is a segment
-    Raises DataError where sentencex is not installed.
+    grain: "sentence"  sentences by the rules of the language [sentencex]
+           "paragraph" each block is a segment
+           "none"      each line is a segment
+    Raises DataError if sentencex is not installed.
     """
     segments, labels = [], []
     for block in blocks:
@@ -33,9 +33,9 @@ def split_blocks(blocks: Iterable[Block], language: str, grain: str) -> tuple[li
 
 
 def sentence_ends(text: str, language: str) -> list[int]:
-    """Where the sentences of a text end, white space behind them included; it is a line with single spaces.
+    """The ends of the sentences in a text (one line with single spaces), including the space after each.
 
-    Raises DataError where sentencex is not installed.
+    Raises DataError if sentencex is not installed.
     """
     try:
         import sentencex

@@ -1,4 +1,4 @@
-"""Files of texts in two languages, one or all of a folder, by their formats."""
+"""Bilingual files of several formats, single or all in a folder."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BITEXTS = ("po", "tmx", "xliff", "csv", "tsv", "parquet")
 
 @dataclass(frozen=True)
 class Bitext:
-    """What is read.
+    """Bilingual files to read.
 
     format     one of BITEXTS
-    path       a file, or a folder of which all files of the format are read, in the order of their names
+    path       a file, or a folder: all its files of the format are read, ordered by name
     columns    csv, tsv, parquet
-    languages  tmx: of source and target, None as the file has them
-    separate   every segment is a document of its own
+    languages  tmx: of source and target; None: those of the file
+    separate   every segment is a document
     """
 
     format: str
@@ -37,9 +37,9 @@ class Bitext:
 
 
 def read_bitext(bitext: Bitext, dropped: Counter[str]) -> Iterator[Document]:
-    """Documents of a file, or of all files below a folder: by file, <file> element or column.
+    """Documents of a file, or of all files below a folder: one per file, <file> element or name in a column.
 
-    `dropped` counts by reason the units left out, and files without any other. Raises DataError of one line, with file,
+    `dropped` counts omitted units by reason, and files without any other unit. Raises DataError in one line, with file
     and line or row.
     """
     for path, name in _files(bitext):
@@ -82,6 +82,6 @@ def _without_ending(name: str) -> str:
 
 
 def separate(document: Document) -> Iterator[Document]:
-    """Each segment of a document, or bead, as one of its own."""
+    """Each segment of a document, or bead, as a separate document."""
     for number, part in enumerate(document.parts(), 1):
         yield from_parts(f"{document.id}:{number}", [part])

@@ -1,7 +1,7 @@
 """Translation memories (TMX) and XLIFF 1.x and 2, read as a stream: a unit is a segment.
 
-translate-toolkit says what the states and texts of a unit are. The parser is our own, of lxml, with its limits on: no
-entity is expanded and nothing outside the file is read; what declares entities is refused.
+translate-toolkit interprets the states and texts of a unit. The parser uses lxml with its limits on: no entity is
+expanded, nothing outside the file is read, and files that declare entities are refused.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from scaleformer.data.readers.rows import Row, brief, some
 from scaleformer.data.readers.toolkit import one_segment, toolkit
 from scaleformer.system.schema import shown
 
-_EQUIVALENTS = ("equiv-text", "equiv", "disp")  # attributes of XLIFF that stand for an empty inline element
+_EQUIVALENTS = ("equiv-text", "equiv", "disp")  # XLIFF attributes with the text of an empty inline element
 _LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 
 
 def read_tmx(path: Path, name: str, languages: tuple[str | None, str | None], dropped: Counter[str]) -> Iterator[Row]:
     """The units of a memory as rows of the document `name`.
 
-    languages: of source and target, "en" is any "en-XX" too; None: srclang of the header or the unit, and the only
-    other one of a unit. Units without the two are left out and counted. Raises DataError with file and line.
+    languages: of source and target; "en" also matches "en-XX"; None: srclang of the header or the unit, and the only
+    other language of a unit. Units without both are left out and counted. Raises DataError with file and line.
     """
     unit_class = toolkit("tmx", path).tmxunit
     default: str | None = None
@@ -59,16 +59,16 @@ def _pair(
         texts.setdefault(language, one_segment(text))
     source = _chosen(texts, languages[0] or default or "")
     if source is None and languages[0] is None and _normal(default or "*all*") == "*all*":
-        raise DataError(f"{where}: no srclang names the language of the source: source_language= does")
+        raise DataError(f"{where}: no srclang names the source language: set source_language=")
     others = {language: text for language, text in texts.items() if language != source}
     target = _chosen(others, languages[1]) if languages[1] else next(iter(others), None)
     if not languages[1] and len(others) > 1:
-        raise DataError(f"{where}: texts in {some(texts)}: target_language= says which of them to take")
+        raise DataError(f"{where}: texts in {some(texts)}: choose one with target_language=")
     return texts.get(source or "", ""), others.get(target or "", "")
 
 
 def _chosen(texts: dict[str, str], language: str) -> str | None:
-    """The key of a language, else of the first of its regions."""
+    """The key of a language, else of its first regional variant."""
     language = _normal(language)
     return language if language in texts else next((key for key in texts if key.startswith(f"{language}-")), None)
 
@@ -78,11 +78,11 @@ def _normal(language: str) -> str:
 
 
 def read_xliff(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
-    """The translated units (1.x) or segments (2) of a file as rows, a document for each of its <file> elements.
+    """The translated units (1.x) or segments (2) of a file as rows, with a document for each <file> element.
 
-    Left out and counted: untranslated, fuzzy (its state is still a step before "translated"), not to be translated.
-    Inline codes are their text, or where they have none what they say to stand for them. Raises DataError with file
-    and line.
+    Left out and counted: units that are untranslated, fuzzy (in a state before "translated"), or marked as not
+    translatable. Inline codes become their text, or their declared equivalent if they are empty. Raises DataError with
+    file and line.
     """
     classes = toolkit("xliff", path).Xliff1Unit, toolkit("xliff2", path).Xliff2Unit
     document = name
@@ -112,29 +112,29 @@ def read_xliff(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
 
 
 def _is_draft(unit: Any) -> bool:
-    """Whether a unit of XLIFF 1.x says that its translation is not ready; the toolkit takes all for fuzzy that nobody
-    has approved, and most files know no approval."""
+    """Whether an XLIFF 1.x unit says that its translation is not ready. The toolkit treats every unapproved unit as
+    fuzzy, but most files record no approval."""
     target = unit.target_dom
     state = unit.statemap.get(target.get("state"), unit.S_TRANSLATED)
     return state < unit.S_TRANSLATED or target.get("state-qualifier") == "fuzzy-match"
 
 
 def _show_codes(element: etree._Element, where: str) -> None:
-    """Write into empty inline elements what stands for them."""
+    """Fill empty inline elements with their equivalents."""
     for node in element.iter("{*}x", "{*}ph", "{*}cp"):
         if node.text or len(node):
             continue
         if _name(node) == "cp":  # a character that XML cannot hold
-            raise DataError(f"{where}: <cp> stands for a control character, which is no text: remove it")
+            raise DataError(f"{where}: <cp> stands for a control character, which is not text: remove it")
         codes = [node.get(key) for key in _EQUIVALENTS]
-        if (reference := node.get("dataRef")) is not None:  # of XLIFF 2: the code itself, beside the segments
+        if (reference := node.get("dataRef")) is not None:  # XLIFF 2: the code itself is stored next to the segments
             data = element.getparent().iterfind("{*}originalData/{*}data")
             codes = [*(code.text for code in data if code.get("id") == reference), *codes]
         node.text = next(filter(None, codes), None)
 
 
 def _elements(path: Path, root: str, names: tuple[str, ...]) -> Iterator[tuple[str, etree._Element]]:
-    """The start and the end of each of the named elements; one that has ended is emptied afterwards."""
+    """The start and end events of the named elements; each element is emptied after its end."""
     with opened(path, root) as stream:
         try:
             events = etree.iterparse(
@@ -160,7 +160,7 @@ def _elements(path: Path, root: str, names: tuple[str, ...]) -> Iterator[tuple[s
                 if event == "end":
                     _forget(element)
         except etree.XMLSyntaxError as error:
-            reason = (error.msg or "nothing in it").rsplit(", line ", 1)[0]
+            reason = (error.msg or "empty file").rsplit(", line ", 1)[0]
             raise DataError(f"{path}:{error.lineno or 1}: malformed XML ({brief(reason)})") from None
         except LookupError as error:
             raise DataError(f"{path}: malformed XML ({brief(error)})") from None
@@ -172,12 +172,12 @@ def _check_root(element: etree._Element, root: str, path: Path) -> None:
     doctype = element.getroottree().docinfo.internalDTD
     if doctype is not None and (entity := next(doctype.iterentities(), None)) is not None:
         raise DataError(
-            f"{path}: declares the entity {shown(entity.name)}: entities are not read, write out what they hold"
+            f"{path}: declares the entity {shown(entity.name)}: entities are not expanded, write out their text"
         )
 
 
 def _forget(element: etree._Element) -> None:
-    """Free an element and those before it: a memory may be larger than the machine's."""
+    """Free an element and those before it: a file may be larger than the machine's memory."""
     parent = element.getparent()
     element.clear(keep_tail=False)
     while parent is not None and element.getprevious() is not None:

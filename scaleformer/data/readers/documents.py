@@ -1,4 +1,4 @@
-"""Strict readers of the input formats, and the `Document` that they all give.
+"""Strict readers of the input formats, and the `Document` that they all yield.
 
 Every fault is a `DataError` of one line that starts with `file:line`.
 """
@@ -33,10 +33,10 @@ class Document:
 
     id      name in reports and outputs
     source  segments
-    target  segments, none at all when the translation is not known
-    labels  what is known about single words (`scaleformer.data.synthetic.corpus.Label`), for scoring
-    beads   segments of source and target that belong together, in order: (2, 1) two and one, (0, 1) one without a
-            source; () where there are as many and all match one to one
+    target  segments, none at all if the translation is unknown
+    labels  facts about single words (`scaleformer.data.synthetic.corpus.Label`), for scoring
+    beads   numbers of source and target segments that belong together, in order: (2, 1) two and one, (0, 1) one without
+            a source; () if all segments match one to one
     """
 
     id: str
@@ -46,13 +46,13 @@ class Document:
     beads: Beads = ()
 
     def to_json(self) -> str:
-        """The document as a line of JSON Lines (without the labels), no newline at the end."""
+        """The document as a line of JSON Lines, without the labels and without a newline."""
         record: dict[str, Any] = {"id": self.id, "source": self.source, "target": self.target}
         return json.dumps(record | ({"beads": self.beads} if self.beads else {}), ensure_ascii=False)
 
     @property
     def shapes(self) -> Beads:
-        """The beads, also where all segments match one to one; those of a document without target have none there."""
+        """The beads, also if all segments match one to one; without a target, each has no target segment."""
         return self.beads or ((1, 1 if self.target else 0),) * len(self.source)
 
     def parts(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
@@ -64,7 +64,7 @@ class Document:
         return found
 
     def one_to_one(self) -> Document:
-        """The document with a segment for each bead on either side, those of a bead joined by a space: for scoring."""
+        """The document with one segment per bead on either side, its segments joined by spaces: for scoring."""
         if not self.beads:
             return self
         source, target = zip(*((" ".join(s), " ".join(t)) for s, t in self.parts()), strict=True)
@@ -72,20 +72,20 @@ class Document:
 
 
 def from_parts(id: str, parts: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Document:
-    """The document of which `Document.parts` gives these."""
+    """The document with these `Document.parts`."""
     beads = tuple((len(source), len(target)) for source, target in parts)
     source, target = (tuple(segment for part in parts for segment in part[side]) for side in (0, 1))
     return Document(id, source, target, beads=() if all(bead == (1, 1) for bead in beads) else beads)
 
 
 def one_line(segments: Sequence[str]) -> str:
-    """A document as one line: segments joined by one space, line breaks in them made spaces, empty ones left out."""
+    """A document as one line: segments joined by spaces, line breaks turned into spaces, empty ones left out."""
     return " ".join(line for segment in segments for line in segment.splitlines() if line)
 
 
 def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[str]:
-    """The split of each of `count` documents: a seeded draw of exact shares, at least one document where a share is
-    above 0, at least one for train unless the shares make 1. Raises DataError when there are too few documents."""
+    """The split of each of `count` documents: a seeded draw with exact shares; at least one document for each share
+    above 0, and one for train unless the shares sum to 1. Raises DataError if there are too few documents."""
     numbers = {
         name: max(1, round(share * count)) if share > 0 else 0 for name, share in (("valid", valid), ("test", test))
     }
@@ -102,30 +102,29 @@ def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[
 
 
 def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Document]:
-    """Documents of a JSON Lines file: `{"id": str, "source": [str, ...], "target": [str, ...]}` a line.
+    """Documents of a JSON Lines file: one `{"id": str, "source": [str, ...], "target": [str, ...]}` per line.
 
-    Other keys are ignored. An empty or blank segment is kept (it stands for a segment without words); a document
-    without segments is an error. With `require_target=False` "target" may be missing, and "id", for which FILE:LINE
-    stands then. Where segments do not match one to one, "beads" says which belong together: `[[1, 1], [2, 1], ...]`,
-    numbers of source and of target segments.
+    Other keys are ignored. An empty or blank segment is kept; a document without segments is an error. With
+    `require_target=False` "target" may be missing, and a missing "id" becomes FILE:LINE. If segments do not match one
+    to one, "beads" says which belong together: `[[1, 1], [2, 1], ...]`, numbers of source and of target segments.
     """
     for number, line in read_lines(path, "jsonl"):
         yield parse_document(line, f"{path}:{number}", require_target)
 
 
 def parse_document(line: str, where: str, require_target: bool = True) -> Document:
-    """The document of one JSON line; `where` begins the message of a DataError, and names a document without an id
-    where no target is required."""
+    """The document of one JSON line. `where` begins the message of a DataError, and is the name of a document without
+    an id if no target is required."""
     if not line.strip():
-        raise DataError(f"{where}: empty line, wanted one JSON document a line")
+        raise DataError(f"{where}: empty line, wanted one JSON document per line")
     try:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"{where}: malformed JSON ({error.msg}, column {error.colno})") from None
     except RecursionError:
-        raise DataError(f"{where}: malformed JSON (nested too deep)") from None
-    except ValueError:  # Python reads no integers of more than some thousand digits
-        raise DataError(f"{where}: malformed JSON (a number of too many digits)") from None
+        raise DataError(f"{where}: malformed JSON (nested too deeply)") from None
+    except ValueError:  # Python refuses integers of more than some thousand digits
+        raise DataError(f"{where}: malformed JSON (a number with too many digits)") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with id, source, target")
     if not require_target:
@@ -147,7 +146,7 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
         sides[side] = tuple(segments)
     beads = record.get("beads", [])
     if not isinstance(beads, list) or not all(isinstance(bead, list) for bead in beads):
-        raise DataError(f"{where}: 'beads' is no list of [source segments, target segments]")
+        raise DataError(f"{where}: 'beads' is not a list of [source segments, target segments]")
     if beads and (fault := check_beads(beads, len(sides["source"]), len(sides["target"]))):
         raise DataError(f"{where}: document {shown(record['id'])}: {fault}")
     if all(bead == [1, 1] for bead in beads):
@@ -158,14 +157,13 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
 
 
 def check_document(document: Document, where: str, has_target: bool = True) -> None:
-    """Raise DataError unless the document has segments, as many on both sides, and all of it is valid Unicode."""
+    """Raise DataError unless the document has segments, equally many on both sides, and is valid Unicode."""
     if not document.source and not document.target:
         raise DataError(f"{where}: document {shown(document.id)} is empty: it has no segments")
     if has_target and not document.beads and len(document.source) != len(document.target):
         raise DataError(
             f"{where}: document {shown(document.id)} has {len(document.source)} source segments and "
-            f'{len(document.target)} target segments: they must match one to one, or "beads" must say which belong '
-            "together"
+            f'{len(document.target)} target segments: align them one to one, or say which belong together in "beads"'
         )
     for text in (document.id, *document.source, *document.target):
         try:
@@ -177,12 +175,12 @@ def check_document(document: Document, where: str, has_target: bool = True) -> N
 def read_text_pair(
     source: str | Path, target: str | Path, boundaries: str = "blank", ids: str | Path | None = None
 ) -> Iterator[Document]:
-    """Documents of two line-aligned text files, a segment a line.
+    """Documents of two line-aligned text files, one segment per line.
 
     boundaries: "blank"  a blank line on both sides ends a document
-                "ids"    line n of the file `ids` names the document of line n (`sacrebleu --echo docid` prints such)
-                "lines"  every line is a document of its own
-    Raises DataError, with file and line, where the files do not match or a document is wrong.
+                "ids"    line n of the file `ids` names the document of line n (as `sacrebleu --echo docid` prints)
+                "lines"  every line is a document
+    Raises DataError with file and line if the files do not match or a document is wrong.
     """
     name = re.sub(r"\.gz$", "", Path(source).name)
     pending: tuple[list[str], list[str]] = ([], [])
@@ -194,7 +192,9 @@ def read_text_pair(
         if boundaries == "blank" and any(blank):
             if not all(blank):
                 text, other = (source, target) if blank[0] else (target, source)
-                raise DataError(f"{text}:{number}: blank here but not in {other}: documents must end together")
+                raise DataError(
+                    f"{text}:{number}: blank here but not in {other}: end documents at the same line in both"
+                )
             if pending[0]:
                 yield _checked(current, pending, f"{source}:{number}")
             pending = ([], [])
@@ -205,7 +205,7 @@ def read_text_pair(
                 seen.add(current)
                 pending = ([], [])
             if label in seen:
-                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must stand together")
+                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: put its lines together")
             current = label
         elif not pending[0]:
             current = f"{name}:{number}"
@@ -239,17 +239,17 @@ def _aligned_lines(
         if not all(present):
             short = files[present.index(False)]
             longer = files[present.index(True)]
-            raise DataError(f"{short}:{number + 1}: ends after {number} lines, but {longer} goes on: align them")
+            raise DataError(f"{short}:{number + 1}: ends after {number} lines, but {longer} is longer: align them")
         number += 1
         texts = [line[1] for line in lines if line is not None]
         yield number, texts[0], texts[1], texts[2] if ids is not None else ""
 
 
 def read_tsv(path: str | Path, dropped: Counter[str] | None = None) -> Iterator[Document]:
-    """Documents of a TSV file: document id, source, target a line; the lines of a document stand together.
+    """Documents of a TSV file: document id, source and target on each line; a document's lines are consecutive.
 
-    A first line that names the columns gives their order, and is counted in `dropped`. Raises DataError, with file and
-    line, for what is not so.
+    A header line sets the order of the columns and is counted in `dropped`. Raises DataError with file and line for
+    anything else.
     """
     pending: tuple[list[str], list[str]] = ([], [])
     current = ""
@@ -270,7 +270,7 @@ def read_tsv(path: str | Path, dropped: Counter[str] | None = None) -> Iterator[
             seen.add(current)
             pending = ([], [])
         if name in seen:
-            raise DataError(f"{path}:{number}: document {shown(name)} began earlier: its lines must stand together")
+            raise DataError(f"{path}:{number}: document {shown(name)} began earlier: put its lines together")
         current = name
         pending[0].append(source)
         pending[1].append(target)
@@ -279,7 +279,7 @@ def read_tsv(path: str | Path, dropped: Counter[str] | None = None) -> Iterator[
 
 
 def _header(cells: Sequence[str]) -> list[int] | None:
-    """The places of document, source and target in a line that names them, by words or, of the last two, languages."""
+    """The places of document, source and target in a header line; languages may name the last two."""
     names = [cell.strip().lower() for cell in cells]
     places = [next((i for i, name in enumerate(names) if name in _COLUMNS[role]), None) for role in _COLUMNS]
     if places[0] is not None and places[1:] == [None, None]:

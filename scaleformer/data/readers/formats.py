@@ -1,4 +1,4 @@
-"""Formats of files, recognised by what they begin with, then by their names, then by how their lines look."""
+"""File formats, recognised by their first bytes, then by name, then by the look of their lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-_RECORD = re.compile(r'\{[ \t\r]*"[^"]*"[ \t\r]*:')  # how an object of JSON begins
+_RECORD = re.compile(r'\{[ \t\r]*"[^"]*"[ \t\r]*:')  # the beginning of a JSON object
 _JSON = re.compile(r'\{\s*"[^"]*"\s*:|[\[{]\s*\n\s*["\[{]|\[\s*(?:\{\s*"|"[^"\n]*"\s*[,\]])')
 _TIMES = re.compile(r"\d+[ \t]*\n\d+:\d\d:\d\d,\d{3}[ \t]+-->")
 _MESSAGE = re.compile(r'(?:msgid|msgctxt)[ \t]+"')
@@ -18,19 +18,19 @@ _MARKDOWN = (
     re.compile(r"\*\*[^\s*][^*\n]*\*\*"),
     re.compile(r"\|.*\|[ \t]*\n\|[ \t:|-]+\|[ \t]*$", re.MULTILINE),
 )
-_ROWS = 20  # by whose number of columns a table is recognised
+_ROWS = 20  # checked for equal numbers of columns
 _PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file.
+    """A file format.
 
     name     in settings
     title    in messages
-    endings  of names
-    magic    bytes with which the content begins
-    inside   of a zip file: what else its first bytes hold
+    endings  suffixes of file names
+    magic    first bytes of the content
+    inside   for zip files: other content of the first kilobytes
     """
 
     name: str
@@ -41,18 +41,18 @@ class Format:
 
     @property
     def binary(self) -> bool:
-        """Whether there is no reading it line by line."""
+        """Whether the format cannot be read line by line."""
         return bool(self.magic)
 
 
 _ZIP = (b"PK\x03\x04",)
-TEXT = Format("text", "text, a segment a line", (".txt", ".text"))
+TEXT = Format("text", "text, one segment per line", (".txt", ".text"))
 FORMATS = {
     format.name: format
     for format in (
         TEXT,
         Format("jsonl", "JSON Lines", (".jsonl", ".json", ".ndjson")),
-        Format("json", "one JSON value for all (`jq -c` writes it a line each)"),
+        Format("json", "a single JSON value (convert it to JSON Lines with `jq -c`)"),
         Format("markdown", "Markdown", (".md", ".markdown")),
         Format("html", "HTML", (".html", ".htm", ".xhtml")),
         Format("po", "a gettext catalogue (PO)", (".po", ".pot")),
@@ -72,12 +72,12 @@ FORMATS = {
         Format("parquet", "a Parquet table", (".parquet",), (b"PAR1",)),
         Format("pdf", "a PDF", (".pdf",), (b"%PDF-",)),
         Format("doc", "an old Office document", (".doc", ".xls", ".ppt"), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",)),
-        Format("xz", "a file compressed by xz", (), (b"\xfd7zXZ\x00",)),
-        Format("bzip2", "a file compressed by bzip2", (), (b"BZh",)),
-        Format("zstd", "a file compressed by zstd", (), (b"\x28\xb5\x2f\xfd",)),
+        Format("xz", "a file compressed with xz", (), (b"\xfd7zXZ\x00",)),
+        Format("bzip2", "a file compressed with bzip2", (), (b"BZh",)),
+        Format("zstd", "a file compressed with zstd", (), (b"\x28\xb5\x2f\xfd",)),
         Format(
             "utf16",
-            "text in UTF-16 (`iconv -f UTF-16 -t UTF-8`)",
+            "text in UTF-16 (convert it with `iconv -f UTF-16 -t UTF-8`)",
             (),
             (b"\xff\xfe", b"\xfe\xff"),
         ),
@@ -86,13 +86,13 @@ FORMATS = {
 
 
 def recognise(begin: bytes, name: str) -> Format:
-    """The format of a file by its beginning (unpacked, some kilobytes) and its name ("" or "stdin" say nothing); text
-    where nothing speaks against it."""
+    """The format of a file from its first kilobytes, unpacked, and its name ("" or "stdin" say nothing); text by
+    default."""
     return by_content(begin) or by_name(name) or _by_look(_text(begin)) or TEXT
 
 
 def by_content(begin: bytes) -> Format | None:
-    """What the content is, whatever its name says: None where that is text of any kind."""
+    """The format that the content shows, regardless of the name; None for other text."""
     for format in FORMATS.values():
         if begin.startswith(format.magic) and format.inside in begin and format.binary:
             return format
@@ -124,7 +124,7 @@ def _lines(text: str) -> str:
 
 
 def by_name(name: str) -> Format | None:
-    """What a name says by its ending, behind which may be one of compression; None for one that says nothing."""
+    """The format that the suffix of a name shows, before one of compression; None if unknown."""
     name = name.lower()
     for ending in _PACKED:
         name = name.removesuffix(ending)
@@ -133,7 +133,8 @@ def by_name(name: str) -> Format | None:
 
 
 def _by_look(text: str) -> Format | None:
-    """A table has the same number of columns in all its rows, at least two of both; Markdown has marks of two kinds."""
+    """A table has at least two rows and the same number of columns, at least two, in all; Markdown has two kinds of
+    markup."""
     rows = text.rstrip("\n").split("\n")[: _ROWS + 1]
     rows = rows[:_ROWS] if len(rows) > 1 else []
     for name, delimiter in (("tsv", "\t"), ("csv", ",")):
@@ -143,8 +144,8 @@ def _by_look(text: str) -> Format | None:
 
 
 def _is_table(rows: list[str], delimiter: str) -> bool:
-    """Whether all rows have as many cells; commas of a sentence have spaces behind them, an indented line has nothing
-    before the tab."""
+    """Whether all rows have equally many cells. The space after a comma excludes sentences, an empty first cell
+    excludes indented lines."""
     try:
         cells = list(csv.reader(rows, strict=True)) if delimiter == "," else [row.split(delimiter) for row in rows]
     except csv.Error:

@@ -17,19 +17,18 @@ from scaleformer.data.errors import DataError, MissingSplit
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.readers.rows import Row, cell, grouped, value
 
-# no permission, no folder, read-only, full: environments without a HOME
+# no permission, no folder, read-only, full disk: typical of environments without a HOME
 _UNWRITABLE = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EROFS, errno.ENOSPC)
 
 
 def hub_documents(
     config: HubConfig, split: str, streaming: bool = False, rank: int = 0, world: int = 1
 ) -> Iterator[Document]:
-    """Documents of a split, in its order; of one of `world` processes its own: every document is of exactly one.
+    """Documents of a split, in order, for process `rank` of `world`; each document belongs to exactly one process.
 
-    streaming: read rows as they are asked for, instead of fetching all of the split first. Files of the data set are
-    dealt out whole where their number allows it and a row is a document, so that no process reads what is another's.
-    Raises DataError: not found, no network, no place for the cache, no such column, wrong types, a row without segments
-    or not as many on both sides.
+    streaming: read rows on demand instead of downloading the whole split first. If each row is a document and `world`
+    divides the number of files, each process reads only its own files. Raises DataError: not found, no network, no
+    place for the cache, no such column, wrong types, a row without segments or with different numbers on both sides.
     """
     with _own_errors(config, f"the split {split!r}"):
         rows = datasets.load_dataset(
@@ -44,7 +43,7 @@ def hub_documents(
 
 
 def hub_fingerprint(config: HubConfig) -> str:
-    """What names the content of a data set without reading it: the hash of its builder, files and revision."""
+    """Identifies the content of a data set without reading it: the hash of its builder, files and revision."""
     with _own_errors(config, "its description"):
         builder = datasets.load_dataset_builder(config.name, config.subset, data_files=config.data_files)
     return f"{builder.hash} {Path(builder.cache_dir).parts[-3:]}"
@@ -52,7 +51,7 @@ def hub_fingerprint(config: HubConfig) -> str:
 
 @contextmanager
 def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
-    """What goes wrong in `datasets`, on the way too, as MissingSplit."""
+    """Turn errors of `datasets`, also during iteration, into MissingSplit."""
     if not config.name:
         raise DataError("data.format=hub needs data.hub.name: the id of a data set")
     try:
@@ -60,9 +59,9 @@ def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
     except DataError:
         raise
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # whatever split it was
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # the split is not at fault
             where = error.filename or "the cache"
-            raise DataError(f"{where}: {error.strerror}: HF_HOME names a folder for what datasets keeps") from error
+            raise DataError(f"{where}: {error.strerror}: set HF_HOME to a writable folder for the cache") from error
         reason = " ".join(str(error).split())[:300]
         raise MissingSplit(f"{config.name}: cannot load {what}: {reason}") from error
 

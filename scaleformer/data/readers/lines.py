@@ -1,4 +1,4 @@
-"""Text by lines, from files, pipes and stdin, compressed or not; all of it looked at before it is read.
+"""Lines of text from files, pipes and stdin, compressed or not; the format is checked before reading.
 
 Every fault is a `DataError` of one line that starts with `file:line`.
 """
@@ -20,21 +20,22 @@ from typing import Any, BinaryIO
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.formats import FORMATS, by_content
 
-LONGEST_LINE = 1 << 28  # bytes; sentencepiece takes no more than a few times that
-_GZIP = b"\x1f\x8b"  # how it begins [RFC 1952]
-_AHEAD = 1 << 16  # bytes by which a format is recognised
+LONGEST_LINE = 1 << 28  # bytes; sentencepiece's limit is a few times higher
+_GZIP = b"\x1f\x8b"  # its first bytes [RFC 1952]
+_AHEAD = 1 << 16  # bytes to recognise a format by
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-# A compressed file that grows beyond both is no text: prose shrinks to a third or a tenth, gzip can do a thousandth.
+# A compressed file that unpacks beyond both limits is not text: prose shrinks to a third or a tenth, gzip can reach a
+# thousandth.
 _UNPACKED = 1 << 27  # bytes
 _RATIO = 200
 
 
 class Input:
-    """A file, a pipe, or stdin ("-"): what it begins with, and its lines.
+    """A file, a pipe, or stdin ("-"): its beginning and its lines.
 
     name   for messages
-    begin  of its content, unpacked: some kilobytes
-    Of what can be read only once all is kept. Raises DataError: no such file, stdin closed.
+    begin  the first kilobytes of its unpacked content
+    Input that can be read only once is kept in memory. Raises DataError: no such file, stdin closed.
     """
 
     def __init__(self, name: str) -> None:
@@ -42,7 +43,7 @@ class Input:
         self._content: bytes | None = None
         if name == "-":
             if sys.stdin is None:
-                raise DataError("stdin is closed: give it a file or a pipe, or name a file")
+                raise DataError("stdin is closed: redirect a file or pipe to it, or name an input file")
             self._content = sys.stdin.buffer.read()
         else:
             with _opened(name) as file:
@@ -54,64 +55,64 @@ class Input:
             self.begin = _look_ahead(io.BytesIO(self._content), self.name)[0]
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """As `read_lines`."""
+        """Like `read_lines`."""
         if self._content is None:
             return read_lines(self.name)
         return decode_lines(io.BytesIO(self._content), self.name)
 
 
 def read_lines(path: str | Path, wanted: str = "") -> Iterator[tuple[int, str]]:
-    """Numbered lines (from 1) of a UTF-8 text file, without their newline; a byte order mark is dropped. Compressed
-    (gzip) by its name, .gz, or by what it begins with.
+    """Numbered lines (from 1) of a UTF-8 text file, without their newlines; a byte order mark is dropped. A file is
+    gzip if its name ends with .gz or its first bytes say so.
 
-    Lines end at "\\n" ("\\r\\n" too); at "\\r" in a file that has no other line ends. Raises DataError: no such file,
-    not UTF-8, damaged or truncated .gz, no text at all, another format than the one `wanted` ("jsonl", "text", ...).
+    Lines end at "\\n" or "\\r\\n"; at "\\r" in a file without other line ends. Raises DataError: no such file, not
+    UTF-8, damaged or truncated .gz, not text, or not of the format `wanted` ("jsonl", "text", ...).
     """
     with _opened(path) as file:
         yield from decode_lines(file, str(path), wanted)
 
 
 def decode_lines(stream: BinaryIO, name: str, wanted: str = "") -> Iterator[tuple[int, str]]:
-    """`read_lines` of an open binary stream, such as `sys.stdin.buffer`; `name` stands for it in messages.
+    """`read_lines` for an open binary stream, such as `sys.stdin.buffer`; messages call it `name`.
 
-    Raises DataError, with the line, for what is not UTF-8 or no sound gzip file, and for a line without end.
+    Raises DataError with the line for invalid UTF-8, a damaged gzip file, or an excessively long line.
     """
     number = 0
     begin, stream = _look_ahead(stream, name)
     _refuse_others(begin, name, wanted)
     try:
-        # A few kilobytes of a compressed file may hold a line that no memory does.
+        # A few compressed kilobytes may unpack to a line larger than the memory.
         for number, line in enumerate(_split(stream, begin), 1):
             if len(line) > LONGEST_LINE:
                 raise DataError(f"{name}:{number}: the line is longer than {LONGEST_LINE:,} bytes: split it")
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            if text or line != codecs.BOM_UTF8:  # else the whole file is a byte order mark
+            if text or line != codecs.BOM_UTF8:  # else the file is only a byte order mark
                 yield number, text.removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         place = f"byte {error.start + 1} of the line"
         raise DataError(f"{name}:{number}: not UTF-8 ({place}): convert it to UTF-8") from None
     except EOFError:
-        raise DataError(f"{name}:{number + 1}: the compressed file is cut short: fetch it again") from None
+        raise DataError(f"{name}:{number + 1}: the compressed file is truncated: download it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{name}:{number + 1}: not a sound gzip file ({error})") from None
+        raise DataError(f"{name}:{number + 1}: damaged gzip file ({error})") from None
 
 
 @contextmanager
 def opened(path: str | Path, wanted: str) -> Iterator[BinaryIO]:
-    """The content of a file, unpacked where it is compressed, in any encoding.
+    """The content of a file, unpacked if compressed, in any encoding.
 
-    Raises DataError as `read_lines` does: no such file, damaged .gz, another format than the one `wanted`.
+    Raises DataError like `read_lines`: no such file, damaged .gz, not of the format `wanted`.
     """
     with _opened(path) as file:
         begin, stream = _look_ahead(file, str(path))
-        if not begin.startswith(_UTF16):  # which a reader of another format may take
+        if not begin.startswith(_UTF16):  # the caller's reader may accept UTF-16
             _refuse_others(begin, str(path), wanted)
         try:
             yield stream
         except EOFError:
-            raise DataError(f"{path}: the compressed file is cut short: fetch it again") from None
+            raise DataError(f"{path}: the compressed file is truncated: download it again") from None
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise DataError(f"{path}: not a sound gzip file ({error})") from None
+            raise DataError(f"{path}: damaged gzip file ({error})") from None
 
 
 @contextmanager
@@ -126,8 +127,8 @@ def _opened(path: str | Path) -> Iterator[BinaryIO]:
 
 
 def _look_ahead(stream: BinaryIO, name: str) -> tuple[bytes, BinaryIO]:
-    """What a stream, unpacked, begins with, and a stream that gives all of it."""
-    begin = stream.read(_AHEAD)  # a pipe's first bytes may come one by one: this waits for more of them
+    """The beginning of a stream's unpacked content, and a stream with all of it."""
+    begin = stream.read(_AHEAD)  # waits for enough bytes, which a pipe may deliver one by one
     rewound = _Rewound(begin, stream)
     whole: Any = io.BufferedReader(rewound)
     if not begin.startswith(_GZIP) and not name.endswith(".gz"):
@@ -139,7 +140,7 @@ def _look_ahead(stream: BinaryIO, name: str) -> tuple[bytes, BinaryIO]:
 
 
 class _Rewound(io.RawIOBase):
-    """A stream whose beginning was read already, from its beginning; `count` bytes of it have been given."""
+    """A stream whose beginning was already read, from the start again; `count` bytes have been read from this one."""
 
     def __init__(self, begin: bytes, rest: BinaryIO) -> None:
         self.begin, self.rest, self.count = memoryview(begin), rest, 0
@@ -156,7 +157,7 @@ class _Rewound(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a compressed stream holds, as long as it is not absurdly much."""
+    """The content of a compressed stream, up to a plausible size."""
 
     def __init__(self, content: gzip.GzipFile, packed: _Rewound, name: str) -> None:
         self.content, self.packed, self.name, self.count = content, packed, name, 0
@@ -170,7 +171,7 @@ class _Unpacked(io.RawIOBase):
         self.count += len(data)
         if self.count > max(_UNPACKED, _RATIO * self.packed.count):
             packed, unpacked = f"{self.packed.count:,}", f"{self.count:,}"
-            raise DataError(f"{self.name}: {packed} bytes unpack to more than {unpacked}: not a file of text")
+            raise DataError(f"{self.name}: {packed} bytes unpack to more than {unpacked}: not a text file")
         return len(data)
 
 
@@ -178,7 +179,7 @@ def _refuse_others(begin: bytes, name: str, wanted: str) -> None:
     found = by_content(begin)
     if found is None or found.name in (wanted, "text") or not (found.binary or wanted):
         return
-    if wanted == "text" and found.name in ("jsonl", "json"):  # such lines may be what is to be translated
+    if wanted == "text" and found.name in ("jsonl", "json"):  # the user may want to translate such lines
         return
     raise DataError(f"{name}: {found.title}, wanted {FORMATS[wanted].title if wanted else 'text'}")
 
@@ -190,13 +191,13 @@ def _split(stream: BinaryIO, begin: bytes) -> Iterable[bytes]:
         stream = io.BufferedReader(_Rewound(begin, stream))  # type: ignore[type-var]
     if b"\n" in begin or b"\r" not in begin:
         return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
-    # the line ends of old Macs; latin-1 gives every byte back
+    # line ends of old Macs; latin-1 preserves every byte
     lines = io.TextIOWrapper(stream, "latin-1", newline=None)
     return (line.encode("latin-1") for line in iter(lambda: lines.readline(LONGEST_LINE + 1), ""))
 
 
 def _first_line(stream: BinaryIO) -> bytes:
-    """A stream to its first line end and some kilobytes on, or all of it; to `LONGEST_LINE` where there is none."""
+    """The stream up to some kilobytes after its first line end, or to `LONGEST_LINE` without one."""
     blocks: list[bytes] = []
     while len(blocks) * _AHEAD <= LONGEST_LINE and (block := stream.read(_AHEAD)):
         blocks.append(block)

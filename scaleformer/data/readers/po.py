@@ -1,8 +1,8 @@
 """gettext catalogues (PO), read by translate-toolkit: a translated message is a segment.
 
-Format: GNU gettext manual, "The Format of PO Files". The toolkit passes over what it does not understand: what belongs
-to no message, a message that ends half-way, escapes other than six. So the grammar is looked at first, and escapes are
-read here.
+Format: GNU gettext manual, "The Format of PO Files". The toolkit silently skips what it does not understand: text that
+belongs to no message, incomplete messages, all but six escapes. So this module checks the grammar first and decodes
+escapes itself.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from scaleformer.system.schema import shown
 _CHARSET = re.compile(
     rb'^msgid[ \t]*""\s+msgstr[ \t]*(?:"[^\r\n]*[\r\n]+[ \t]*)*?"[^\r\n]*?charset=[ \t]*([\w.:-]+)', re.MULTILINE
 )
-#: Those of gettext; Python has others, for other ends, and some that take hours.
+#: The character sets of gettext. Python has others, some of which take hours to decode.
 CHARSETS = re.compile(r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|shift|johab|tis|tcvn|viscii).*")
 _COMMENT = re.compile(r"#(?!~).*|#~[ \t]*(?:\|.*)?")
-_WORDS = {"msgctxt": "c", "msgid": "i", "msgid_plural": "p", "msgstr": "s", "": "q"}  # n: msgstr[1], q: goes on
+_WORDS = {"msgctxt": "c", "msgid": "i", "msgid_plural": "p", "msgstr": "s", "": "q"}  # n: msgstr[1], q: continues
 _PART = re.compile(rf'(#~[ \t]*)?({"|".join(_WORDS)}|msgstr\[\d+\])[ \t]*("[^"\\]*(?:\\.[^"\\]*)*")')
 _WHOLE = "(?:cq*)?iq*(?:sq*|pq*(?:nq*)+)"
 _MESSAGE = re.compile(f"{_WHOLE}|{_WHOLE.upper()}")
@@ -37,8 +37,8 @@ _CONTROLS = dict(zip((b"a", b"b", b"f", b"n", b"r", b"t", b"v"), (bytes([c]) for
 def read_po(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
     """The translated messages of a file as rows of the document `name`.
 
-    Left out and counted: fuzzy, obsolete, untranslated, with plural forms, with the comments inside of messages ("_:")
-    of old catalogues. In the encoding that the header names, else UTF-8. Raises DataError with file and line.
+    Left out and counted: messages that are fuzzy, obsolete or untranslated, that have plural forms, or that contain the
+    comments ("_:") of old catalogues. The header names the encoding, else UTF-8. Raises DataError with file and line.
     """
     poparser, pypo = toolkit("poparser", path), toolkit("pypo", path)
     with opened(path, "po") as file:
@@ -52,13 +52,13 @@ def read_po(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
             units.append(unit)
         if not state.eof:
             raise poparser.PoParseError(state)
-    except Exception as error:  # the toolkit raises whatever it stumbles over
+    except Exception as error:  # the toolkit raises many types
         raise DataError(f"{path}:{state.lineno}: malformed PO ({brief(error)})") from None
     for unit in units:
         where = f"{path}:{unit._line_number}"
         source = one_segment(unescape(unit.msgid, where, encoding))
         if not source and not unit.msgctxt and not unit.msgidcomments:
-            continue  # the header, or comments alone
+            continue  # the header, or only comments
         reason = _reason(unit)
         target = "" if reason else one_segment(unescape(unit.msgstr, where, encoding))
         if source and target:
@@ -68,20 +68,20 @@ def read_po(path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
 
 
 def _reason(unit: Any) -> str:
-    """Why a message is left out, whatever its texts."""
+    """Why a message is left out regardless of its texts; "" if it is not."""
     if unit.isobsolete():
         return "obsolete"
     if unit.hasplural():
         return "plural forms"
-    if unit.msgidcomments:  # which the toolkit takes out of the text wherever a line begins so
+    if unit.msgidcomments:  # the toolkit removes them from the text
         return "with a comment in the message"
     return "fuzzy" if unit.isfuzzy() else ""
 
 
 def decode_catalogue(data: bytes, path: str | Path) -> tuple[list[str], str]:
-    """The lines of a catalogue, without white space at their ends, and its encoding: what its header says, else UTF-8.
+    """The lines of a catalogue, stripped, and its encoding according to its header, else UTF-8.
 
-    Raises DataError, with the line, where it is in another, and for one that gettext does not know.
+    Raises DataError with the line if the text is not in that encoding, or if gettext does not know it.
     """
     found = _CHARSET.search(data)
     encoding = found[1].decode() if found and found[1] != b"CHARSET" else "utf-8"
@@ -103,9 +103,9 @@ class Part(NamedTuple):
     """A line of a message.
 
     line      its index
-    word      "msgid", "msgstr[1]", ...; "" where a text goes on
+    word      "msgid", "msgstr[1]", ...; "" if a text continues
     obsolete  whether the line is commented out
-    quoted    its text, in quotation marks, with escapes
+    quoted    its text, with quotation marks and escapes
     """
 
     line: int
@@ -115,7 +115,7 @@ class Part(NamedTuple):
 
 
 def find_messages(lines: list[str], path: str | Path) -> list[list[Part]]:
-    """The messages of a catalogue. Raises DataError where a line is none of one, or a message lacks a part."""
+    """The messages of a catalogue. Raises DataError if a line belongs to no message, or a message lacks a part."""
     words, parts = "", []
     for number, line in enumerate(lines):
         if not line or _COMMENT.fullmatch(line):
@@ -132,14 +132,14 @@ def find_messages(lines: list[str], path: str | Path) -> list[list[Part]]:
         if whole is None:
             wanted = "wanted msgid and msgstr, or msgid, msgid_plural and msgstr[0] ..., each once"
             where = f"{path}:{parts[place].line + 1}"
-            raise DataError(f"{where}: a message begins here that is not whole: {wanted}")
+            raise DataError(f"{where}: the message that begins here is incomplete: {wanted}")
         messages.append(parts[place : whole.end()])
         place = whole.end()
     return messages
 
 
 def unescape(quoted: list[str], where: str, encoding: str) -> str:
-    """The text between quotation marks. Raises DataError for escapes that are none."""
+    """The text between quotation marks. Raises DataError for invalid escapes."""
 
     def character(match: re.Match[bytes]) -> bytes:
         plain, octal, hexadecimal, other = match.groups()
@@ -154,4 +154,4 @@ def unescape(quoted: list[str], where: str, encoding: str) -> str:
     try:  # numbers are bytes of the text, in the encoding of the file
         return _ESCAPE.sub(character, inner.encode(encoding)).decode(encoding)
     except UnicodeDecodeError:
-        raise DataError(f"{where}: the escapes \\NNN of this message are not {encoding.upper()}") from None
+        raise DataError(f"{where}: the \\NNN escapes of this message are not valid {encoding.upper()}") from None

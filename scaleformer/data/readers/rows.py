@@ -1,4 +1,4 @@
-"""Rows of tables and units of catalogues, put together to documents."""
+"""Combines rows of tables and units of catalogues into documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scaleformer.system.schema import shown
 
 @dataclass(frozen=True)
 class Row:
-    """A piece of a document: as many segments on both sides.
+    """A piece of a document, with equally many segments on both sides.
 
     where  file and line, row or unit, for messages
     name   of the document
@@ -26,10 +26,10 @@ class Row:
 
 
 def grouped(rows: Iterable[Row], named: bool) -> Iterator[Document]:
-    """A document for each run of rows of one name.
+    """A document for each run of rows with the same name.
 
-    named: the data themselves name the documents, so that a name that comes back is a fault. Raises DataError: a row
-    without segments, or not as many on both sides, or rows of a document that do not stand together.
+    named: the data name the documents, so a name that returns later is a fault. Raises DataError: a row without
+    segments or with different numbers on both sides, or rows of a document that are not consecutive.
     """
     name = ""
     begun: set[str] = set()
@@ -41,7 +41,7 @@ def grouped(rows: Iterable[Row], named: bool) -> Iterator[Document]:
             pending = ([], [])
         if named and (row.name != name or not begun):
             if row.name in begun:
-                raise DataError(f"{row.where}: document {shown(row.name)} began earlier: its rows must stand together")
+                raise DataError(f"{row.where}: document {shown(row.name)} began earlier: put its rows together")
             begun.add(row.name)
         name = row.name
         pending[0].extend(row.source)
@@ -51,7 +51,7 @@ def grouped(rows: Iterable[Row], named: bool) -> Iterator[Document]:
 
 
 def value(row: Any, column: str, where: str) -> Any:
-    """What a row holds in a column; a dot reaches into a column of dictionaries. Raises DataError: no such column."""
+    """A row's value in a column; a dot reaches into a column of dictionaries. Raises DataError: no such column."""
     found = row
     for key in [column] if column in row else column.split("."):
         if not isinstance(found, dict) or key not in found:
@@ -61,7 +61,7 @@ def value(row: Any, column: str, where: str) -> Any:
 
 
 def cell(row: Any, column: str, where: str) -> list[str]:
-    """The segments that a row holds in a column, one or a list. Raises DataError: something else."""
+    """A row's segments in a column, one or a list. Raises DataError for anything else."""
     found = value(row, column, where)
     segments = [found] if isinstance(found, str) else found
     if not isinstance(segments, list) or not all(isinstance(segment, str) for segment in segments):
@@ -70,11 +70,11 @@ def cell(row: Any, column: str, where: str) -> list[str]:
 
 
 def some(names: Collection[str]) -> str:
-    """The first of some names, for messages."""
+    """The first names of a collection, for messages."""
     return ", ".join(shown(name)[1:-1] for name in list(names)[:12]) + (" ..." if len(names) > 12 else "")
 
 
 def brief(error: object) -> str:
-    """What a library says, in one line of at most 200 characters."""
+    """A library's message in one line of at most 200 characters."""
     text = " ".join(str(error).split())
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,6 +1,6 @@
-"""Published contrastive test suites, in the layouts of their repositories, as examples of `scaleformer context`.
+"""Published contrastive test suites, in the layouts of their repositories, as examples for `scaleformer context`.
 
-contrapro  [Müller 2018] English-German pronouns; also the French set of that layout [Lopes 2020]
+contrapro  [Müller 2018] English-German pronouns; also the French set in that layout [Lopes 2020]
 bawden     [Bawden 2018] discourse-mt-test-sets: English-French anaphora and lexical choice
 voita      [Voita 2019] good-translation-wrong-in-context: English-Russian deixis, ellipsis, lexical cohesion
 """
@@ -30,7 +30,8 @@ OTHER_TEXT = "examples whose document has another sentence there"
 
 @dataclass(frozen=True)
 class SuiteExample:
-    """A segment with its context, its right translation, and wrong ones; distance: segments back to what decides."""
+    """A segment with its context, right translation and wrong translations; distance: segments back to the deciding
+    word."""
 
     id: str
     kind: str
@@ -42,7 +43,7 @@ class SuiteExample:
     wrong: tuple[str, ...]
 
     def to_json(self) -> str:
-        """A line of what `scaleformer context input=FILE` reads."""
+        """The example as a line that `scaleformer context input=FILE` reads."""
         record = asdict(self)
         if self.distance is None:
             del record["distance"]
@@ -51,8 +52,8 @@ class SuiteExample:
 
 @dataclass(frozen=True)
 class Documents:
-    """The documents that the examples of contrapro are cut from: FOLDER/.../NAME.SOURCE and NAME.TARGET, line by line,
-    as its script extracts them; context: segments before an example that are kept, None for all."""
+    """The documents that the contrapro examples come from: FOLDER/.../NAME.SOURCE and NAME.TARGET, line by line, as its
+    script extracts them; context: segments to keep before an example, None for all."""
 
     folder: str
     source: str = "en"
@@ -63,14 +64,14 @@ class Documents:
 def read_suite(
     suite: str, name: str, dropped: Counter[str], documents: Documents | None = None
 ) -> Iterator[SuiteExample]:
-    """The examples of a suite, from a file or (bawden, voita) a folder of files; what is left out is counted.
+    """The examples of a suite, from a file or (bawden, voita) a folder of files; omitted ones are counted.
 
-    documents: wanted for contrapro. Raises DataError for files that are not in the layout of the suite.
+    documents: required for contrapro. Raises DataError for files that are not in the suite's layout.
     """
     path = Path(name)
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"{path}: no .json files: wanted those of the suite {suite}")
+        raise DataError(f"{path}: no .json files: wanted the folder of the {suite} suite")
     for file in files:
         content = _content(file)
         if suite == "contrapro":
@@ -136,16 +137,16 @@ def _bawden(content: Any, path: Path, dropped: Counter[str]) -> Iterator[SuiteEx
 
 
 def _voita(content: Any, path: Path, dropped: Counter[str]) -> Iterator[SuiteExample]:
-    """A list of {"src", "dst": [translations], "true_ind", "ctx_dist"}, their sentences parted by `_eos`."""
+    """A list of {"src", "dst": [translations], "true_ind", "ctx_dist"}, their sentences separated by `_eos`."""
     for number, entry in enumerate(_list(content, str(path)), 1):
         at = f"{path}[{number}]"
         source = _sentences(_text(entry, "src", at))
         texts = _list(_value(entry, "dst", at), at)
         if not all(isinstance(text, str) for text in texts):
-            raise DataError(f"{at}: 'dst' is no list of texts")
+            raise DataError(f"{at}: 'dst' is not a list of texts")
         targets, true = [_sentences(text) for text in texts], _whole(entry, "true_ind", at)
         if not 0 <= true < len(targets):
-            raise DataError(f"{at}: 'true_ind' is {true}, and 'dst' has {len(targets)} translations")
+            raise DataError(f"{at}: 'true_ind' is {true}, but 'dst' has {len(targets)} translations")
         if other := next((t for t in targets if len(t) != len(source)), None):
             raise DataError(f"{at}: {len(source)} sentences in 'src', {len(other)} in one of 'dst'")
         if len({target[:-1] for target in targets}) > 1:
@@ -158,17 +159,17 @@ def _voita(content: Any, path: Path, dropped: Counter[str]) -> Iterator[SuiteExa
 
 
 class _Library:
-    """The documents of a folder by their names, read as they are asked for."""
+    """The documents of a folder by name, read on demand."""
 
     def __init__(self, documents: Documents) -> None:
         self.documents = documents
         folder = Path(documents.folder)
         if not folder.is_dir():
-            raise DataError(f"{folder}: no such folder: wanted the documents that the script of ContraPro extracts")
+            raise DataError(f"{folder}: no such folder: wanted the documents that ContraPro's script extracts")
         ending = f".{documents.source}"
         self.files = {path.name.removesuffix(ending): path for path in folder.rglob(f"*{ending}")}
         if not self.files:
-            raise DataError(f"{folder}: no documents: wanted NAME{ending} and NAME.{documents.target}, by year or not")
+            raise DataError(f"{folder}: no documents: wanted NAME{ending} and NAME.{documents.target} in it or below")
         self.read = lru_cache(maxsize=32)(self._read)
 
     def _read(self, name: str) -> tuple[list[str], list[str]] | None:
@@ -177,12 +178,12 @@ class _Library:
         target = source.with_name(f"{name}.{self.documents.target}")
         first, second = ([line.strip() for _, line in read_lines(path)] for path in (source, target))
         if len(first) != len(second):
-            raise DataError(f"{source}: {len(first)} lines, and {target.name} has {len(second)}: align them")
+            raise DataError(f"{source}: {len(first)} lines, but {target.name} has {len(second)}: align them")
         return first, second
 
 
 def _checked(example: SuiteExample, dropped: Counter[str]) -> Iterator[SuiteExample]:
-    """The example, each wrong translation once; not where none is left."""
+    """The example with distinct wrong translations; nothing if none is left."""
     wrong = tuple(text for text in dict.fromkeys(example.wrong) if text != example.right)
     if example.right in example.wrong:
         dropped[EQUAL] += example.wrong.count(example.right)
@@ -217,7 +218,7 @@ def _list(value: Any, where: str) -> list[Any]:
 def _value(entry: Any, key: str, where: str) -> Any:
     if not isinstance(entry, dict) or key not in entry:
         present = ", ".join(list(entry)[:12]) if isinstance(entry, dict) else type(entry).__name__
-        raise DataError(f"{where}: no {key!r} (present: {present or '-'}): another layout than that of the suite")
+        raise DataError(f"{where}: no {key!r} (present: {present or '-'}): not the layout of the suite")
     return entry[key]
 
 
@@ -240,5 +241,5 @@ def _whole(entry: Any, key: str, where: str) -> int:
 def _pair(entry: Any, key: str, where: str) -> Sequence[str]:
     value = _value(entry, key, where)
     if not (isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)):
-        raise DataError(f"{where}: {key!r} is {shown(value)}, wanted the sentence before and the sentence itself")
+        raise DataError(f"{where}: {key!r} is {shown(value)}, wanted the previous sentence and the sentence itself")
     return [text.strip() for text in value]

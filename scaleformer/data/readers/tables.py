@@ -16,13 +16,13 @@ from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.readers.rows import Row, brief, cell, some, value
 from scaleformer.system.schema import shown
 
-_ROWS = 1000  # of a Parquet file that are unpacked at a time
+_ROWS = 1000  # of a Parquet file, unpacked at a time
 _LARGEST = 1 << 30  # bytes of a row group, unpacked
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns; document "": none names documents. A dot reaches into a column of dictionaries."""
+    """Names of columns; document="": no column names documents. A dot reaches into a column of dictionaries."""
 
     source: str = "source"
     target: str = "target"
@@ -32,8 +32,8 @@ class Columns:
 def read_table(path: Path, format: str, name: str, columns: Columns) -> Iterator[Row]:
     """The rows of a csv, tsv or parquet file.
 
-    Without a column of documents a row of lists is a document, and rows of texts are the document `name`. Nothing is
-    changed in a cell. Raises DataError with file and line or row: no such column, a cell without text (null).
+    Without a document column a row of lists is a document, and rows of texts form the document `name`. Cells stay
+    unchanged. Raises DataError with file and line or row: no such column, or a cell without text (null).
     """
     for where, number, row in _parquet(path, columns) if format == "parquet" else _lines(path, format):
         source, target = (cell(row, column, where) for column in (columns.source, columns.target))
@@ -45,7 +45,7 @@ def read_table(path: Path, format: str, name: str, columns: Columns) -> Iterator
 
 
 def has_names(path: Path, columns: Columns) -> bool:
-    """Whether the first line of a TSV names the columns."""
+    """Whether the first line of a TSV is a header."""
     header = next((line for _, line in read_lines(path, "tsv")), "").split("\t")
     return {columns.source, columns.target} <= set(header) and (bool(columns.document) or len(header) != 3)
 
@@ -57,7 +57,7 @@ def _lines(path: Path, format: str) -> Iterator[tuple[str, int, dict[str, str]]]
         if not header:
             header = cells
             if len(set(header)) < len(header):
-                raise DataError(f"{where}: two columns of one name: {some(header)}")
+                raise DataError(f"{where}: two columns have the same name: {some(header)}")
             continue
         if len(cells) != len(header):
             raise DataError(f"{where}: {len(cells)} cells, wanted {len(header)}: {some(header)}")
@@ -86,7 +86,7 @@ def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str,
             present = file.schema_arrow.names
             for group in range(file.metadata.num_row_groups):
                 if (size := file.metadata.row_group(group).total_byte_size) > _LARGEST:
-                    raise DataError(f"{path}: row group {group + 1} of {size:,} bytes: write smaller ones")
+                    raise DataError(f"{path}: row group {group + 1} has {size:,} bytes: write smaller row groups")
             wanted = {name if name in present else name.split(".")[0] for name in vars(columns).values() if name}
             if missing := sorted(wanted - set(present)):
                 raise DataError(f"{path}: no column {shown(missing[0])}; there are {some(present)}")
@@ -95,4 +95,4 @@ def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str,
                     number += 1
                     yield f"{path}[{number}]", number, row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a sound Parquet file ({brief(error)}): row {number + 1}") from None
+        raise DataError(f"{path}: damaged Parquet file ({brief(error)}): row {number + 1}") from None

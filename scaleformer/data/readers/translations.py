@@ -1,4 +1,4 @@
-"""The translations that `scaleformer translate` has written, as a corpus turned round: for back-translation."""
+"""Translations written by `scaleformer translate`, reversed into a corpus for back-translation."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from scaleformer.data.readers.lines import read_lines
 
 
 def read_translations(path: str | Path, dropped: Counter[str]) -> Iterator[Document]:
-    """Documents whose source is the translation, and whose target is the text that was translated [Sennrich 2016].
+    """Documents with the translation as source and the translated text as target [Sennrich 2016].
 
-    Documents that a length limit cut, or whose translation has another number of segments, are left out and counted.
-    Raises DataError with file and line for what is no translation.
+    Documents cut by a length limit, or whose segment count differs from the translation's, are left out and counted.
+    Raises DataError with file and line for lines that `translate` did not write.
     """
     for number, line in read_lines(path, "jsonl"):
         where = f"{path}:{number}"
@@ -25,8 +25,8 @@ def read_translations(path: str | Path, dropped: Counter[str]) -> Iterator[Docum
             name, text, translation = record["id"], record["source"], record["hypothesis"]
             finished = record["finished"]
         except (ValueError, TypeError, KeyError) as error:
-            missing = f"no {error}" if isinstance(error, KeyError) else "not an object of JSON"
-            raise DataError(f"{where}: {missing}: wanted what translate writes to a name in .jsonl") from None
+            missing = f"no {error}" if isinstance(error, KeyError) else "not a JSON object"
+            raise DataError(f"{where}: {missing}: wanted the output of translate output=FILE.jsonl") from None
         if not finished:
             dropped["cut by the length limit"] += 1
         elif len(text) != len(translation):

@@ -1,14 +1,14 @@
-"""The embedded corpus: seeded documents in two artificial languages that have what makes document translation hard.
+"""The embedded corpus: seeded documents in two artificial languages with the difficulties of document translation.
 
-Inside a segment: verb-final becomes verb-second, adjectives follow their noun, postpositions become prepositions, one
+Within a segment: verb-final becomes verb-second, adjectives follow their noun, postpositions become prepositions, one
 word becomes two (separable verbs, the past) and two become one, articles, adjectives and verbs agree. Across segments,
-decided by an earlier segment alone and labelled:
+decided only by an earlier segment and labelled:
 
 * a pronoun takes the gender of the noun that its topic marker introduced (the source has no gender);
-* a term has two translations; a cue word in the source says which holds when the document introduces it (the two words
-  become one), later mentions carry no cue.
+* a term has two translations; where the document introduces it, a cue word in the source chooses one (both words become
+  one); later mentions have no cue.
 
-Between the deciding segment and the labelled one nothing else gives the answer.
+Nothing between the deciding and the labelled segment gives the answer away.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class Label:
-    """A target word that only an earlier segment decides.
+    """A target word that only an earlier segment determines.
 
     kind      "pronoun" or "term"
-    segment   index of the segment that holds the word
+    segment   index of the segment with the word
     distance  segments back to the deciding one (at least 1)
     word      index of the word in the target segment, split at spaces
-    right     the form that belongs there
-    wrong     the forms that would be right under another decision; none of them stands elsewhere in the segment
+    right     the correct form
+    wrong     the forms that another decision would require; none of them occurs elsewhere in the segment
     """
 
     kind: str
@@ -64,7 +64,7 @@ class Label:
     wrong: tuple[str, ...]
 
     def contrast(self, segment: str) -> list[str]:
-        """The target segment with each wrong form in the place of the right one."""
+        """The target segment with the right form replaced by each wrong one."""
         words = segment.split(" ")
         assert words[self.word] == self.right
         return [" ".join([*words[: self.word], form, *words[self.word + 1 :]]) for form in self.wrong]
@@ -79,7 +79,7 @@ class SyntheticConfig:
     train, valid, test  documents of each split
     segments      fewest and most segments of a document, drawn uniformly
     max_distance  most segments between a labelled word and the one that decides it, drawn log-uniformly
-    topics, terms share of the segments that open a pronoun's or a term's chain, as far as there is room for it
+    topics, terms share of the segments that introduce a topic or a term, if there is room for its later mention
     """
 
     seed: int = 1
@@ -110,9 +110,9 @@ def generate(
 ) -> Iterator[Document]:
     """Documents of a split, with labels.
 
-    `documents` and `segments` (fewest, most) replace the configured numbers: (64, 64) gives documents of 64 segments
-    in the same languages, to measure extrapolation. Document n is the same however many are asked for.
-    Raises ValueError for a split that there is not.
+    `documents` and `segments` (fewest, most) override the configured numbers: (64, 64) gives documents of 64 segments
+    in the same languages, to measure extrapolation. Document n does not depend on how many are generated.
+    Raises ValueError for an unknown split.
     """
     if split not in SPLITS:
         raise ValueError(f"split {split!r}: the synthetic corpus has {', '.join(SPLITS)}")
@@ -131,10 +131,11 @@ def _lexicon(seed: int) -> Lexicon:
 
 
 class _Event(NamedTuple):
-    """What fills the subject or object slot: an introduction (since = own segment) or a mention decided by `since`."""
+    """The filler of a subject or object slot: an introduction (since = own segment), or a mention that segment `since`
+    decides."""
 
     since: int
-    chain: int  # of a subject: index of the topic marker and pronoun
+    chain: int  # for a subject: index of the topic marker and pronoun
     term: Term | None = None
 
 
@@ -152,7 +153,7 @@ class _Writer:
         self.rng = rng
         self.lexicon = lexicon
         self.config = config
-        self.choices: dict[Term, int] = {}  # once chosen, kept to
+        self.choices: dict[Term, int] = {}  # fixed for the document once chosen
         self.antecedents: dict[int, Noun] = {}
 
     def document(self, name: str, length: int) -> Document:
@@ -166,7 +167,7 @@ class _Writer:
         return Document(name, tuple(source), tuple(target), tuple(labels))
 
     def schedule(self, length: int) -> tuple[dict[int, _Event], dict[int, _Event]]:
-        """The events in the subject and the object slot of each segment: introductions and their one later mention."""
+        """The events in the subject and object slots of each segment: introductions, each with one later mention."""
         subjects: dict[int, _Event] = {}
         objects: dict[int, _Event] = {}
         busy_chains = [-1] * len(TOPIC_MARKERS)  # a chain takes a new topic only after its pronoun has been used
@@ -187,7 +188,7 @@ class _Writer:
         return subjects, objects
 
     def later(self, i: int, length: int, taken: dict[int, _Event]) -> int | None:
-        """A free segment after i, its distance log-uniform; None when a few draws find none."""
+        """A free segment after i at a log-uniform distance; None if a few draws find none."""
         farthest = min(self.config.max_distance, length - 1 - i)
         for _ in range(4 if farthest > 0 else 0):
             distance = int(math.exp(self.rng.random() * math.log(farthest + 1)))

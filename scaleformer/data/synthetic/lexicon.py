@@ -36,7 +36,7 @@ _TARGET_SYLLABLES = (
 
 
 def pick(rng: random.Random, items: Sequence[T]) -> T:
-    """One of the items. Only `random()` is used: its numbers are the same in every Python version."""
+    """One of the items. Uses only `random()`, whose numbers are the same in every Python version."""
     return items[int(rng.random() * len(items))]
 
 
@@ -55,7 +55,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """source: the stem, as it is in the present. particle: "" or the word that goes to the end of the target clause."""
+    """source: the stem, which is the present form. particle: "" or the word at the end of the target clause."""
 
     source: str
     stem: str
@@ -65,7 +65,7 @@ class Verb:
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words that stand for words: adverbs (one to one, one to two, two to one) and adpositions (one to one)."""
+    """Words and their translation: adverbs (one to one, one to two, two to one) and adpositions (one to one)."""
 
     source: str
     target: str
@@ -73,7 +73,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Term:
-    """A technical term with two translations, either of them right as long as the document keeps to it."""
+    """A technical term with two translations; either is right if the whole document uses it."""
 
     source: str
     targets: tuple[str, str]
@@ -94,7 +94,7 @@ class Lexicon:
     def build(
         cls, seed: int = 0, nouns: int = 60, adjectives: int = 24, verbs: int = 30, adverbs: int = 12, terms: int = 24
     ) -> Lexicon:
-        """The languages of a seed: no two words of a language share a form, inflected ones included."""
+        """The languages of a seed: no two words of a language share a form, including inflected forms."""
         source = _WordMaker(random.Random(f"scaleformer source {seed}"), _SOURCE_SYLLABLES, (PAST, SOURCE_PLURAL))
         target = _WordMaker(
             random.Random(f"scaleformer target {seed}"),
@@ -118,7 +118,7 @@ class Lexicon:
 
 
 class _WordMaker:
-    """Words of a given number of syllables, all different, whatever ending they take."""
+    """Makes words of a given number of syllables that differ in all their inflected forms."""
 
     def __init__(self, rng: random.Random, syllables: tuple[tuple[str, ...], ...], endings: tuple[str, ...]) -> None:
         self.rng = rng

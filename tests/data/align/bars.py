@@ -1,10 +1,10 @@
-"""How well documents are aligned whose alignment is known: joined to prose, spoilt on purpose, split and aligned again.
+"""Alignment quality on documents with known alignment: joined to prose, damaged on purpose, split and aligned again.
 
     python -m tests.data.align.bars FILE.jsonl[.gz] [en es]
     python -m tests.data.align.bars FILE.jsonl[.gz] en es FOLDER
 
-prints the F1 of the links of aligned documents, as they are and spoilt, and the pages of 300 words a minute;
-the second form writes the prose of either side as text files below FOLDER, for `prepare format=raw`.
+prints the F1 of the links of aligned documents, intact and damaged, and the speed in pages (of 300 words) per minute;
+the second form writes the prose of each side as text files below FOLDER, for `prepare format=raw`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from scaleformer.data.align.passes import Segments, align_corpus
 from scaleformer.data.align.sentences import split_blocks
 from scaleformer.data.readers.documents import Document, read_jsonl
 
-SHARE = 0.1  # of the segments that are removed, and merged
+SHARE = 0.1  # of the segments to remove, and to merge
 PAGE = 300  # words
 
 Paragraph = list[tuple[int, str]]  # numbers of the document's segments, and their texts
-Origins = list[Counter[int]]  # of each aligned segment: how many of its characters come from which of the document's
+Origins = list[Counter[int]]  # for each aligned segment: its characters by the document segment that they come from
 
 
 def prose(document: Document, rng: random.Random) -> list[list[Paragraph]]:
@@ -64,11 +64,11 @@ def split(paragraphs: Sequence[Paragraph], language: str) -> tuple[Segments, Ori
 
 
 def links(origins: Sequence[tuple[Origins, Origins]], aligned: Sequence[Sequence[Bead]]) -> dict[str, float]:
-    """Precision, recall and F1 of links by their characters.
+    """Precision, recall and F1 of links, weighted by characters.
 
-    A bead is right so far as both its sides come from the same segments: the sum over segments of the smaller of the
-    two shares of characters. Precision is the mean over the characters of beads with two sides, recall over those of
-    segments that both sides have.
+    A bead is right to the extent that both its sides come from the same segments: the sum over segments of the smaller
+    of the two shares of characters. Precision is the mean over the characters of beads with two sides, recall over
+    those of segments that both sides have.
     """
     right = proposed = wanted = 0.0
     for (source, target), beads in zip(origins, aligned, strict=True):

@@ -1,4 +1,4 @@
-"""Texts whose alignment is known are aligned that way; the second pass learns words that no letter betrays."""
+"""Texts with known alignment are aligned correctly; the second pass learns translations that share no letters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sentences(count: int) -> list[Document]:
 
 
 @pytest.mark.parametrize(("spoilt", "bar"), [(False, 0.95), (True, 0.9)], ids=["equal", "spoilt"])
-def test_links_are_found_again(spoilt: bool, bar: float) -> None:
+def test_known_links_are_recovered(spoilt: bool, bar: float) -> None:
     assert measure(sentences(20), ("en", "es"), spoilt)["F1"] >= bar
 
 
@@ -68,7 +68,7 @@ def knowledge(rng: np.random.Generator, size: int) -> Knowledge:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_chain_is_the_best_of_all(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chain_is_the_best_of_all_chains(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the recursion by loops, also where rows are compared in several windows."""
     rng = np.random.default_rng(seed)
     source, target, known = side(rng, 7, 20), side(rng, 6, 20), knowledge(rng, 20)

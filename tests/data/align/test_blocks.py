@@ -1,4 +1,4 @@
-"""Files of every format give the blocks that a reader sees; what cannot be read is said in one line."""
+"""Files of every format yield the blocks that a reader sees; unreadable ones give one line."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_docx(tmp_path: Path) -> None:
     assert [(block.kind, block.text) for block in read_blocks(tmp_path / "a.docx")] == wanted
 
 
-def test_docx_keeps_what_stands_apart(tmp_path: Path) -> None:
-    """Content controls, inserted text and text boxes hold text that python-docx passes over; deleted text is gone."""
+def test_docx_keeps_text_boxes_and_controls(tmp_path: Path) -> None:
+    """Keeps text of content controls, insertions and text boxes, which python-docx skips, but no deleted text."""
     word = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     compatible = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
     box = "<w:txbxContent><w:p><w:r><w:t>box</w:t></w:r></w:p></w:txbxContent>"
@@ -113,8 +113,8 @@ def test_docx_keeps_what_stands_apart(tmp_path: Path) -> None:
     assert [block.text for block in read_blocks(tmp_path / "a.docx")] == ["control", "a new", "around", "box"]
 
 
-def test_nothing_deep_is_lost(tmp_path: Path) -> None:
-    """The parsers leave out what is nested deeper than they go: it is read or refused."""
+def test_nothing_deeply_nested_is_lost(tmp_path: Path) -> None:
+    """The parsers drop what is nested too deeply: such files are read completely or refused."""
     for name, start, end, reach in (("a.md", "{pad}- w\n", "", 126), ("a.html", "<div>w\n", "</div>", 253)):
         path = tmp_path / name
         for depth in (20, reach, 2 * reach, 20 * reach):
@@ -123,16 +123,16 @@ def test_nothing_deep_is_lost(tmp_path: Path) -> None:
             if depth <= reach:
                 assert [block.text for block in read_blocks(path)] == ["w"] * depth
             else:
-                with pytest.raises(DataError, match=f"{name}: (quotations or lists|no HTML that can be read)"):
+                with pytest.raises(DataError, match=f"{name}: (quotations or lists|unreadable HTML)"):
                     read_blocks(path)
 
 
-def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.docx").write_bytes(b"PK\x03\x04 and no more")
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\xff")
     (tmp_path / "c.md").write_text("x")
     for name, message in {
-        "a.docx": "not a sound docx file",
+        "a.docx": "damaged docx file",
         "b.txt": "b.txt",
         "none.docx": "no such file",
         "none.md": "no such file",
@@ -141,7 +141,7 @@ def test_what_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(DataError, match=message):
             read_blocks(tmp_path / name)
     monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(DataError, match=r"c.md: Markdown is read by another package: pip install 'scaleformer\[doc"):
+    with pytest.raises(DataError, match=r"c.md: Markdown needs another package: pip install 'scaleformer\[doc"):
         read_blocks(tmp_path / "c.md")
 
 
@@ -156,7 +156,7 @@ def test_segments() -> None:
     assert split_blocks(blocks, "en", "none") == (lines, [title, paragraph, inside])
 
 
-def test_no_quotation_swallows_sentences() -> None:
+def test_quotations_do_not_swallow_sentences() -> None:
     text = "You'll see ``'^'`` in it. This is one. It isn't ``'x'`` at all. The end."
     found, _ = split_blocks([Block("paragraph", text)], "en", "sentence")
     assert found == ["You'll see ``'^'`` in it.", "This is one.", "It isn't ``'x'`` at all.", "The end."]
@@ -168,6 +168,6 @@ def test_no_quotation_swallows_sentences() -> None:
 )
 @settings(max_examples=200, deadline=None)
 def test_no_character_is_lost(text: str, language: str) -> None:
-    """Whatever the rules make of it: only white space changes."""
+    """However the rules split it, only white space changes."""
     segments, _ = split_blocks([Block("paragraph", text)], language, "sentence")
     assert "".join("".join(segments).split()) == "".join(text.split())

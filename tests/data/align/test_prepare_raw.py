@@ -1,4 +1,4 @@
-"""Two folders become a corpus: nothing lost uncounted, filters by reason, a page to look at."""
+"""Two folders become a corpus: every omission counted, filters by reason, a page to inspect."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_text_without_a_partner_is_dropped(folders: Path) -> None:
 
 
 @pytest.mark.parametrize("unmatched", ["keep", "drop"])
-def test_beads_of_little_confidence(folders: Path, unmatched: str) -> None:
+def test_beads_with_low_confidence(folders: Path, unmatched: str) -> None:
     (folders / "es/guide/machine.es.md").write_text(SPANISH.replace("Llame al 0800 123 para pedir ayuda", "Hoy llueve"))
     (document,), report = run(folders, "min_confidence=0.5", f"unmatched={unmatched}")
     assert ("Call 0800 123 for help." in document.source) == (unmatched == "keep")
@@ -101,7 +101,7 @@ def test_a_list_of_pairs(folders: Path) -> None:
     assert [(d.id, len(d.source)) for d in documents] == [("en/guide/machine.en", 3)]
 
 
-def test_the_translation_of_a_model_is_compared(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_models_translation_is_aligned(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The source shares nothing with the target: the model alone tells where it belongs."""
     words = ["uno dos tres cuatro", "cinco seis siete ocho", "nueve diez once doce"]
     for name, lines in {
@@ -149,7 +149,7 @@ def test_filtered_beads_are_counted(folders: Path) -> None:
     assert same not in documents[0].target
 
 
-def test_the_page_shows_the_least_sure_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_the_least_confident_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scaleformer.data.align.page.SHOWN", 2)
     matches = [Match("d", str(sure), "<b>", sure) for sure in (0.9, 0.2, 0.5)] + [
         Match("d", "alone", "", None, "unmatched")
@@ -170,10 +170,10 @@ def test_the_page_shows_the_least_sure_first(monkeypatch: pytest.MonkeyPatch) ->
         (["source_language=null"], "format=raw needs source_language=, such as en"),
         (["split=word"], "split='word': choose one of sentence, paragraph, none"),
         (["unmatched=hide"], "unmatched='hide': choose one of keep, drop"),
-        (["filters=[length]"], "filters='length': choose of script, language, repetition"),
+        (["filters=[length]"], "filters='length': choose from script, language, repetition"),
         (["min_confidence=2"], "min_confidence=2: wanted between 0 and 1"),
         (["checkpoint=run"], "aligner=translation and checkpoint=RUN belong together"),
-        (["subset=a"], "subset='a': format=raw does not read it, hub does"),
+        (["subset=a"], "subset='a': only format=hub reads it, not raw"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -184,12 +184,12 @@ def test_wrong_settings_are_one_line(folders: Path, arguments: list[str], messag
     assert not (folders / "out").exists()
 
 
-def test_lists_and_folders_that_do_not_serve(folders: Path) -> None:
+def test_unusable_lists_and_folders(folders: Path) -> None:
     (folders / "en/empty.md").write_text("twice")
-    with pytest.raises(DataError, match="has the same name: one document is one file"):
+    with pytest.raises(DataError, match="has the same name: keep one file per document"):
         run(folders)
     for content, message in {
-        "a.md\n": ":1: 'a.md': wanted two paths with a tab between",
+        "a.md\n": ":1: 'a.md': wanted a source path, a tab and a target path",
         "": "no pairs of files",
         "a.md\tb.md\na.md\tc.md\n": "the document 'a' has several lines",
     }.items():

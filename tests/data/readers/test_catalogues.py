@@ -64,9 +64,11 @@ def test_languages_of_a_memory(tmp_path: Path) -> None:
     text = TMX.format("*all*", tu(**{"fr": "un", "es_MX": "uno", "en-GB": "one", "en-US": "One"}))
     assert read(tmp_path, "tmx", text, ("en", "es"))[0] == [Document("a", ("one",), ("uno",))]
     assert read(tmp_path, "tmx", text, ("en-us", "fr"))[0] == [Document("a", ("One",), ("un",))]
-    with pytest.raises(DataError, match=r"a\.tmx:4: no srclang names the language of the source: source_language="):
+    with pytest.raises(DataError, match=r"a\.tmx:4: no srclang names the source language: set source_language="):
         read(tmp_path, "tmx", text)
-    with pytest.raises(DataError, match=r"a\.tmx:4: texts in fr, es-mx, en-gb, en-us: target_language="):
+    with pytest.raises(
+        DataError, match=r"a\.tmx:4: texts in fr, es-mx, en-gb, en-us: choose one with target_language="
+    ):
         read(tmp_path, "tmx", text, ("en", None))
     text = TMX.format("en", tu(en="x", es="y").replace("</tu>", '<tuv xml:lang="ES"><seg>z</seg></tuv></tu>'))
     assert read(tmp_path, "tmx", text) == ([Document("a", ("x",), ("y",))], {"a second text in a language": 1})
@@ -123,7 +125,7 @@ def test_units_of_xliff_2(tmp_path: Path, version: str) -> None:
     assert dropped == {"fuzzy": 1, "untranslated": 1, "not to be translated": 1}
 
 
-def test_what_the_toolkit_writes_comes_back(tmp_path: Path) -> None:
+def test_files_written_by_the_toolkit_are_read(tmp_path: Path) -> None:
     memory = tmxfile(sourcelanguage="en", targetlanguage="es")
     for number, text in enumerate(EXACT):
         memory.addtranslation(f"{text}{number}", "en", text, "es")
@@ -157,7 +159,7 @@ def test_encodings_and_compression(tmp_path: Path, encoding: str) -> None:
 @pytest.mark.parametrize(
     ("format", "text", "message"),
     [
-        pytest.param("tmx", TMX.format("en", tu(en="a", es="b"))[:-30], r"a\.tmx:\d+: malformed XML", id="cut short"),
+        pytest.param("tmx", TMX.format("en", tu(en="a", es="b"))[:-30], r"a\.tmx:\d+: malformed XML", id="truncated"),
         pytest.param("tmx", b"", r"a\.tmx:1: malformed XML .no element found", id="empty"),
         pytest.param("tmx", "words", r"a\.tmx:1: malformed XML .Start tag expected", id="words"),
         pytest.param("tmx", "<a><b/></a>", r"a\.tmx:1: <a>, wanted <tmx>", id="another root"),
@@ -194,7 +196,7 @@ def test_encodings_and_compression(tmp_path: Path, encoding: str) -> None:
         ),
         pytest.param("xliff", one(xliff1("<trans-unit/>")), r"a\.xliff:1: a unit without <source>", id="no source"),
         pytest.param("tmx", TMX.format("en", "x" * 11_000_000), "malformed XML .*too long", id="one long text"),
-        pytest.param("tmx", gzip.compress(b"<tmx>")[:-5], r"a\.tmx: the compressed file is cut short", id="cut gzip"),
+        pytest.param("tmx", gzip.compress(b"<tmx>")[:-5], r"a\.tmx: the compressed file is truncated", id="cut gzip"),
     ],
 )
 def test_faults(tmp_path: Path, format: str, text: str | bytes, message: str) -> None:
@@ -204,14 +206,14 @@ def test_faults(tmp_path: Path, format: str, text: str | bytes, message: str) ->
     assert str(caught.value).startswith(str(tmp_path / f"a.{format}"))
 
 
-def test_a_compressed_file_that_grows_beyond_measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scaleformer.data.readers.lines._UNPACKED", 1 << 20)
     for format, text in (
         ("tmx", f"<tmx><header srclang='en'/>{'<tu/>' * 1_000_000}"),
         ("po", "#\n" * 3_000_000),
         ("csv", "source,target\n" * 500_000),
     ):
-        with pytest.raises(DataError, match=r"bytes unpack to more than .*: not a file of text"):
+        with pytest.raises(DataError, match=r"bytes unpack to more than .*: not a text file"):
             read(tmp_path, format, gzip.compress(text.encode()))
 
 

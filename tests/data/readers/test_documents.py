@@ -1,4 +1,4 @@
-"""Readers: what they read, and the one line that each fault gives."""
+"""Readers: their documents, and the one line for each fault."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_jsonl_ignores_other_keys_and_may_do_without_target(tmp_path: Path) -> N
         ),
         pytest.param('{"id": "a", "source": [], "target": []}', "'a' is empty: it has no segments", id="empty"),
         pytest.param('{"id": "a", "source": ["\\ud800"], "target": ["y"]}', "lone surrogate", id="surrogate"),
-        pytest.param('{"id": ' + "9" * 5000 + "}", "a number of too many digits", id="huge number"),
+        pytest.param('{"id": ' + "9" * 5000 + "}", "a number with too many digits", id="huge number"),
         pytest.param('{"' + "k" * 5000 + '": 1}', "(keys present: " + "k" * 59, id="long key"),
     ],
 )
@@ -97,12 +97,12 @@ def test_not_utf8(tmp_path: Path, packed: bool) -> None:
 def test_truncated_gz(tmp_path: Path) -> None:
     text = "".join(f"line {i * 7919 % 10007}\n" for i in range(20_000)).encode()
     path = write(tmp_path / "a.gz", gzip.compress(text)[:-5000])
-    with pytest.raises(DataError, match=r"a\.gz:\d+: the compressed file is cut short"):
+    with pytest.raises(DataError, match=r"a\.gz:\d+: the compressed file is truncated"):
         list(read_lines(path))
 
 
-def test_gz_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.gz:1: not a sound gzip file"):
+def test_gz_suffix_without_gzip(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.gz:1: damaged gzip file"):
         list(read_lines(write(tmp_path / "a.gz", "plain text")))
 
 
@@ -120,12 +120,12 @@ def test_missing_file_and_folder_for_file(tmp_path: Path) -> None:
         list(read_lines(tmp_path))
 
 
-def test_compressed_without_saying_so(tmp_path: Path) -> None:
+def test_gzip_without_the_suffix(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", gzip.compress("a\nü\n".encode()))
     assert list(read_lines(path)) == [(1, "a"), (2, "ü")]
 
 
-def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scaleformer.data.readers.lines.LONGEST_LINE", 1000)
     path = write(tmp_path / "a.gz", gzip.compress(b"short\n" + b"x" * 10_000))
     with pytest.raises(DataError, match=r"a\.gz:2: the line is longer than 1,000 bytes: split it"):
@@ -170,8 +170,8 @@ def test_text_pair_several_blank_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "target", "ids", "message"),
     [
-        pytest.param("a\nb\n", "x\n", None, r"t\.es:2: ends after 1 lines, but .*t\.en goes on", id="target short"),
-        pytest.param("a\n", "x\ny\n", None, r"t\.en:2: ends after 1 lines, but .*t\.es goes on", id="source short"),
+        pytest.param("a\nb\n", "x\n", None, r"t\.es:2: ends after 1 lines, but .*t\.en is longer", id="target short"),
+        pytest.param("a\n", "x\ny\n", None, r"t\.en:2: ends after 1 lines, but .*t\.es is longer", id="source short"),
         pytest.param("a\n\nb\n", "x\ny\nz\n", None, r"t\.en:2: blank here but not in .*t\.es", id="blank in source"),
         pytest.param("a\nb\n", "x\n \n", None, r"t\.es:2: blank here but not in .*t\.en", id="blank in target"),
         pytest.param("a\nb\nc\n", "x\ny\nz\n", "1\n2\n1\n", r"t\.ids:3: document '1' began earlier", id="scattered"),
@@ -216,7 +216,7 @@ def test_assign_splits() -> None:
         ("\ufeffid\tsrc\ttgt", "a\tx\ty"),
     ],
 )
-def test_a_header_is_no_document(tmp_path: Path, header: str, row: str) -> None:
+def test_a_header_is_not_a_document(tmp_path: Path, header: str, row: str) -> None:
     path = write(tmp_path / "a.tsv", f"{header}\n{row}\n")
     assert list(read_tsv(path)) == [Document("a", ("x",), ("y",))]
 

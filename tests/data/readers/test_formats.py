@@ -1,4 +1,4 @@
-"""What a file is: by what it holds, then by its name, then by how its lines look."""
+"""Formats are recognised by content, then by name, then by the look of the lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_content_decides(format: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("format", BY_LOOK)
-def test_lines_decide_where_nothing_else_does(format: str) -> None:
+def test_lines_decide_if_nothing_else_does(format: str) -> None:
     assert recognise(BY_LOOK[format], "/dev/fd/63").name == format
     assert recognise(BY_LOOK[format], "a.txt").name == "text"
 
@@ -94,34 +94,34 @@ def test_text_is_text(text: str) -> None:
     assert recognise(text.encode(), "").name == "text"
 
 
-def test_compressed_files_are_looked_into(tmp_path: Path) -> None:
+def test_compressed_files_are_unpacked_to_recognise_them(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(gzip.compress(BY_CONTENT["tmx"]))
     assert recognise(Input(str(path)).begin, "a").name == "tmx"
 
 
 @pytest.mark.parametrize("format", ["docx", "parquet", "pdf", "utf16"])
-def test_no_reader_of_lines_takes_what_is_no_text(tmp_path: Path, format: str) -> None:
+def test_line_readers_refuse_binary_formats(tmp_path: Path, format: str) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(BY_CONTENT[format])
     with pytest.raises(DataError, match=r"a.txt: .*wanted text$"):
         list(read_lines(path))
 
 
-def test_readers_of_corpora_name_what_they_are_given(tmp_path: Path) -> None:
+def test_corpus_readers_name_the_format_they_get(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(BY_CONTENT["tmx"])
     with pytest.raises(DataError, match=r"a: a translation memory .TMX., wanted JSON Lines"):
         list(read_jsonl(path))
-    with pytest.raises(DataError, match=r"a: a translation memory .TMX., wanted text, a segment a line"):
+    with pytest.raises(DataError, match=r"a: a translation memory .TMX., wanted text, one segment per line"):
         list(read_text_pair(path, path))
     path.write_bytes(BY_CONTENT["json"])
-    with pytest.raises(DataError, match=r"a: one JSON value for all .*, wanted JSON Lines"):
+    with pytest.raises(DataError, match=r"a: a single JSON value .*, wanted JSON Lines"):
         list(read_jsonl(path))
     with pytest.raises(DataError, match=r"wanted tab-separated values"):
         list(read_tsv(path))
     path.write_bytes(BY_CONTENT["jsonl"])
-    assert len(list(read_text_pair(path, path))) == 1  # lines to be translated, perhaps
+    assert len(list(read_text_pair(path, path))) == 1  # such lines may be for translation
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -138,7 +138,7 @@ def test_lone_carriage_returns_end_lines(tmp_path: Path, packed: bool) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-def test_the_first_line_may_be_longer_than_what_a_format_is_recognised_by(tmp_path: Path, packed: bool) -> None:
+def test_the_first_line_may_exceed_the_look_ahead(tmp_path: Path, packed: bool) -> None:
     long = "word " * 20_000
     for text, wanted in (
         (f"{long}\rb\rc\r", [long, "b", "c"]),

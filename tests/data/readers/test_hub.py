@@ -1,4 +1,4 @@
-"""Data sets of the Hub, or of files that its builders read."""
+"""Data sets from the Hub, or from files that its builders read."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from scaleformer.data.sources import SplitSource, split_sources
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTDIR, errno.EROFS])
-def test_a_cache_that_cannot_be_written_blames_no_split(monkeypatch, number: int) -> None:
+def test_an_unwritable_cache_blames_no_split(monkeypatch, number: int) -> None:
     error = OSError(number, "No way", "home/.cache/huggingface")
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: (_ for _ in ()).throw(error))
-    with pytest.raises(DataError, match=r"^home/.cache/huggingface: No way: HF_HOME names a folder") as caught:
+    with pytest.raises(
+        DataError, match=r"^home/.cache/huggingface: No way: set HF_HOME to a writable folder"
+    ) as caught:
         list(hub_documents(HubConfig("json"), "test"))
     assert not isinstance(caught.value, MissingSplit)
 
 
-def test_parquet_files_are_read_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_files_are_read_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
     pq.write_table(pa.table({"en": ["a\u00a0", "NA"], "es": ["x", ""], "page": ["p", "p"]}), tmp_path / "a.parquet")
     config = HubConfig("parquet", None, {"train": str(tmp_path / "a.parquet")}, "en", "es", "page")
@@ -90,9 +92,9 @@ def test_hub_faults(tmp_path: Path, row: dict[str, object], options: dict[str, s
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_hub_rows_of_a_document_that_do_not_stand_together(tmp_path: Path) -> None:
+def test_hub_rows_of_a_document_must_be_consecutive(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"doc": doc, "source": "a", "target": "x"} for doc in (1, 1, 2, 1)]
-    with pytest.raises(DataError, match=r"json\[train\]:4: document '1' began earlier: its rows must stand together"):
+    with pytest.raises(DataError, match=r"json\[train\]:4: document '1' began earlier: put its rows together"):
         list(hub(tmp_path, rows, document="doc").read())
 
 
@@ -121,8 +123,8 @@ def test_hub_rows_of_processes(tmp_path: Path, document: str, streaming: bool) -
 
 
 @pytest.mark.usefixtures("hub_cache")
-def test_streamed_hub_data_are_named_without_being_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scaleformer.data.sources.hub_documents", None)  # to read would fail
+def test_streamed_hub_data_have_a_fingerprint_without_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.data.sources.hub_documents", None)  # reading would fail
     one = replace(hub(tmp_path, [{"source": "a", "target": "x"}]), streaming=True)
     other = replace(hub(tmp_path / "sub", [{"source": "b", "target": "x"}]), streaming=True)
     assert one.fingerprint() == one.fingerprint() != other.fingerprint()

@@ -46,7 +46,7 @@ def test_escapes_and_white_space(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("space", ["\u00a0", "\u202f", "\u3000"])
-def test_spaces_that_are_text_stay(tmp_path: Path, space: str) -> None:
+def test_no_break_spaces_stay(tmp_path: Path, space: str) -> None:
     text = f"{space}10{space}{space}km{space}"
     assert read(tmp_path, f'  msgid  "{text} \\n"\n\tmsgstr "{text}"\n') == ([(text, text)], {})
 
@@ -79,7 +79,7 @@ def test_the_encoding_that_the_header_names(tmp_path: Path) -> None:
         list(read_po(tmp_path / "a.po", "a", Counter()))
 
 
-def test_a_message_about_encodings_is_no_header(tmp_path: Path) -> None:
+def test_a_message_about_encodings_is_not_a_header(tmp_path: Path) -> None:
     text = '# charset=x\nmsgid "charset=iso-8859-1 é"\nmsgstr "charset=x ñ"\n'
     assert read(tmp_path, text) == ([("charset=iso-8859-1 é", "charset=x ñ")], {})
 
@@ -89,7 +89,7 @@ def test_a_text_that_begins_like_a_comment_of_old_catalogues_is_counted(tmp_path
     assert read(tmp_path, text) == ([], {"with a comment in the message": 1})
 
 
-def test_what_the_toolkit_writes_comes_back(tmp_path: Path) -> None:
+def test_files_written_by_the_toolkit_are_read(tmp_path: Path) -> None:
     texts = ["a", "10\u00a0km", 'C:\\new "x"', "x" * 200, "日本語 " * 40 + "…", "\u202fy\u3000"]
     store = pofile()
     for number, text in enumerate(texts):
@@ -116,21 +116,29 @@ def test_obsolete(tmp_path: Path) -> None:
         pytest.param(
             'msgid "a"\nmsgstr "x\n', r"a\.po:2: .*wanted a comment, or msgid, msgstr .* and a .text", id="no end"
         ),
-        pytest.param('msgid "a"\nmsgid "b"\nmsgstr "x"\n', r"a\.po:1: .* not whole", id="two msgids"),
-        pytest.param('# c\nmsgid "a"\n# d\nmsgid "b"\nmsgstr "x"\n', r"a\.po:2: .* not whole", id="two with comments"),
-        pytest.param('msgstr "x"\n', r"a\.po:1: .* not whole: wanted msgid and msgstr", id="no msgid"),
-        pytest.param('msgid "a"\n', r"a\.po:1: .* not whole", id="no msgstr"),
-        pytest.param('msgid "a"\nmsgstr "x"\n\nmsgctxt "c"\n', r"a\.po:4: .* not whole", id="cut short"),
-        pytest.param('"a"\n', r"a\.po:1: .* not whole", id="stray text"),
+        pytest.param('msgid "a"\nmsgid "b"\nmsgstr "x"\n', r"a\.po:1: .* is incomplete", id="two msgids"),
+        pytest.param(
+            '# c\nmsgid "a"\n# d\nmsgid "b"\nmsgstr "x"\n', r"a\.po:2: .* is incomplete", id="two with comments"
+        ),
+        pytest.param('msgstr "x"\n', r"a\.po:1: .* is incomplete: wanted msgid and msgstr", id="no msgid"),
+        pytest.param('msgid "a"\n', r"a\.po:1: .* is incomplete", id="no msgstr"),
+        pytest.param('msgid "a"\nmsgstr "x"\n\nmsgctxt "c"\n', r"a\.po:4: .* is incomplete", id="truncated"),
+        pytest.param('"a"\n', r"a\.po:1: .* is incomplete", id="stray text"),
         pytest.param('msgid "a"\nmsgstr "x"\n\nhello\n', r"a\.po:4: 'hello': wanted a comment", id="stray word"),
         pytest.param('msgid "a" b\nmsgstr "x"\n', r"a\.po:1: .*wanted a comment", id="more behind the text"),
         pytest.param("#~ hello\n", r"a\.po:1: '#~ hello': wanted", id="stray word in what is obsolete"),
         pytest.param('msgid "a\\qb"\nmsgstr "x"\n', r"a\.po:1: unknown escape \\q", id="escape"),
         pytest.param('msgid "a\\777"\nmsgstr "x"\n', r"a\.po:1: unknown escape \\777", id="no byte"),
-        pytest.param('msgid "a"\nmsgstr "\\303"\n', r"a\.po:1: the escapes .* are not UTF-8", id="half a character"),
+        pytest.param(
+            'msgid "a"\nmsgstr "\\303"\n',
+            r"a\.po:1: the .* escapes of this message are not valid UTF-8",
+            id="half a character",
+        ),
         pytest.param('msgid "a"b"\nmsgstr "x"\n', r"a\.po:1: .*wanted a comment", id="inner quote"),
-        pytest.param('msgid "a"\nmsgid_plural "b"\nmsgstr "x"\n', r"a\.po:1: .* not whole", id="plural without number"),
-        pytest.param('msgid "a"\nmsgstr[0] "x"\n', r"a\.po:1: .* not whole", id="number without plural"),
+        pytest.param(
+            'msgid "a"\nmsgid_plural "b"\nmsgstr "x"\n', r"a\.po:1: .* is incomplete", id="plural without number"
+        ),
+        pytest.param('msgid "a"\nmsgstr[0] "x"\n', r"a\.po:1: .* is incomplete", id="number without plural"),
         pytest.param('msgid "a"\n# c\nmsgstr "x"\n', r"a\.po:2: malformed PO .Syntax error", id="comment inside"),
         pytest.param('msgid ""\nmsgstr "charset=punycode"\n', r"a\.po: unknown charset='punycode'", id="charset"),
     ],

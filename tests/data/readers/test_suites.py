@@ -75,12 +75,12 @@ def contrapro(tmp_path: Path) -> Path:
     return write(tmp_path / "contrapro.json", entries)
 
 
-def test_contrapro_takes_the_context_from_the_documents(tmp_path: Path, documents: Path) -> None:
+def test_contrapro_context_comes_from_the_documents(tmp_path: Path, documents: Path) -> None:
     dropped: Counter[str] = Counter()
     found = list(read_suite("contrapro", str(contrapro(tmp_path)), dropped, Documents(str(documents))))
     assert [(e.kind, e.distance, e.source_context, e.target_context) for e in found] == [
         ("it:sie", 1, (ENGLISH[0],), (GERMAN[0],)),
-        ("it:sie", 2, tuple(ENGLISH[:2]), tuple(GERMAN[:2])),  # its quotation marks are others than in the document
+        ("it:sie", 2, tuple(ENGLISH[:2]), tuple(GERMAN[:2])),  # quotation marks differ from the document's
         ("it:sie", 0, (), ()),  # counted from 0, as in the French set
     ]
     assert (found[0].source, found[0].right, found[0].wrong) == (
@@ -155,7 +155,7 @@ def test_voita(tmp_path: Path) -> None:
     }
 
 
-def test_prepared_suites_are_what_context_reads(tmp_path: Path, documents: Path, monkeypatch, capsys) -> None:
+def test_context_reads_prepared_suites(tmp_path: Path, documents: Path, monkeypatch, capsys) -> None:
     given = {"format": "contrapro", "input": str(contrapro(tmp_path)), "documents": str(documents)}
     report = prepare(PrepareConfig(**given, output=str(tmp_path / "out")))
     assert (report.examples, sum(report.dropped_documents.values())) == ({"it:sie": 3}, 4)
@@ -191,18 +191,18 @@ def test_the_table_and_nothing_left(tmp_path: Path, monkeypatch, capsys) -> None
     ("suite", "content", "message"),
     [
         ("contrapro", {"a": 1}, r"x\.json: a JSON dict, wanted a list"),
-        ("contrapro", [{"src segment": "a"}], r"x\.json\[0\]: no 'ref segment' \(present: src segment\): another layo"),
+        ("contrapro", [{"src segment": "a"}], r"x\.json\[0\]: no 'ref segment' \(present: src segment\): not the layo"),
         ("contrapro", [pronoun(-1, "a", "b", ["c"], 1)], r"x\.json\[0\]: 'segment id' is -1, wanted a whole number"),
         ("contrapro", [pronoun(1, " ", "b", ["c"], 1)], r"'src segment' is ' ', wanted a text"),
         ("bawden", [1], r"x\.json: a JSON list, wanted an object of numbered blocks"),
         (
             "bawden",
             {"1": {"src": ["a"], "trg": [{}]}},
-            r"'src' is \['a'\], wanted the sentence before and the sentence",
+            r"'src' is \['a'\], wanted the previous sentence and the sentence",
         ),
         ("voita", [{"src": "a _eos b", "dst": ["a"], "true_ind": 0, "ctx_dist": 1}], "2 sentences in 'src', 1 in one"),
-        ("voita", [{"src": "a", "dst": ["a"], "true_ind": 1, "ctx_dist": 1}], "'true_ind' is 1, and 'dst' has 1 tr"),
-        ("voita", [{"src": "a", "dst": [1], "true_ind": 0, "ctx_dist": 1}], "'dst' is no list of texts"),
+        ("voita", [{"src": "a", "dst": ["a"], "true_ind": 1, "ctx_dist": 1}], "'true_ind' is 1, but 'dst' has 1 tr"),
+        ("voita", [{"src": "a", "dst": [1], "true_ind": 0, "ctx_dist": 1}], "'dst' is not a list of texts"),
     ],
 )
 def test_other_layouts_are_named(tmp_path: Path, documents: Path, suite: str, content: Any, message: str) -> None:
@@ -217,18 +217,18 @@ def test_files_and_settings_are_checked(tmp_path: Path, documents: Path) -> None
     with pytest.raises(DataError, match=r"x\.json: malformed JSON"):
         list(read_suite("voita", str(path), Counter()))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"empty: no \.json files: wanted those of the suite voita"):
+    with pytest.raises(DataError, match=r"empty: no \.json files: wanted the folder of the voita suite"):
         list(read_suite("voita", str(tmp_path / "empty"), Counter()))
     entries = str(contrapro(tmp_path))
     for folder, message in (("none", "no such folder"), ("empty", r"no documents: wanted NAME\.en and NAME\.de")):
         with pytest.raises(DataError, match=message):
             list(read_suite("contrapro", entries, Counter(), Documents(str(tmp_path / folder))))
     (documents / "1999" / "1999_1_2.de").write_text("Ja.\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"1999_1_2\.en: 4 lines, and 1999_1_2\.de has 1: align them"):
+    with pytest.raises(DataError, match=r"1999_1_2\.en: 4 lines, but 1999_1_2\.de has 1: align them"):
         list(read_suite("contrapro", entries, Counter(), Documents(str(documents))))
     with pytest.raises(ValueError, match="format=contrapro needs documents=DIR"):
         PrepareConfig("contrapro", "i", "o")
     with pytest.raises(ValueError, match="context=-1: wanted 0 or more segments"):
         PrepareConfig("contrapro", "i", "o", documents="d", context=-1)
-    with pytest.raises(ValueError, match=r"valid=0\.0: format=voita does not read it, jsonl, text, "):
+    with pytest.raises(ValueError, match=r"valid=0\.0: only format=jsonl\|text\|"):
         PrepareConfig("voita", "i", "o", valid=0.0)

@@ -78,7 +78,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.csv", "source,target\na\n", r"a\.csv:2: 1 cells, wanted 2: source, target"),
-        ("a.csv", "source,source\na,b\n", r"a\.csv:1: two columns of one name"),
+        ("a.csv", "source,source\na,b\n", r"a\.csv:1: two columns have the same name"),
         ("a.csv", "src,target\na,b\n", r"a\.csv:2: no column 'source'; there are src, target"),
         ("a.csv", 'source,target\n"a,b\n', r"a\.csv:2: malformed CSV .*is a double quote not closed"),
         ("a.csv", 'source,target\n"a"b,c\n', r"a\.csv:2: malformed CSV"),
@@ -86,9 +86,9 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         ("a.csv", b"source,target\n\xe9,b\n", r"a\.csv:2: not UTF-8"),
         ("a.csv", b"PAR1xxxx", r"a\.csv: a Parquet table, wanted comma-separated values"),
         ("a.tsv", "source\ttarget\na\n", r"a\.tsv:2: 1 cells, wanted 2"),
-        ("a.parquet", b"PAR1", r"a\.parquet: not a sound Parquet file"),
-        ("a.parquet", b"", r"a\.parquet: not a sound Parquet file"),
-        ("a.parquet", b"source,target\n", r"a\.parquet: not a sound Parquet file"),
+        ("a.parquet", b"PAR1", r"a\.parquet: damaged Parquet file"),
+        ("a.parquet", b"", r"a\.parquet: damaged Parquet file"),
+        ("a.parquet", b"source,target\n", r"a\.parquet: damaged Parquet file"),
     ],
 )
 def test_faults(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
@@ -106,18 +106,18 @@ def test_faults_of_sound_parquet_files(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(DataError, match=r"a\.parquet: no column 'translation'; there are source"):
         read(path, Columns("translation.en"))
     cut = write(tmp_path / "b.parquet", path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"b\.parquet: not a sound Parquet file"):
+    with pytest.raises(DataError, match=r"b\.parquet: damaged Parquet file"):
         read(cut)
     path = parquet(tmp_path / "c.parquet", source=["a", "b", "c"], target=["x", "y", "z"], n=["1", "2", "1"])
     with pytest.raises(DataError, match=r"c\.parquet\[3\]: document '1' began earlier"):
         read(path, Columns(document="n"))
     monkeypatch.setattr("scaleformer.data.readers.tables._LARGEST", 10)
-    with pytest.raises(DataError, match=r"c\.parquet: row group 1 of [\d,]+ bytes: write smaller ones"):
+    with pytest.raises(DataError, match=r"c\.parquet: row group 1 has [\d,]+ bytes: write smaller"):
         read(path)
 
 
 @pytest.mark.parametrize("format", ["po", "tmx", "xliff"])
-def test_without_the_toolkit_one_line_says_what_installs_it(
+def test_without_the_toolkit_one_line_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
     def missing(name: str) -> None:
@@ -125,7 +125,5 @@ def test_without_the_toolkit_one_line_says_what_installs_it(
 
     monkeypatch.setattr(importlib, "import_module", missing)
     path = write(tmp_path / f"a.{format}", "x")
-    with pytest.raises(
-        DataError, match=rf"a\.{format}: translate-toolkit reads it: pip install 'scaleformer\[formats\]'"
-    ):
+    with pytest.raises(DataError, match=rf"a\.{format}: needs translate-toolkit: pip install 'scaleformer\[formats\]'"):
         read(path)

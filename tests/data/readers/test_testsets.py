@@ -1,4 +1,4 @@
-"""Test sets of sacrebleu, from files that stand where it would have put them: nothing is fetched."""
+"""Test sets of sacrebleu, from files in its cache folder: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_a_set_is_prepared(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("tiny22:en-es", r"^'tiny22:en-es': wanted a test set of sacrebleu .* and its languages: wmt22:en-de"),
-        ("tiny", "'tiny': tiny has no languages ''; there are en-es"),
-        ("tiny:es-en", "tiny has no languages 'es-en'; there are en-es"),
-        ("lines:en-es", "lines:en-es: the test set names no documents"),
+        ("tiny22:en-es", r"^'tiny22:en-es': wanted a sacrebleu test set .* and a language pair, such as wmt22:en-de"),
+        ("tiny", "'tiny': tiny has no language pair ''; choose from en-es"),
+        ("tiny:es-en", "tiny has no language pair 'es-en'; choose from en-es"),
+        ("lines:en-es", "lines:en-es: the test set has no document ids"),
     ],
 )
 @pytest.mark.usefixtures("folder")
@@ -67,9 +67,9 @@ def test_faults(name: str, message: str) -> None:
         read_test_set(name)
 
 
-def test_what_sacrebleu_cannot_get_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "tiny" / "raw" / "tiny.tiny.tgz").unlink()  # so that it is fetched
-    with pytest.raises(DataError, match=r"tiny:en-es: sacrebleu cannot get it: .*No such file or directory") as caught:
+def test_a_set_that_sacrebleu_cannot_load_gives_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "tiny" / "raw" / "tiny.tiny.tgz").unlink()  # so that sacrebleu downloads it
+    with pytest.raises(DataError, match=r"tiny:en-es: sacrebleu cannot load it: .*No such file or directory") as caught:
         read_test_set("tiny:en-es")
     assert "\n" not in str(caught.value)
 
@@ -77,5 +77,5 @@ def test_what_sacrebleu_cannot_get_is_one_line(folder: Path, monkeypatch: pytest
         raise SystemExit(1)
 
     monkeypatch.setattr("sacrebleu.dataset.base.download_file", wrong_checksum)
-    with pytest.raises(DataError, match="tiny:en-es: sacrebleu cannot get it: see above"):
+    with pytest.raises(DataError, match="tiny:en-es: sacrebleu cannot load it: see above"):
         read_test_set("tiny:en-es")

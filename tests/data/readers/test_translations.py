@@ -1,4 +1,4 @@
-"""Translations turned round: what becomes a document, what is left out, and a corpus made of them."""
+"""Reversed translations: what becomes a document, what is left out, and a corpus from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_translation_becomes_the_source(tmp_path: Path) -> None:
     assert dropped == {"cut by the length limit": 1, "another number of segments": 1}
 
 
-def test_a_corpus_of_translations_says_which_model_made_them(tmp_path: Path) -> None:
+def test_the_report_names_the_model_of_translations(tmp_path: Path) -> None:
     path = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS))
     config = PrepareConfig("translations", str(path), str(tmp_path / "out"), valid=0, test=0)
     report = prepare(config, translated_by="abc")
@@ -43,9 +43,13 @@ def test_a_corpus_of_translations_says_which_model_made_them(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [('{"id": "a", "source": ["x"]}', "no 'hypothesis'"), ("[1]", "not an object"), ('{"id": ', "not an object")],
+    [
+        ('{"id": "a", "source": ["x"]}', "no 'hypothesis'"),
+        ("[1]", "not a JSON object"),
+        ('{"id": ', "not a JSON object"),
+    ],
 )
-def test_what_is_no_translation_is_refused(tmp_path: Path, line: str, message: str) -> None:
+def test_lines_that_are_not_translations_are_refused(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "back.jsonl", json.dumps(RECORDS[0]), line)
     with pytest.raises(DataError, match=f"back.jsonl:2: {message}"):
         list(read_translations(path, Counter()))

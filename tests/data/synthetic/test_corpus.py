@@ -1,4 +1,4 @@
-"""The synthetic corpus: its grammar and its labels are worked out anew from the text and the word lists."""
+"""The synthetic corpus: its grammar and labels, derived independently from the text and the word lists."""
 
 from __future__ import annotations
 

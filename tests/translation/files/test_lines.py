@@ -168,7 +168,7 @@ def test_stdin_may_be_compressed(monkeypatch: pytest.MonkeyPatch, data: bytes) -
 
 def test_compressed_stdin_that_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, TWO_MEMBERS[:-4])
-    with pytest.raises(DataError, match=r"stdin:3: the compressed file is cut short"):
+    with pytest.raises(DataError, match=r"stdin:3: the compressed file is truncated"):
         read_documents(Input("-"), "text")
 
 
