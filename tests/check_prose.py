@@ -13,10 +13,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ("docs/benchmarks.md", "docs/mechanisms.md")
+WRITTEN = ("README.md", "CONTRIBUTING.md", "data/README.md")
 # The pages that are checked: docs/ without what commands write and the entries of the log, which are all numbers.
 PAGES = sorted(
     page.relative_to(ROOT).as_posix()
-    for page in [ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    for page in [*(ROOT / name for name in WRITTEN), *(ROOT / "docs").rglob("*.md")]
     if page.relative_to(ROOT).as_posix() not in GENERATED and not re.match(r"\d{3}-", page.name)
 )
 PARAGRAPH_WORDS, SENTENCE_WORDS, NUMBERS = 90, 40, 12

@@ -31,7 +31,7 @@ def test_faults(text: str, found: list[str]) -> None:
 
 
 def test_generated_pages_and_entries_of_the_log_are_left_out() -> None:
-    assert {"docs/index.md", "docs/log/README.md", "docs/results/quality.md"} <= set(PAGES)
+    assert {"README.md", "data/README.md", "docs/index.md", "docs/results/quality.md"} <= set(PAGES)
     assert not {"docs/benchmarks.md", "docs/mechanisms.md"} & set(PAGES)
     assert all((ROOT / page).exists() for page in PAGES)
 

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose, initialize_config_dir
 
 from scaleformer.commands import COMMANDS
@@ -82,10 +83,19 @@ def test_a_sweep_has_a_folder() -> None:
     assert sweep.dir.startswith("runs/sweep/")
 
 
-def test_the_first_screen_has_the_two_commands() -> None:
-    first = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:25]
-    assert any("make train" in line for line in first)
-    assert any("make test" in line for line in first)
+def test_the_first_screen_has_the_two_commands_and_the_page_is_short() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert any("make train" in line for line in lines[:12])
+    assert any("make test" in line for line in lines[:12])
+    assert len(lines) <= 150
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for key in ("version", "license"):
+        assert f'{key} = "{citation[key]}"' in project
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
 
 
 def test_the_make_targets_exist() -> None:

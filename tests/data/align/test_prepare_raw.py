@@ -72,7 +72,7 @@ def test_two_folders(folders: Path) -> None:
 
 
 def test_the_samples(tmp_path: Path) -> None:
-    """The command of data/README.md."""
+    """The command of docs/data-formats.md."""
     samples = Path(__file__).parents[3] / "data" / "samples" / "raw"
     (document,), report = run(tmp_path, f"source={samples / 'en'}", f"target={samples / 'es'}")
     assert document.id == "tea"

@@ -165,7 +165,7 @@ def text_of(documents: list[Document]) -> str:
 
 
 def test_same_text_on_every_machine_and_python() -> None:
-    """The digest was taken once: the numbers of the README hold only for these very documents."""
+    """The digest was taken once: the numbers of the pages hold only for these very documents."""
     digest = hashlib.sha256(text_of(list(generate(CONFIG, "test"))).encode()).hexdigest()
     assert digest[:16] == "a56fd4eb259f0fbe"
 
