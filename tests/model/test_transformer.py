@@ -41,6 +41,9 @@ MIXED = {
     "reformer small": {
         "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "fallback": {"name": "softmax"}}
     },
+    "gated_deltanet small": {
+        "attention": {"name": "gated_deltanet", "kernel": 2, "chunk": 3, "fallback": {"name": "softmax"}}
+    },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
     # so that these batches of few segments have far ones
     "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},

@@ -15,6 +15,7 @@ from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
+from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.performer import PerformerAttention
@@ -50,6 +51,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
     "adaptive_span": AdaptiveSpanAttention,
+    "gated_deltanet": GatedDeltaNetAttention,
 }
 
 #: mechanisms of the past, and what to say of each
