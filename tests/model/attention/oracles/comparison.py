@@ -111,8 +111,10 @@ def results(case: Case, call: Call) -> dict[str, Tensor]:
 
 
 def errors(one: dict[str, Tensor], other: dict[str, Tensor]) -> tuple[float, float]:
-    """The largest difference of the outputs and of the gradients, relative to the greatest number of the tensor (or to a
-    thousandth of the greatest of all gradients, so that what rounding leaves of zeros counts little)."""
+    """The largest difference of the outputs and of the gradients, relative to the greatest number of the tensor.
+
+    At least to a thousandth of the greatest of all gradients: what rounding leaves of zeros counts little.
+    """
     assert one.keys() == other.keys()
     scales = {name: float(x.abs().amax()) for name, x in other.items()}
     gradients = one.keys() - {"output"}
