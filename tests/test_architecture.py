@@ -26,7 +26,7 @@ FLOORS = (
     "benchmarks",
     "commands",
 )
-OPS_FLOORS = ("common", "softmax", "loss", "kernel", "segments", "gated", "recall")
+OPS_FLOORS = ("common", "softmax", "delta", "loss", "kernel", "segments", "gated", "recall")
 # Who may know these libraries at all.
 LIGHTNING = ("data", "checkpoints", "training", "commands", "benchmarks")
 HYDRA = ("commands",)

@@ -43,6 +43,9 @@ MIXED = {
     },
     "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
     "rfa_gated small": {"attention": {"name": "rfa_gated", "features": 4, "fallback": {"name": "softmax"}}},
+    "gated_deltanet small": {
+        "attention": {"name": "gated_deltanet", "kernel": 2, "chunk": 3, "fallback": {"name": "softmax"}}
+    },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
     # so that these batches of few segments have far ones
     "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},

@@ -16,6 +16,7 @@ from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAtt
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
+from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.performer import PerformerAttention
@@ -54,6 +55,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
     "adaptive_span": AdaptiveSpanAttention,
+    "gated_deltanet": GatedDeltaNetAttention,
 }
 
 #: mechanisms of the past, and what to say of each

@@ -1,0 +1,259 @@
+"""What no package has: torch's `scaled_dot_product_attention`, handed the mask or the weight of every pair.
+
+It takes the softmax and the sums over keys from somebody else, and says nothing about how the pairs' weights are meant.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scaleformer.model.attention.literature.bigbird import draw
+from scaleformer.ops.segments.layout import SegmentLayout
+from tests.model.attention.oracles.comparison import additive, heads_of, oracle, output_of, seen_by
+
+Module = Any  # an attention: each case knows which
+
+
+def by_bias(attention: Module, heads: tuple[Tensor, Tensor, Tensor], seen: Tensor, bias: Tensor) -> Tensor:
+    """Softmax attention with a bias and a mask (B, H, L, S)."""
+    bias = (bias + additive(seen)).expand(-1, attention.heads, -1, -1)
+    return output_of(attention, functional.scaled_dot_product_attention(*heads, bias))
+
+
+def by_weights(attention: Module, value: Tensor, seen: Tensor, weights: Tensor) -> Tensor:
+    """The mean of value (B, H, S, d) by positive weights (B, H, L, S): softmax of their logarithms."""
+    query, key = (torch.zeros(*value.shape[:2], n, 1, dtype=value.dtype) for n in weights.shape[2:])
+    return by_bias(attention, (query, key, value), seen, weights.log())
+
+
+def distances(x: Tensor, memory: Tensor) -> Tensor:
+    """j - i, (L, S)"""
+    return torch.arange(memory.shape[1]) - torch.arange(x.shape[1])[:, None]
+
+
+def embedded(table: Tensor, x: Tensor, memory: Tensor) -> Tensor:
+    """The rows of table (H, 2R+1, d) for all pairs: (H, L, S, d)."""
+    horizon = table.shape[1] // 2
+    return table[:, distances(x, memory).clamp(-horizon, horizon) + horizon]
+
+
+@oracle("sparse", "torch", "the strided pattern", "encoder decoder", options={"stride": 3, "summaries": 1})
+def strided(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    away = distances(x, memory)
+    patterns = torch.stack([away.abs() <= 3, away % 3 == 0])  # (H, L, S)
+    seen = seen_by(attention, x, layout) & patterns
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
+@oracle(
+    "sparse",
+    "torch",
+    "the fixed pattern",
+    "encoder decoder",
+    options={"pattern": "fixed", "stride": 4, "summaries": 2},
+)
+def fixed(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    place = torch.arange(x.shape[1])
+    pattern = (place // 4 == place[:, None] // 4) | (place % 4 >= 2)  # (L, S)
+    seen = seen_by(attention, x, layout) & pattern
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
+def draw_seeds(attention: Module, generator: np.random.RandomState) -> None:
+    attention.seeds = torch.from_numpy(generator.randint(2**31, size=attention.heads))
+
+
+@oracle(
+    "bigbird",
+    "torch",
+    "neighbours, the first block, and the blocks that ours draws",
+    "encoder",
+    prepare=draw_seeds,
+    options={"block": 2, "random_blocks": 2},
+)
+def bigbird(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    block = torch.arange(x.shape[1]) // 2  # (L,)
+    apart = (block - block[:, None]).abs()
+    pattern = (apart <= 1) | (block == 0) | (block == 0)[:, None]  # (L, S)
+    chosen, _ = draw((layout.mask.sum(1) + 1) // 2, int(block[-1]) + 1, 2, attention.seeds)  # (B, H, N, r)
+    picked = (chosen[:, :, block][..., None] == block).any(3)  # (B, H, L, S)
+    seen = seen_by(attention, x, layout) & (pattern | picked)
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
+def draw_spans(attention: Module, generator: np.random.RandomState) -> None:
+    attention.span.copy_(torch.from_numpy(generator.uniform(0.1, 0.9, attention.span.shape)))
+
+
+@oracle(
+    "adaptive_span",
+    "torch",
+    "the logarithm of the soft mask, and scores of relative positions",
+    "encoder decoder",
+    prepare=draw_spans,
+    options={"max_span": 8, "ramp": 3, "horizon": 3},
+)
+def adaptive_span(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    heads = heads_of(attention, x, memory)
+    relative = relative_scores(attention, heads[0], x, memory)
+    soft = ((3 + 8 * attention.span[:, None, None] - distances(x, memory).abs()) / 3).clamp(0, 1)  # (H, L, S)
+    seen = seen_by(attention, x, layout) & (soft > 0)
+    return by_bias(attention, heads, seen, relative + torch.where(soft > 0, soft, 1.0).log())
+
+
+@oracle("efficient", "torch", "the weight of each pair, over the keys so far", "decoder", pads=False)
+def efficient(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+    shares = key.exp()[:, :, None] / key.exp().cumsum(2)[:, :, :, None]  # (B, H, L, S, d)
+    weights = torch.einsum("bhic,bhijc->bhij", query.softmax(-1), shares)
+    return by_weights(attention, value, seen_by(attention, x, layout), weights)
+
+
+def draw_noise(attention: Module, generator: np.random.RandomState) -> None:
+    attention.noise.copy_(torch.from_numpy(generator.standard_normal(attention.noise.shape)))
+
+
+@oracle(
+    "spe",
+    "torch",
+    "the weight of each pair, of sums over components",
+    "encoder decoder",
+    prepare=draw_noise,
+    options={"realizations": 5, "sines": 2},
+)
+def spe(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+    gates = attention.raw_gates.sigmoid()  # (H, d)
+    gains = (gates[..., None] * attention.raw_gains.softmax(-1)).sqrt()  # (H, d, K)
+    turns = 2 * math.pi * attention.raw_frequencies.sigmoid() / 2 * torch.arange(x.shape[1])[:, None, None, None]
+    cosines, sines, rest = attention.noise.split([2, 2, 1], dim=2)  # (H, d, K | 1, R)
+
+    def spread(y: Tensor, angles: Tensor) -> Tensor:
+        waves = torch.einsum("lhck,hckr->lhcr", gains * angles.cos(), cosines)
+        waves = waves + torch.einsum("lhck,hckr->lhcr", gains * angles.sin(), sines)
+        waves = waves + (1 - gates).sqrt()[..., None] * rest[:, :, 0]  # (L, H, d, R)
+        return functional.elu(torch.einsum("bhlc,lhcr->bhlr", y, waves) * (5 * y.shape[-1]) ** -0.25) + 1
+
+    weights = spread(query, turns + attention.phases) @ spread(key, turns).mT  # (B, H, L, S)
+    return by_weights(attention, value, seen_by(attention, x, layout), weights)
+
+
+@oracle("scaleformer", "torch", "the weight of each pair", "encoder decoder cross", options={"horizon": 3})
+def scaleformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+    return by_weights(attention, value, seen_by(attention, x, layout), kernel_scores(attention, query, key, x, memory))
+
+
+def kernel_scores(attention: Module, query: Tensor, key: Tensor, x: Tensor, memory: Tensor) -> Tensor:
+    """phi(Q_i) . (phi(K_j) + phi(P_clip(j-i))), (B, H, L, S)"""
+    query, key = functional.elu(query) + 1, functional.elu(key) + 1
+    scores = query @ key.mT
+    if hasattr(attention, "relative_embedding"):
+        table = functional.elu(embedded(attention.relative_embedding, x, memory)) + 1  # (H, L, S, d)
+        scores = scores + torch.einsum("bhid,hijd->bhij", query, table)
+    return scores
+
+
+def gates(attention: Module, seen: Tensor, layout: SegmentLayout) -> Tensor:
+    """The gate of each pair, of what is far no more than `far_tokens` tokens: (B, H, L, S)."""
+    reach = attention.log_gate.shape[1] // 2
+    apart = layout.key_segments[:, None] - layout.query_segments[:, :, None]  # (B, L, S)
+    far = (apart.abs() >= reach)[:, None]  # (B, 1, L, S)
+    scale = (attention.far_tokens / (far & seen).sum(-1, keepdim=True).double()).clamp(max=1)  # (B, 1, L, 1)
+    gate = attention.log_gate.exp()[:, apart.clamp(-reach, reach) + reach].transpose(0, 1)  # (B, H, L, S)
+    return gate * torch.where(far, scale, 1.0)
+
+
+GATED = {"options": {"horizon": 3, "reach": 2, "far_tokens": 2}}
+
+
+@oracle("segment_gated", "torch", "the weight of each pair", "encoder decoder cross", **GATED)
+def segment_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+    seen = seen_by(attention, x, layout)
+    weights = kernel_scores(attention, query, key, x, memory) * gates(attention, seen, layout)
+    return by_weights(attention, value, seen, weights)
+
+
+def relative_scores(attention: Module, query: Tensor, x: Tensor, memory: Tensor) -> Tensor:
+    """Q_i . P_clip(j-i) / sqrt(d), (B, H, L, S); none in cross-attention."""
+    if not hasattr(attention, "relative_embedding"):
+        return query.new_zeros(())
+    table = embedded(attention.relative_embedding, x, memory)
+    return torch.einsum("bhid,hijd->bhij", query, table) / math.sqrt(attention.head_width)
+
+
+@oracle("softmax_gated", "torch", "the logarithm of the gate, and scores of relative positions",
+        "encoder decoder cross", **GATED)  # fmt: skip
+def softmax_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    heads, seen = heads_of(attention, x, memory), seen_by(attention, x, layout)
+    bias = gates(attention, seen, layout).log() + relative_scores(attention, heads[0], x, memory)
+    return by_bias(attention, heads, seen, bias)
+
+
+@oracle(
+    "segment_recall",
+    "torch",
+    "the logarithm of the gate, saliences, scores of relative positions, and a mask of what is kept",
+    "encoder decoder cross",
+    options={"near": 1, "horizon": 3, "kept": 2},
+)
+def segment_recall(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    heads, seen = heads_of(attention, x, memory), seen_by(attention, x, layout)
+    apart = layout.key_segments[:, None] - layout.query_segments[:, :, None]  # (B, L, S)
+    salience = torch.einsum("bhjd,hd->bhj", heads[1], attention.salience)  # (B, H, S)
+    recency = attention.recency[:, None] * layout.key_segments[:, None]  # (B, H, S)
+    chosen = seen & (apart.abs() <= 1)[:, None]  # (B, 1, L, S)
+    for sign, count in ((-1, 2 if attention.causal else 1), (1, 1)):
+        there = (seen & (sign * apart > 1)[:, None]).expand(-1, attention.heads, -1, -1)  # (B, H, L, S)
+        priority = (salience - sign * recency)[:, :, None].masked_fill(~there, float("-inf"))
+        kept = torch.zeros_like(there).scatter(3, priority.topk(count).indices, True)
+        chosen = chosen | (there & kept)
+    gate = attention.log_gate[:, apart.clamp(-2, 2) + 2].transpose(0, 1)  # (B, H, L, S)
+    far = torch.where((apart.abs() > 1)[:, None], salience[:, :, None], 0.0)
+    bias = gate + far + relative_scores(attention, heads[0], x, memory)
+    return by_bias(attention, heads, chosen, bias)
+
+
+@oracle("g_transformer", "torch", "a mask of the own segment, and in the top layer another of all, with the gate",
+        "encoder decoder cross", options={"combined": 1})  # fmt: skip
+def g_transformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    seen = seen_by(attention, x, layout)  # (B, 1, L, S)
+    own = seen & (layout.query_segments[:, :, None] == layout.key_segments[:, None])[:, None]
+    own = own | ~own.any(-1, keepdim=True)  # pads of the output, which nobody compares
+    group, whole = (
+        by_bias(module, heads_of(module, x, memory), mask, x.new_zeros(()))
+        for module, mask in ((attention, own), (attention.whole, seen))
+    )
+    gate = torch.sigmoid(functional.linear(torch.cat([group, whole], -1), attention.gate.weight, attention.gate.bias))
+    return gate * group + (1 - gate) * whole
+
+
+def draw_directions(attention: Module, generator: np.random.RandomState) -> None:
+    attention.projection = torch.from_numpy(generator.standard_normal((attention.heads, 6, attention.head_width)))
+
+
+@oracle("rfa_gated", "torch", "the weight of each pair, summed", "decoder cross",
+        prepare=draw_directions, options={"features": 6, "scale": 0.8})  # fmt: skip
+def rfa_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+
+    def features(y: Tensor) -> Tensor:
+        unit = y / y.norm(dim=-1, keepdim=True) / attention.log_scale.exp()[:, None, None]
+        angles = torch.einsum("bhlc,hmc->bhlm", unit, attention.projection.double())
+        return torch.cat([torch.sin(angles), torch.cos(angles)], -1) / math.sqrt(6)
+
+    weights = (features(query) @ features(key).mT) * seen_by(attention, x, layout)  # (B, H, L, S)
+    if attention.causal:
+        gate = torch.sigmoid(functional.linear(x, attention.gate.weight, attention.gate.bias))  # (B, L, H)
+        first = torch.zeros_like(layout.query_segments, dtype=torch.bool)
+        first[:, 1:] = layout.query_segments[:, 1:] > layout.query_segments[:, :-1]
+        fading = torch.where(first[..., None], gate, 1.0).cumprod(1).transpose(1, 2)  # (B, H, L)
+        weights = weights * fading[..., None] / fading[:, :, None]
+    return output_of(attention, weights @ value / weights.sum(-1, keepdim=True).clamp(min=0.1))
