@@ -194,7 +194,7 @@ def test_the_seeds_of_the_run_and_of_its_samples(tmp_path, corpus, evaluate):
 def test_a_checkpoint_without_a_corpus_asks_for_one(evaluate, tmp_path):
     run = make_run(tmp_path / "bare")
     code, _, err = evaluate(f"checkpoint={run}")
-    assert (code, err) == (1, "error: the checkpoint names no corpus: say which with data=jsonl data.path=DIR\n")
+    assert (code, err) == (1, "error: the checkpoint names no corpus: choose one with data=jsonl data.path=DIR\n")
 
 
 def test_the_metrics_of_the_run_stand_where_none_are_named(tmp_path, corpus, evaluate):

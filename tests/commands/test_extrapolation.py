@@ -139,15 +139,15 @@ def test_several_systems(run, evaluate, tmp_path):
 def test_only_the_loss_of_some_documents(run, evaluate):
     code, out, err = evaluate(f"checkpoint={run}", "loss_only=true", "lengths=[segment]", "documents=4", "seed=3")
     assert code == 0, err
-    assert "segment: 4 of 6 documents, drawn by the seed" in out
+    assert "segment: 4 of 6 documents, a seeded sample" in out
     found = read(run / "results")
     assert all(r["decode"] is None and len(r["loss"]["documents"]) == 4 for r in found["results"])
     assert found["settings"]["documents"] == 4
 
 
 BAD = {
-    "too long": (["lengths=[999]"], "999 tokens: longer than all test documents together, which have"),
-    "no length": (["lengths=[long]"], "lengths: 'long' is no length: wanted token counts of at least 3"),
+    "too long": (["lengths=[999]"], "999 tokens: longer than all test documents together"),
+    "no length": (["lengths=[long]"], "lengths: 'long' is not a length: wanted token counts of at least 3"),
     "metrics": (["metrics.tokenize=best"], "metrics.tokenize=best: choose one of auto, 13a, "),
     "mode": (["modes=[page]"], "modes=['page']: choose of pass, segments, window"),
     "window": (["window.size=4", "window.context=9"], "window.size=4, window.context=9"),

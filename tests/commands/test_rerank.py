@@ -41,5 +41,5 @@ def test_what_is_wrong_is_named(tmp_path):
         rerank(tmp_path, metric="ter")
     with pytest.raises(ValueError, match="level=word: choose one of document, segment"):
         rerank(tmp_path, level="word")
-    with pytest.raises(ValueError, match=r"in\.jsonl: document 1: the candidates have 2, 1 segments"):
+    with pytest.raises(ValueError, match=r"in\.jsonl: document 1: segment counts differ \(2, 1\)"):
         rerank(tmp_path, [[["a", "b"], ["a"]]], level="segment")

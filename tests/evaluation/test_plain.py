@@ -1,4 +1,4 @@
-"""The output of any system against a reference, and the command that scores it."""
+"""Scoring the output of any system against a reference: functions and command."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_beads_are_scored_as_one_segment():
     assert found.documents[0].source == ("a b", "c")
 
 
-def test_outputs_as_lines_parts_and_records(tmp_path):
+def test_reading_lines_parts_and_records(tmp_path):
     text = [" ".join(segments) for segments in OUTPUTS]
     assert read_plain(str(write(tmp_path / "lines.txt", *text)), REFERENCES) == text
     parts = write(tmp_path / "parts.txt", *OUTPUTS[0], "", *OUTPUTS[1], "", *OUTPUTS[2])
@@ -63,11 +63,11 @@ def test_outputs_as_lines_parts_and_records(tmp_path):
     assert read_plain(str(bare), REFERENCES) == text
 
 
-def test_faults_are_named(tmp_path):
+def test_faults_are_reported(tmp_path):
     def read(*lines: str, field: str = "auto") -> None:
         read_plain(str(write(tmp_path / "x", *lines)), REFERENCES, field)
 
-    with pytest.raises(DataError, match="2 lines and 1 parts between blank lines, but the reference has 3 documents"):
+    with pytest.raises(DataError, match="2 lines and 1 parts separated by blank lines, but the reference has 3"):
         read("a", "b")
     with pytest.raises(DataError, match="x:1: malformed JSON"):
         read("{")
@@ -78,7 +78,7 @@ def test_faults_are_named(tmp_path):
     records = [json.dumps({"id": name, "hypothesis": "a"}) for name in ("north/one", "south/two", "north/three", "z")]
     with pytest.raises(DataError, match="1 documents are not in the reference: 'z'"):
         read(*records)
-    with pytest.raises(DataError, match="2 documents, the reference has 3: give each its id"):
+    with pytest.raises(DataError, match="2 documents, the reference has 3: give each an id"):
         read('{"target": "a"}', '{"target": "b"}')
     with pytest.raises(ValueError, match="field=n_best: choose one of auto, hypothesis, target"):
         read('{"target": "a"}', field="n_best")
@@ -103,7 +103,7 @@ def test_the_command(score, tmp_path):
     assert [list(d.hypothesis) for d in saved] == OUTPUTS
 
 
-def test_what_does_not_belong_together(score, tmp_path):
+def test_mismatched_inputs(score, tmp_path):
     reference = write_corpus(tmp_path / "corpus") / "test.jsonl"
     text = write(tmp_path / "other.txt", "a", "b", "c")
     run = make_run(tmp_path / "run")

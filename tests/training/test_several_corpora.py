@@ -88,7 +88,7 @@ def test_evaluate_shows_each_corpus_that_has_the_split(run: Path, monkeypatch, c
     assert [result["corpus"]["tag"] for result in found] == ["2es", "2zh"]
     for command in ("evaluate_boundaries.py", "evaluate_extrapolation.py"):
         line = error_line(run_script(monkeypatch, capsys, command, f"checkpoint={run}"))
-        assert "here are several corpora, one, two: say which one with data=jsonl data.path=DIR" in line
+        assert "there are several corpora, one, two: choose one with data=jsonl data.path=DIR" in line
 
 
 def test_translations_need_a_known_tag(run: Path, monkeypatch, capsys, tmp_path: Path) -> None:
