@@ -58,7 +58,7 @@ def test_a_profile(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
     training.main(
         [*TINY, "profile=40", "batch_tokens=80", "repeats=1", "systems=[scaleformer,T5 (transformers)]", *places]
     )
-    (profile,) = json.loads((tmp_path / "training_profile.json").read_text())["profiles"]  # of our own alone
+    (profile,) = json.loads((tmp_path / "training_profile.json").read_text())["profiles"]  # of our system only
     assert (profile["system"], profile["length"], profile["documents"]) == ("scaleformer", 40, 2)
     assert set(profile["seconds"]) == {"float32", "bfloat16"}
     assert "products of attention" in capsys.readouterr().out
@@ -87,7 +87,7 @@ def test_decoding(
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 
 
-def test_decoding_far(decoding: Benchmark, tmp_path: Path) -> None:
+def test_long_decoding(decoding: Benchmark, tmp_path: Path) -> None:
     sizes = ["long=20", "long_windows=3", "source=9", "systems=[scaleformer]"]
     decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={tmp_path / 'page.md'}"])
     result = json.loads((tmp_path / "decoding_long.json").read_text())

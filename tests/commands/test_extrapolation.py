@@ -1,4 +1,4 @@
-"""The command: one system and several, files that sacrebleu scores alike, and what is wrong in one line."""
+"""The command: one system and several, files that sacrebleu scores the same, and one-line errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def keys(value: Any, free: tuple[str, ...] = ("versions", "decoding", "signatures")) -> set[str]:
-    """All keys of a result, but those inside objects whose keys are no part of the format."""
+    """All keys of a result, except inside objects whose keys are not part of the format."""
     if isinstance(value, dict):
         inner = (keys(item) for key, item in value.items() if key not in free)
         return set(value).union(*inner)
@@ -160,7 +160,7 @@ BAD = {
     "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
     "window alone": (["window=5"], "window='5': it is a group of settings: window.unit, window.size, window.context"),
-    "window.unit alone": (["window.unit=segments"], "window.unit=segments: says nothing without a size"),
+    "window.unit alone": (["window.unit=segments"], "window.unit=segments: needs a size"),
     "half a length": (["lengths=1.5"], "1.5 is no length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),
     "max_documents": (["max_documents=0"], "max_documents=0: wanted"),
@@ -176,9 +176,9 @@ def test_what_is_wrong_is_one_line(run, evaluate, name):
 
 def test_several_systems_need_names_and_a_folder(run, evaluate, tmp_path):
     code, _, err = evaluate(f"checkpoint=[{run},{run}]")
-    assert (code, err) == (1, "error: names=['run', 'run']: two systems have one name: set names=[...]\n")
+    assert (code, err) == (1, "error: names=['run', 'run']: two systems have the same name: set names=[...]\n")
     code, _, err = evaluate(f"checkpoint=[{run},{run}]", "names=[a,b]")
-    assert (code, err) == (1, "error: several systems: say where the results go with output=DIR\n")
+    assert (code, err) == (1, "error: several systems: set output=DIR for their results\n")
 
 
 def test_a_checkpoint_without_a_tokenizer(run, evaluate):
@@ -198,7 +198,7 @@ def test_other_segment_counts_in_the_test_file(run, corpus, evaluate):
     assert "2 source segments and 1 target segments: they must match one to one" in err
 
 
-def test_a_checkpoint_that_does_not_say_its_length(tmp_path, corpus, evaluate):
+def test_a_checkpoint_without_a_trained_length(tmp_path, corpus, evaluate):
     run = make_run(tmp_path / "bare")
     data = ("data=jsonl", f"data.path={corpus}")
     code, _, err = evaluate(f"checkpoint={run}", *data, "modes=[pass]")

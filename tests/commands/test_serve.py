@@ -1,4 +1,4 @@
-"""`scaleformer serve`: what is wrong with its settings, in one line, and what it hands to the server."""
+"""`scaleformer serve`: one-line errors for its settings, and what it hands to the server."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_without_the_extra(serve, tmp_path, monkeypatch):
     assert line == "error: serving needs prometheus_client: pip install 'scaleformer[serve]'\n"
 
 
-def test_other_machines_want_a_token(serve, tmp_path, caplog):
+def test_access_from_other_machines_needs_a_token(serve, tmp_path, caplog):
     run = make_run(tmp_path / "run")
     serve(f"checkpoint={run}", "host=0.0.0.0")
-    assert "other machines reach this, and no token is asked for" in caplog.text
+    assert "other machines can reach this server without a token" in caplog.text
     caplog.clear()
     serve(f"checkpoint={run}", "host=localhost")
     serve(f"checkpoint={run}", "host=0.0.0.0", "token=abc")

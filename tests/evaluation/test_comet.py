@@ -90,7 +90,7 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
         file.write(json.dumps(uneven) + "\n")
     code, out, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
     assert code == 0, err
-    assert "left out, since source and reference differ in their number of segments: uneven" in out
+    assert "left out, because the segment counts of source and reference differ: uneven" in out
     again = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
     assert (again["segments"], again["left_out"]) == (result["segments"], ["uneven"])
     monkeypatch.setitem(sys.modules, "comet", None)

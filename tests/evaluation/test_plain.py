@@ -92,7 +92,7 @@ def test_the_command(score, tmp_path):
     output = tmp_path / "scores.json"
     code, out, err = score(f"input={text}", f"reference={reference}", f"output={output}")
     assert code == 0, err
-    for line in ("3 documents, 2 of them aligned", "d-chrF++", "omitted: 0.00%", "added: 0.00%"):
+    for line in ("3 documents, 2 realigned", "d-chrF++", "omitted: 0.00%", "added: 0.00%"):
         assert line in out
     result = json.loads(output.read_text(encoding="utf-8"))
     assert (result["kind"], result["aligner"], result["aligned"]) == ("plain", "words", 2)
@@ -109,8 +109,8 @@ def test_mismatched_inputs(score, tmp_path):
     run = make_run(tmp_path / "run")
     plain = [f"input={text}", f"reference={reference}"]
     for given, message in (
-        ([*plain, f"output={tmp_path / 's.txt'}"], "wanted FILE.json, beside which FILE.jsonl has the aligned texts"),
-        ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: belongs to checkpoint=, and ref"),
+        ([*plain, f"output={tmp_path / 's.txt'}"], "wanted FILE.json; the aligned texts go to FILE.jsonl"),
+        ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: only for checkpoint=, and ref"),
         ([f"input={text}", f"output={tmp_path / 's.json'}"], "checkpoint= is missing: give a model"),
         (
             [f"input={text}", f"output={tmp_path / 's.json'}", f"checkpoint={run}", "aligner=words"],

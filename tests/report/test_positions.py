@@ -1,4 +1,4 @@
-"""Figures of quality by place in the document, of one run or several."""
+"""Figures of quality by position in the document, for one or several runs."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_refused_start_keeps_the_record_of_the_running_training(
     before = snapshot(run)
     monkeypatch.setattr("scaleformer.training.run_folder._lock", lambda file: False)
     line = only_line(command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=4"))
-    assert "another training is at work here" in line
+    assert "another training is using this folder" in line
     assert snapshot(run) == before
     assert "seed=3" in yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
@@ -163,10 +163,10 @@ def test_a_truncated_checkpoint_is_reported(finished: Path, command: Command, tm
         ("nothing=1", "nothing: no such setting; there are seed, threads"),
         ("trainer.nothing=1", "trainer.nothing: no such setting; there are accelerator"),
         ("model=huge", "Could not find 'model/huge' Available options in 'model': base small tiny"),
-        ("run_dir=x", "run_dir=x: it is filled in, the folder of a run is set by hydra.run.dir=x"),
+        ("run_dir=x", "run_dir=x: this is filled in: set the folder of a run with hydra.run.dir=x"),
         ("seed", "missing EQUAL"),
         ("seed=one", "seed=one: wanted a whole number"),
-        ("resume=nowhere", "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
+        ("resume=nowhere", "resume=nowhere: no run to resume (nowhere/.hydra/overrides.yaml is missing)"),
     ],
     ids=lambda value: value if " " not in value else "",
 )

@@ -88,7 +88,7 @@ def test_two_trainings_do_not_share_a_folder(tmp_path: Path) -> None:
     with claimed(tmp_path / "run"):
         taken, message = ask()
         assert taken is True
-        assert "another training is at work here" in str(message)
+        assert "another training is using this folder" in str(message)
     assert ask() == [False, "claimed"]
 
 

@@ -111,7 +111,7 @@ def test_translations_need_a_known_tag(run: Path, monkeypatch, capsys, tmp_path:
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (("data.corpora={a:{path:x},a:{path:y}}",), "data.corpora: a stands there twice: give each a name of its own"),
+        (("data.corpora={a:{path:x},a:{path:y}}",), "data.corpora: a is given twice: give each a different name"),
         (("data.corpora={a:{path:x,weight:0}}",), "data.corpora.a.weight=0: wanted a number above 0, or leave the"),
         (("data.corpora={a:{path:/none}}",), "data.corpora.a: /none: no such file or folder (data.path)"),
         (("data.corpora=3",), "data.corpora=3: wanted {name: value} | null"),

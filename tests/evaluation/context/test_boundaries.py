@@ -107,7 +107,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     code, out, err = command()
     assert code == 0, err
     assert "target lacks one" in out
-    assert "2 documents of fewer than 3 segments left out" in out
+    assert "2 documents with fewer than 3 segments left out" in out
     result = json.loads((run / "results" / "boundaries-test.json").read_text(encoding="utf-8"))
     assert (result["documents"], result["left_out"]) == (1, 2)
     assert [loss["distance"] for loss in result["losses"]] == ["1", "all"]

@@ -105,4 +105,4 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys):
     path.write_text(json.dumps({**record, "source": ["a"], "target": ["b"]}) + "\n", encoding="utf-8")
     code, _, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
     assert code == 1
-    assert "no word is repeated" in err
+    assert "no document repeats a word" in err
