@@ -84,7 +84,7 @@ def test_choices() -> None:
         ["causal, forward: all scores", "2", ""],
         ["causal, forward: auto", "all scores +100%", "linear +0%"],
     ]
-    assert words == "At worst `auto` takes longer than the best by: ours 100%."
+    assert words == "Largest excess of `auto` over the best: ours 100%."
 
 
 def test_training() -> None:
@@ -157,7 +157,7 @@ def test_the_page_shows_existing_results(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_results(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no results of a benchmark there"):
+    with pytest.raises(ValueError, match="no benchmark results"):
         write(tmp_path, tmp_path / "page.md")
 
 

@@ -112,14 +112,14 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
     assert quality[4].startswith("| `broken` |  | nothing |")
 
 
-@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose of"), ("[]", "none: choose of")])
+@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose from"), ("[]", "none: choose of")])
 def test_an_unknown_choice_is_refused(given: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         COMMAND.read([f"mechanisms={given}"])
 
 
 def test_an_unknown_stage_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose of tasks, train, lengths, speed, slopes"):
+    with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose from tasks, train, lengths"):
         COMMAND.read(["stages=[train,sleep]"])
 
 

@@ -149,7 +149,7 @@ BAD = {
     "too long": (["lengths=[999]"], "999 tokens: longer than all test documents together"),
     "no length": (["lengths=[long]"], "lengths: 'long' is not a length: wanted token counts of at least 3"),
     "metrics": (["metrics.tokenize=best"], "metrics.tokenize=best: choose one of auto, 13a, "),
-    "mode": (["modes=[page]"], "modes=['page']: choose of pass, segments, window"),
+    "mode": (["modes=[page]"], "modes=['page']: choose from pass, segments, window"),
     "window": (["window.size=4", "window.context=9"], "window.size=4, window.context=9"),
     "split": (["split=valid"], "'valid' split; present: test"),
     "names": (["names=[a,b]"], "2 names for 1 checkpoints"),

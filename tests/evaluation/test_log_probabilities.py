@@ -98,7 +98,7 @@ def test_numbers_of_a_score():
 
 
 def test_wrong_calls_are_refused(translator):
-    with pytest.raises(ValueError, match="1 sources and 0 translations to score"):
+    with pytest.raises(ValueError, match="1 sources and 0 translations: wanted"):
         score_documents(translator, [["a"]], [])
     with pytest.raises(ValueError, match="n-best list of document 1 is empty"):
         rescore(translator, [["a"], ["b"]], [[DocumentHypothesis(("x",), 0.0, 0.0, True)], []])

@@ -47,7 +47,7 @@ def test_runs_and_results_older_than_the_group():
     [
         ("ja-mecab", r"pip install 'sacrebleu\[ja\]'"),
         ("ko-mecab", r"pip install 'sacrebleu\[ko\]'"),
-        ("flores200", "online"),
+        ("flores200", "connection"),
     ],
 )
 def test_a_missing_requirement_of_a_tokenizer_is_reported(tokenize, wanted, monkeypatch):

@@ -163,5 +163,5 @@ def test_an_unsuitable_tokenizer_gives_a_warning():
 def test_references_without_text():
     with pytest.raises(ValueError, match="the references are empty: there is nothing to score against"):
         evaluate_documents([TranslatedDocument("x", ["", " "], ["a", "b"])])
-    with pytest.warns(UserWarning, match="1 of 2 references are empty, and .* counts as wrong: y"):
+    with pytest.warns(UserWarning, match="1 of 2 references are empty, so .* counts as wrong: y"):
         evaluate_documents([TranslatedDocument("x", ["a"], ["a"]), TranslatedDocument("y", [""], ["b"])])

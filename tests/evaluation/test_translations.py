@@ -38,7 +38,7 @@ def test_faults_are_named_with_their_line(tmp_path):
     for record, reason in (
         ({"id": "x"}, "KeyError: 'source'"),
         ([1], "TypeError"),
-        ({**TRANSLATIONS[0], "target": [1]}, "1 is no text"),
+        ({**TRANSLATIONS[0], "target": [1]}, "1 is not a text"),
     ):
         with pytest.raises(DataError, match=rf"t\.jsonl:2: not a saved translation .*{reason}"):
             read_translations(write(tmp_path / "t.jsonl", TRANSLATIONS[0], record))
@@ -99,5 +99,5 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
 def test_documents_must_be_the_same(tmp_path):
     found = read_translations(write(tmp_path / "t.jsonl", *TRANSLATIONS))
     same_documents({"a": found, "b": found})
-    with pytest.raises(ValueError, match="a has 2 translations and b 1"):
+    with pytest.raises(ValueError, match=r"a \(2 documents\) and b \(1\) differ"):
         same_documents({"a": found, "b": found[:1]})

@@ -103,7 +103,7 @@ def test_the_best_is_among_finite_values(tmp_path: Path, figures: list[Figure]) 
     rows = ["10,nan,nan,nan", "20,inf,3.0,nan", "30,nan,2.0,nan", "40,nan,-inf,nan"]
     plot_learning_curves(write(tmp_path, *rows, header="step,train/loss,val/loss,val/bleu\n"))
     (axis,) = figures[0].axes  # BLEU has no points
-    assert axis.get_title() == "loss, nats a token"
+    assert axis.get_title() == "loss, nats per token"
     assert len(axis.lines) == 1
     assert [(text.get_text(), text.xy) for text in axis.texts] == [("2.00", (30, 2.0))]
     write(tmp_path, "10,nan", "20,inf", header="step,train/loss\n")

@@ -61,7 +61,7 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     text = report.page.read_text(encoding="utf-8")
     assert '<h1 dir="auto">a/x, b/x</h1>' in text
     assert set(report.figures) == {f"Learning curves of {name}" for name in ("all runs", "a/x", "b/x")}
-    assert "d-BLEU of b/x (test), not to be compared with the others: nrefs:1|tok:none" in text
+    assert "d-BLEU of b/x (test), not comparable with the others: nrefs:1|tok:none" in text
     assert "".join(f'<th dir="auto">{name}</th>' for name in ("source", "reference", "a/x", "b/x")) in text
     assert "0.0040" in text
     assert '<td dir="auto">model:x</td>' in text
@@ -76,7 +76,7 @@ def test_results_of_several_checkpoints_are_reported(tmp_path: Path, other: str)
     ):
         make_results(tmp_path / "run", name, {**record, "checkpoint": {"path": f"checkpoints/{path}", "sha256": sha}})
     text = write_report([tmp_path / "run"], tmp_path / "out").page.read_text(encoding="utf-8")
-    told = "has results of several checkpoints, of best.ckpt (aaaaaaaa): bleu-test; last.ckpt (bbbbbbbb): context-test"
+    told = "has results of several checkpoints: best.ckpt (aaaaaaaa): bleu-test; last.ckpt (bbbbbbbb): context-test"
     assert (told in text) == (other[0] == "b")
     assert ("several checkpoints" in text) == (other[0] == "b")
 
@@ -96,14 +96,14 @@ def test_a_run_without_results_has_curves(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no run: wanted a directory with"):
+    with pytest.raises(ValueError, match="not a run: wanted a directory with"):
         write_report([tmp_path], tmp_path)
     run = make_results(tmp_path / "run", "extrapolation", {"lengths": []})
     with pytest.raises(ValueError, match="extrapolation: not the result of an evaluation by length"):
         write_report([run], tmp_path)
     make_results(run, "extrapolation", extrapolation(("ours",)))
     make_results(run, "bleu-test", {})
-    with pytest.raises(ValueError, match=r"results: a result file of another format \(KeyError: 'count"):
+    with pytest.raises(ValueError, match=r"results: a result file of an unknown format \(KeyError: 'count"):
         write_report([run], tmp_path)
     (run / "results" / "extrapolation.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match=r"extrapolation\.json: not a result file"):
@@ -114,7 +114,7 @@ def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
 def test_a_run_given_twice_is_reported(tmp_path: Path, times: int) -> None:
     run = make_results(tmp_path / "run", "bleu-test", bleu())
     other = make_results(tmp_path / "other", "bleu-test", bleu())
-    with pytest.raises(ValueError, match=f"^{run}: named {times} times: wanted different runs, leave it in once$"):
+    with pytest.raises(ValueError, match=f"^{run}: given {times} times: give each run once$"):
         write_report([other, run, tmp_path / "other" / ".." / "run", *[run] * (times - 2)], tmp_path / "out")
 
 
@@ -201,7 +201,7 @@ def test_results_of_another_corpus_are_separate(tmp_path: Path) -> None:
     assert "; own.jsonl" in text
     assert "; manuals.jsonl" in text
     assert "d-BLEU of run (manuals-test): nrefs:1|tok:zh" in text
-    assert "not to be compared" not in text
+    assert "not comparable" not in text
 
 
 def test_tables_and_sections() -> None:

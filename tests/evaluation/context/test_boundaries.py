@@ -91,7 +91,7 @@ def test_translations_of_joined_sources(translator):
 
 @pytest.mark.parametrize(
     ("documents", "message"),
-    [([], "no document has the 3 segments"), ([SimpleNamespace(id="x", source=["a"] * 2)], "document 'x' has 2")],
+    [([], "no document has 3 segments"), ([SimpleNamespace(id="x", source=["a"] * 2)], "document 'x' has 2")],
 )
 def test_too_short(translator, documents, message):
     with pytest.raises(ValueError, match=message):

@@ -231,12 +231,12 @@ def test_files_of_the_wrong_kind_are_reported(tmp_path):
 @pytest.mark.parametrize(
     ("documents", "options", "message"),
     [
-        ([document(phenomena=())], {}, "no labelled segment"),
+        ([document(phenomena=())], {}, "no document has a labelled segment"),
         ([document(phenomena=(Phenomenon(3, ("x",)),))], {}, "segment 3 is labelled"),
         ([document(phenomena=(Phenomenon(2, ()),))], {}, "no wrong translation"),
         ([document(phenomena=(Phenomenon(2, ("sie rennt",)),))], {}, "equals the right one"),
         ([document()], {"context": -1}, "context=-1"),
-        ([document()], {"contrastive": False, "generative": False}, "nothing is left"),
+        ([document()], {"contrastive": False, "generative": False}, "set one of them to true"),
     ],
     ids=["nothing", "outside", "no wrong", "same", "context", "neither"],
 )

@@ -123,8 +123,8 @@ def test_the_modes_match_the_translator(system, bar, tmp_path):
 
 def test_wrong_options():
     for change, message in (
-        ({"modes": ("pass", "page")}, "choose of pass, segments, window"),
-        ({"modes": ()}, "choose of"),
+        ({"modes": ("pass", "page")}, "choose from pass, segments, window"),
+        ({"modes": ()}, "choose from"),
         ({"loss": False, "decode": False}, "nothing to do"),
         ({"window": None}, r"set window\.size and window\.unit"),
         ({"decoding": DecodingConfig(n_best=2)}, "only the best translation is scored"),

@@ -48,7 +48,7 @@ def test_views_cover_the_document_and_contexts_are_whole_views(seed):
 
 
 def test_wrong_choices():
-    with pytest.raises(ValueError, match="mode 'page': choose of pass, segments, window"):
+    with pytest.raises(ValueError, match="mode 'page': choose from pass, segments, window"):
         views("page", [1])
     with pytest.raises(ValueError, match=r"window\.unit=words"):
         Window("words", 4, 2)
