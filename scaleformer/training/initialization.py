@@ -114,7 +114,7 @@ def transfer_weights(parent: LoadedModel, model: Transformer) -> Transfer:
     theirs, own = parent.model.state_dict(), model.state_dict()
     taken = [name for name in own if name in theirs]
     wrong = [
-        f"{name} is {tuple(theirs[name].shape)} there, {tuple(own[name].shape)} here"
+        f"{name} is {tuple(theirs[name].shape)} there and {tuple(own[name].shape)} here"
         for name in taken
         if theirs[name].shape != own[name].shape
     ]

@@ -61,7 +61,7 @@ class MetricsCsv(Logger):
             for row in rows:
                 row["step"] = int(row["step"])
         except (KeyError, TypeError, ValueError, csv.Error) as error:
-            raise ValueError(f"{self.path}: a row has no step, so it is not of a run: move it away") from error
+            raise ValueError(f"{self.path}: not the metrics of a run (every row has a step): move it away") from error
         return rows
 
     @rank_zero_only

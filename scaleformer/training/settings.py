@@ -263,7 +263,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
 
 def _mapping(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name}={value}: this is a group of settings: set one as {name}.NAME=VALUE")
+        raise ValueError(f"{name}={value}: it is a group of settings: set one as {name}.NAME=VALUE")
 
 
 def _duration(value: Any) -> bool:

@@ -66,7 +66,7 @@ def test_stages_can_run_in_several_calls(
     given = ["mechanisms=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
     COMMAND.main([*given, "stages=[lengths]"])
     assert calls == []
-    assert "no training yet" in capsys.readouterr().out
+    assert "not trained yet" in capsys.readouterr().out
     COMMAND.main([*given, "stages=[train,lengths]"])
     stages = ("train", "evaluate_lengths")
     assert calls == [(stage, mechanism) for mechanism in ("softmax", "shaw") for stage in stages]
@@ -112,7 +112,7 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
     assert quality[4].startswith("| `broken` |  | nothing |")
 
 
-@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose from"), ("[]", "none: choose of")])
+@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose from"), ("[]", "none: choose from")])
 def test_an_unknown_choice_is_refused(given: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         COMMAND.read([f"mechanisms={given}"])

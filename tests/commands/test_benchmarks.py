@@ -49,7 +49,7 @@ def test_a_long_step(training: Benchmark, tmp_path: Path, capsys: pytest.Capture
     training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", *places])
     (step,) = json.loads((tmp_path / "training_long.json").read_text())["steps"]
     assert (step["system"], step["tokens"], step["failure"]) == ("scaleformer", 40, "")
-    assert "peak resident GiB" in capsys.readouterr().out
+    assert "GiB peak resident memory" in capsys.readouterr().out
     assert "A training step on a pair of long documents" in (tmp_path / "page.md").read_text()
 
 

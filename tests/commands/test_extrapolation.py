@@ -153,7 +153,7 @@ BAD = {
     "window": (["window.size=4", "window.context=9"], "window.size=4, window.context=9"),
     "split": (["split=valid"], "'valid' split; present: test"),
     "names": (["names=[a,b]"], "2 names for 1 checkpoints"),
-    "nothing": (["loss=false", "decode=false"], "there is nothing to do"),
+    "nothing": (["loss=false", "decode=false"], "set one of them to true"),
     "key": (["length=[3]"], "length: no such setting (did you mean lengths?); there are "),
     "documents": (["documents=0"], "documents=0: wanted int of at least 1 | null"),
     "documents in words": (["documents=abc"], "documents='abc': wanted int of at least 1 | null"),
@@ -161,7 +161,7 @@ BAD = {
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
     "window alone": (["window=5"], "window='5': it is a group of settings: window.unit, window.size, window.context"),
     "window.unit alone": (["window.unit=segments"], "window.unit=segments: needs a size"),
-    "half a length": (["lengths=1.5"], "1.5 is no length"),
+    "half a length": (["lengths=1.5"], "1.5 is not a length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),
     "max_documents": (["max_documents=0"], "max_documents=0: wanted"),
 }

@@ -78,7 +78,7 @@ def test_context_of_examples(run, command, tmp_path):
     assert [s["distance"] for s in result["scores"]] == ["all", "1"]
     code, _, err = command("evaluate_context.py", f"checkpoint={run}", f"input={examples}", "documents=1")
     assert code != 0
-    assert "documents: of the synthetic corpus" in err
+    assert "documents: only for the synthetic corpus" in err
 
 
 def test_brackets_in_kinds_are_shown_verbatim(run, command, tmp_path):

@@ -56,7 +56,7 @@ def test_what_is_wrong_is_one_line(serve, tmp_path):
     assert "nowhere: no such run directory" in error_line(serve("checkpoint=nowhere"))
     assert "port=70000: wanted 0 to 65535" in error_line(serve(f"checkpoint={run}", "port=70000"))
     assert "split=page: choose one of" in error_line(serve(f"checkpoint={run}", "split=page"))
-    assert "token: wanted letters" in error_line(serve(f"checkpoint={run}", "token='a b'"))
+    assert "token: wanted ASCII letters" in error_line(serve(f"checkpoint={run}", "token='a b'"))
     assert "body=1: wanted int of at least 1000" in error_line(serve(f"checkpoint={run}", "body=1"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

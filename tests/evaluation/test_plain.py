@@ -114,7 +114,7 @@ def test_mismatched_inputs(score, tmp_path):
         ([f"input={text}", f"output={tmp_path / 's.json'}"], "checkpoint= is missing: give a model"),
         (
             [f"input={text}", f"output={tmp_path / 's.json'}", f"checkpoint={run}", "aligner=words"],
-            "aligner: belongs to reference=FILE.jsonl",
+            "aligner: only for reference=FILE.jsonl",
         ),
     ):
         assert message in error_line(score(*given))

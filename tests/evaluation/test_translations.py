@@ -80,7 +80,7 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     write(second / "results" / "bleu-test.jsonl", *others)
     for runs, message in (
         (f"[{first},{second}]", "first (2 documents) and second (2) differ in documents"),
-        (f"[{first},{first}]", "is named twice"),
+        (f"[{first},{first}]", "is given twice"),
         (f"[{first},{tmp_path / 'none'}]", "no translations"),
         (str(first), "1 runs to compare: wanted at least 2, runs=[RUN,RUN]"),
         ("[]", "0 runs to compare"),

@@ -57,7 +57,7 @@ def test_a_new_attention_and_more_layers_take_the_weights_that_fit(parent: Path,
     assert all(torch.equal(model[name], usual[name]) for name in new)  # initialized as usual
     (note,) = notes
     assert f"{len(model) - len(new)} weights copied; new, initialized as usual: encoder.0.attention.relative" in note
-    assert "decoder.1.cross_attention.salience, decoder.2; left out of the parent's: none" in note
+    assert "decoder.1.cross_attention.salience, decoder.2; not used from the parent: none" in note
 
 
 def test_unused_weights_of_the_parent_are_named(parent: Path, cache: Path, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
     out = (run / "output.log").read_text(encoding="utf-8")
     total = sum(p.numel() for p in load_model(run).model.parameters())
     assert f"frozen: embeddings, 6,592 of {total:,} parameters ({659200 / total:.1f}%)" in out
-    assert f"frozen: in all, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6592:,} of" in out
+    assert f"frozen: total, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6592:,} of" in out
     parts = tmp_path / "parts"
     for steps in (2, 3):
         last = (*more, "optimizer.weight_decay=0.5", f"trainer.max_steps={steps}")

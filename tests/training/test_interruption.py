@@ -79,7 +79,7 @@ def test_a_blocked_python_ends_all_the_same(training: bool, capfd) -> None:
     os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
     if training:
         time.sleep(1.0)
-        assert process.is_alive(), "the first one is a wish"
+        assert process.is_alive(), "the first one is a request"
         os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
     process.join(20)
     assert process.exitcode == 75

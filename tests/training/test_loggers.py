@@ -186,7 +186,7 @@ def test_mlflow_holds_curves_samples_and_tables_over_a_resume(tmp_path: Path, mo
 
 
 def test_an_unreachable_store_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"logger=mlflow: nothing://here: .*logger\.tracking_uri=URI is another"):
+    with pytest.raises(ValueError, match=r"logger=mlflow: nothing://here: .*logger\.tracking_uri=URI sets another"):
         build_loggers(LoggerConfig("mlflow", tracking_uri="nothing://here"), tmp_path)
 
 

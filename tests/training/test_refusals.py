@@ -66,11 +66,17 @@ def test_an_impossible_resume_leaves_the_run_unchanged(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.attention.positions=learned", "model.attention.max_positions=20"], r"train: a source has .* 20 at"),
-        (["model/attention@model.sites.cross=linformer", "model.sites.cross.max_length=30"], r"a source has .* 30 at"),
+        (
+            ["model.attention.positions=learned", "model.attention.max_positions=20"],
+            r"train: a source has .* at most 20",
+        ),
+        (
+            ["model/attention@model.sites.cross=linformer", "model.sites.cross.max_length=30"],
+            r"a source has .* at most 30",
+        ),
         (
             ["model.attention.positions=learned", "model.attention.max_positions=64", "data.max_tokens=60"],
-            r"final evaluation: a source has .* tokens, .* takes 64 at most: .*max_length, or set test\.enabled=false",
+            r"final evaluation: a source has .* tokens, .* takes at most 64: .*max_length, or set test\.enabled=false",
         ),
     ],
     ids=["positions", "keys", "whole documents"],

@@ -48,9 +48,18 @@ def test_checking_draws_no_random_numbers() -> None:
         ("~trainer.max_steps", r"trainer.max_steps is missing: it cannot be deleted, only set"),
         ("trainer.gradient_clip_val=nan", r"trainer.gradient_clip_val=nan: wanted null or a norm"),
         ("test=false", r"test=False: it is a group of settings"),
-        ("model.attention=softmax", r"model.attention=softmax: it is a group, .*: model/attention=softmax"),
-        ("model.attention=null", r"model.attention=None: it is a group, .*: model/attention=softmax"),
-        ("+model.sites.cross=alibi", r"model.sites.cross=alibi: it is .*: model/attention@model.sites.cross=softmax"),
+        (
+            "model.attention=softmax",
+            r"model.attention=softmax: choose an attention with a slash, as in model/attention=softmax",
+        ),
+        (
+            "model.attention=null",
+            r"model.attention=None: choose an attention with a slash, as in model/attention=softmax",
+        ),
+        (
+            "+model.sites.cross=alibi",
+            r"model.sites.cross=alibi: choose an attention .*, as in model/attention@model.sites.cross=softmax",
+        ),
         ("+model.sites=5", r"model.sites=5: it is a group of settings"),
         ("+model.attention.fallback=5", r"model.attention.fallback is 5: choose one of"),
         ("+model.attention.fallback=sofmax", r"model.attention.fallback is 'sofmax': choose one of"),

@@ -125,7 +125,7 @@ def test_wrong_options():
     for change, message in (
         ({"modes": ("pass", "page")}, "choose from pass, segments, window"),
         ({"modes": ()}, "choose from"),
-        ({"loss": False, "decode": False}, "nothing to do"),
+        ({"loss": False, "decode": False}, "set one of them to true"),
         ({"window": None}, r"set window\.size and window\.unit"),
         ({"decoding": DecodingConfig(n_best=2)}, "only the best translation is scored"),
     ):
