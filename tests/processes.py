@@ -1,4 +1,4 @@
-"""Trainings in processes of their own, forked so that they start at once, to be killed or to train together."""
+"""Trainings in forked processes, which start at once, can be killed, or train together."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from scaleformer.training.module import TranslationModule
 from tests.trainings import configure, read_metrics
 
 TIMES = ("train/tokens_per_second", "train/data_share")
-LIMIT = 300.0  # seconds after which a training hangs
+LIMIT = 300.0  # seconds after which a training counts as hanging
 
 
 class Training:
     """One training of `world` processes in the folder `run`.
 
     kills  by rank: the step after which that process sends itself that signal
-    fails  by rank: the step after which that process has no memory left
-    launcher  "lightning", "torchrun" or "slurm": who seems to have started the processes
+    fails  by rank: the step after which that process runs out of memory
+    launcher  "lightning", "torchrun" or "slurm": the launcher to imitate
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Training:
         os._exit(0)
 
     def wait(self) -> list[int | None]:
-        """The exit codes; a process that hangs is ended and has none."""
+        """The exit codes; None for a process that hung and was killed."""
         codes = []
         for process in self.processes:
             process.join(LIMIT)
@@ -111,7 +111,7 @@ class Training:
 
 
 def environment(launcher: str, rank: int, world: int, port: int) -> dict[str, object]:
-    """What a process finds in its environment where Lightning, torchrun or srun has started it on one machine."""
+    """The environment of a process that Lightning, torchrun or srun started on one machine."""
     if world == 1:
         return {}
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
@@ -132,7 +132,7 @@ def finish(run: Path, cache: Path, *overrides: str, world: int = 1, **how: Any) 
 
 
 def assert_same(run: Path, other: Path) -> None:
-    """The same rows of metrics and, bit for bit, the same weights, averages and states of the optimizer."""
+    """The same rows of metrics and, bit for bit, the same weights, averages and optimizer states."""
     assert read_metrics(run, *TIMES) == read_metrics(other, *TIMES)
     contents = [torch.load(r / "checkpoints" / "last.ckpt", weights_only=True) for r in (run, other)]
     for key in (
@@ -160,7 +160,7 @@ def tensors_of(value: object) -> list[torch.Tensor]:
 
 
 def kill_steps(seed: int, steps: int, every: int) -> list[int]:
-    """Three steps at random that have no checkpoint, in the three thirds of the steps that follow the first one."""
+    """Three random steps without a checkpoint, one in each third of the steps after the first."""
     random_steps = random.Random(seed)
     thirds = [range(every + 1 + i * (steps - every) // 3, every + (i + 1) * (steps - every) // 3) for i in range(3)]
     return [random_steps.choice([step for step in third if step % every]) for third in thirds]

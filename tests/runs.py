@@ -1,4 +1,4 @@
-"""A run directory with a small untrained model, as the trainer leaves one, for tests of what comes after training."""
+"""A run directory with a small untrained model, as the trainer leaves one, for tests of what follows training."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_corpus(folder: Path, split: str = "test", documents: list[dict[str, An
 
 
 def make_run(folder: Path, config: dict[str, Any] | None = None, attention: dict[str, Any] | None = None) -> Path:
-    """`config` is that of the run: data, decoding ... Short outputs, so that an untrained model is quick."""
+    """`config` is the configuration of the run: data, decoding ... Short outputs keep an untrained model quick."""
     torch.manual_seed(1)
     size = tokenizer().vocab_size
     options = {} if attention is None else {"attention": attention}

@@ -1,4 +1,4 @@
-"""Trainings of a few steps: the configured program, and the bare module on batches of random tokens."""
+"""Trainings of a few steps: the configured program, or the bare module on batches of random tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAST = (
     "callbacks.validation_bleu.examples=0",
     "callbacks.checkpoint.every_n_train_steps=3",
 )
-Command = Callable[..., tuple[int, str, str]]  # of arguments, to exit code, stdout and stderr
+Command = Callable[..., tuple[int, str, str]]  # arguments -> exit code, stdout and stderr
 
 
 def configure(run: Path, cache: Path, *overrides: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def configure(run: Path, cache: Path, *overrides: str) -> dict[str, Any]:
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     if any((CONF / str(override.key_or_group).split("@")[0]).is_dir() for override in parsed):
         config = composed(*overrides)
-    else:  # values alone, set as Hydra does, without reading all the files again
+    else:  # plain values, set as Hydra does, without reading all files again
         config = deepcopy(composed())
         ConfigLoaderImpl._apply_overrides_to_config(parsed, config)
     return OmegaConf.to_container(config, resolve=True)  # type: ignore[return-value]
@@ -70,7 +70,7 @@ def read_metrics(run: Path, *without: str) -> list[dict[str, str]]:
 
 
 def only_line(result: tuple[int, str, str]) -> str:
-    """The error of a command that had to fail before the first step, in one line."""
+    """The one-line error of a command that must fail before the first step."""
     code, _, err = result
     assert code == 1
     assert err.count("\n") == 1, err
@@ -88,7 +88,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 def make_module(
     dropout: float = 0.0, label_smoothing: float = 0.1, r_drop: float = 0.0, **model: Any
 ) -> TranslationModule:
-    """A seeded module of one layer a side, with a vocabulary of 20 and a constant learning rate."""
+    """A seeded module with one layer per side, a vocabulary of 20 and a constant learning rate."""
     pl.seed_everything(1, verbose=False)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feedforward": 16, "heads": 2}
     config = ModelConfig(20, 20, dropout=dropout, **{**sizes, **model})
@@ -104,7 +104,7 @@ def make_module(
 
 
 class Batches:
-    """So many batches of two documents of different lengths and tokens, or those given; a loader without a length."""
+    """Batches of two documents with different lengths and tokens, or given batches; a loader without a length."""
 
     def __init__(self, count: int, batches: list[Batch] | None = None) -> None:
         self.batches = batches or [
@@ -116,7 +116,7 @@ class Batches:
 
 
 def make_trainer(folder: Path, callbacks: list[Any] | None = None, **options: Any) -> pl.Trainer:
-    """A trainer as train.py makes it, on the CPU."""
+    """A trainer as the train command builds it, on the CPU."""
     return pl.Trainer(
         default_root_dir=folder,
         callbacks=callbacks,
@@ -136,7 +136,7 @@ def make_trainer(folder: Path, callbacks: list[Any] | None = None, **options: An
 
 
 class Words:
-    """Stands for the data: every token a word, and the examples those of `Batches` unless names are given."""
+    """Replaces the data module: every token is a word; the examples are those of `Batches` unless names are given."""
 
     def __init__(self, *names: str) -> None:
         self.parts: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Times and memory of the attention operators beside softmax attention, all scores and the paper's own algorithms."""
+"""Times and memory of the attention operators against softmax attention, explicit scores and the paper's algorithms."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class AttentionCost:
 
     ratio         softmax time / this time, None where softmax was not measured
     kernel_ratio  this time / the time of `scaleformer`
-    memory        the most that was held at one time; None if not asked for
-    saved         bytes kept for the backward pass for each token and head, the arguments among them; None forward
+    memory        the peak; None if not measured
+    saved         bytes kept for the backward pass per token and head, arguments included; None for a forward pass
     """
 
     case: str
@@ -60,7 +60,7 @@ class AttentionCost:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The tensors of one length; cross-attention takes no rel, since no distance counts there."""
+    """The tensors of one length; cross-attention has no rel, since it has no distances."""
 
     q: Tensor
     k: Tensor
@@ -97,7 +97,7 @@ Systems = Mapping[str, Callable[[], Tensor]]
 
 
 def make_systems(options: Options, length: int, case: str) -> tuple[Systems, list[Tensor]]:
-    """The systems to compare at one length, and the tensors that have gradients."""
+    """The systems to compare at one length, and the tensors that need gradients."""
     x = make_arguments(options, length)
     if "term" in case:
         return _make_terms(options, length, case, x), x.leaves
@@ -123,7 +123,7 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
 
 
 def recall(options: Options, x: Arguments, rel: Tensor | None, numbers: Tensor, causal: bool) -> partial[Tensor]:
-    """A call of `segment_recall_attention`; numbers (B, L) the segments, of one layout for all calls."""
+    """A call of `segment_recall_attention`; numbers: (B, L) segment numbers; all calls share one layout."""
     recency = torch.linspace(0, 1, options.heads, device=x.q.device)
     gates = x.log_gate[:, : 2 * options.near + 3], x.salience, recency
     layout = SegmentLayout(numbers, numbers)
@@ -133,7 +133,7 @@ def recall(options: Options, x: Arguments, rel: Tensor | None, numbers: Tensor, 
 
 
 def _make_terms(options: Options, length: int, case: str, x: Arguments) -> Systems:
-    """S^rel V with keys that are zeros for ours, which does all its work as ever; and phi(Q) phi(K)^T V."""
+    """S^rel V (ours: with zero keys, at the full cost of the operator) and phi(Q) phi(K)^T V."""
     phi = get_feature_map("elu1")
     causal = case.endswith("causal")
 
@@ -179,7 +179,7 @@ def forward_backward(system: Callable[[], Tensor], leaves: list[Tensor]) -> tupl
 
 
 def measure_costs(options: Options, length: int, case: str) -> list[AttentionCost]:
-    """All systems at one length in one case, forward, and forward and backward."""
+    """All systems at one length in one case: forward, and forward with backward."""
     systems, leaves = make_systems(options, length, case)
     device = torch.device(options.device)
     rows = []
@@ -205,10 +205,10 @@ def measure_costs(options: Options, length: int, case: str) -> list[AttentionCos
 def beside_softmax(
     functions: Mapping[str, Callable[[], object]], length: int, options: Options
 ) -> dict[str, tuple[float, float | None]]:
-    """The seconds of each function, and those of softmax in the same turns; None where softmax is not among them.
+    """The seconds of each function, and those of softmax in the same rounds; None where softmax is not among them.
 
-    Up to `pair_limit` tokens each takes turns with softmax alone: a call of a millisecond feels what the one before it
-    left of the caches, and all scores and the paper's algorithms leave nothing. Beyond it, all take turns together.
+    Up to `pair_limit` tokens each alternates with softmax alone: a call of a millisecond depends on what the call
+    before left in the caches, and explicit scores and the paper's algorithms leave nothing. Beyond, all take turns.
     """
     timed = partial(
         alternate, device=torch.device(options.device), repeats=options.repeats, seconds=options.seconds,
@@ -231,8 +231,8 @@ def key_of(row: AttentionCost) -> str:
 
 
 def slopes(rows: Iterable[AttentionCost], quantity: str = "seconds") -> dict[str, float]:
-    """The growth of each system: the slope, by least squares, of the logarithm of a quantity, `seconds` or `memory`,
-    against that of the length, from `SLOPE_FROM` on; of at least three lengths."""
+    """The growth of each system: the least-squares slope of the logarithm of a quantity, `seconds` or `memory`, against
+    the logarithm of the length, from `SLOPE_FROM` on; needs at least three lengths."""
     points: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         if row.length >= SLOPE_FROM and getattr(row, quantity):

@@ -1,4 +1,4 @@
-"""What `algorithm=auto` takes at each length, beside the time of every algorithm that it could have taken."""
+"""The choice of `algorithm=auto` at each length, and the time of every algorithm that it could have chosen."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from scaleformer.benchmarks.attention_options import ALL, CLOCKS, KERNEL, PASSES
 from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
 from scaleformer.system.timing import alternate
 
-TOO_SLOW = 4.0  # where all scores took so many times as long as the best they are measured at no greater length
+TOO_SLOW = 4.0  # stop measuring explicit scores once they take so many times as long as the best
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One length: seconds of each algorithm, the one that `auto` takes, and why.
+    """One length: seconds of each algorithm, the choice of `auto`, and the reason.
 
-    excess  the time of the chosen one over that of the best, less 1
+    excess  time of the choice divided by that of the best, minus 1
     """
 
     mechanism: str
@@ -62,7 +62,7 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> dic
 
 
 def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measured]:
-    """All mechanisms and cases over all lengths; `say` is told what is being done."""
+    """All mechanisms and cases over all lengths; `say` receives the current step."""
     device = torch.device(options.device)
     rows = []
     for mechanism in options.mechanisms:
@@ -92,5 +92,5 @@ def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measur
 
 
 def worst(rows: list[Measured]) -> Mapping[str, float]:
-    """The greatest excess of each mechanism."""
+    """The largest excess of each mechanism."""
     return {m: max(row.excess for row in rows if row.mechanism == m) for m in dict.fromkeys(r.mechanism for r in rows)}

@@ -18,8 +18,8 @@ ALL = "all scores"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 PASSES = ("forward", "forward+backward")
 SETTINGS = ("plain", "commands")
-SLOPE_FROM = 2048  # tokens from which on growth is measured
-#: what is compared: attention of a sequence to itself, to a source of the same length, and the terms of [Scaleformer]
+SLOPE_FROM = 2048  # length in tokens from which growth is measured
+#: what is compared: self-attention, cross-attention to a source of the same length, and the terms of [Scaleformer]
 #: Figures 4 and 5
 CASES = ("causal", "bidirectional", "cross", "relative term", "kernel term", "kernel term, causal")
 
@@ -59,22 +59,22 @@ class Options:
     page: str | None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be measured."""
+        """Raises ValueError for settings that cannot be measured."""
         for name, choices in (("part", tuple(DEFAULTS)), ("clock", tuple(CLOCKS))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(choices)}")
         for name, known in (("cases", CASES), ("mechanisms", MECHANISMS), ("settings", SETTINGS)):
             if (value := getattr(self, name)) is not None and (not value or set(value) - set(known)):
-                raise ValueError(f"{name} is {list(value)}: choose of {'; '.join(known)}")
+                raise ValueError(f"{name} is {list(value)}: choose from {'; '.join(known)}")
         if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
             raise ValueError(f"lengths is {list(self.lengths)}: give at least one, each at least 1")
         if self.part == "auto" and self.segments == ():
-            raise ValueError("segments is []: part=auto takes the first, give one")
+            raise ValueError("segments is []: part=auto uses the first: give one")
         if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
             raise ValueError(f"dtype is {self.dtype!r}: give the name of a torch type, such as float32 or bfloat16")
 
     def with_defaults(self) -> Options:
-        """The options, with those of the part where none were given."""
+        """The options, with the defaults of the part where none were given."""
         usual = DEFAULTS[self.part]
         return replace(self, **{name: value for name, value in usual.items() if getattr(self, name) is None})
 

@@ -1,4 +1,4 @@
-"""The results of the attention benchmark as tables and figures; reads saved JSON alone."""
+"""The results of the attention benchmark as tables and figures, from saved JSON."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Rows = Sequence[Result]
 
 
 def attention_tables(result: Result) -> list[str]:
-    """Milliseconds of the operators and the softmax time over theirs; then their time over that of plain kernelized
-    attention, and their memory."""
+    """Milliseconds of the operators and the softmax time divided by theirs; then their time relative to plain
+    kernelized attention, and their memory."""
     tables, rows = [], result["rows"]
     for case, passes in _distinct(rows, "case", "passes"):
         chosen = [row for row in rows if (row["case"], row["passes"]) == (case, passes)]
@@ -30,27 +30,27 @@ def attention_tables(result: Result) -> list[str]:
         tables.append(_by_length("time / time of scaleformer", beside, keys, lambda row: f"{row['kernel_ratio']:.2f}"))
     if any(row["memory"] for row in rows):
         keys = ("case", "passes", "system")
-        tables.append(_by_length("MiB at most", rows, keys, lambda row: f"{row['memory'] / 2**20:.3g}"))
+        tables.append(_by_length("peak MiB", rows, keys, lambda row: f"{row['memory'] / 2**20:.3g}"))
     return tables
 
 
 def long_tables(result: Result) -> list[str]:
-    """As `attention_tables`, and the growth of time and memory and what is kept for the backward pass."""
+    """As `attention_tables`, and the growth of time and memory and the memory kept for the backward pass."""
     growth, memory = result["slopes"], result["memory_slopes"]
     saved = {
         _key(row): f"{row['saved'] / 1024:.2f}" for row in sorted(result["rows"], key=_length) if row["saved"]
-    }  # of the greatest length
+    }  # of the largest length
     lines = [
         [key, f"{slope:.3f}", f"{memory[key]:.3f}" if key in memory else "", saved.get(key, "")]
         for key, slope in growth.items()
     ]
     first = f"growth from {result['slope_from']:,} tokens on"
-    header = [first, "slope of log time", "slope of log memory", "KiB kept for backward, a token and head"]
+    header = [first, "slope of log time", "slope of log memory", "KiB kept for backward, per token and head"]
     return [*attention_tables(result), markdown(header, lines)]
 
 
 def choice_tables(result: Result) -> list[str]:
-    """Of each mechanism the milliseconds of every algorithm, what `auto` takes and how much longer than the best."""
+    """For each mechanism the milliseconds of every algorithm, the choice of `auto`, and its excess over the best."""
     tables, rows = [], result["rows"]
     for (mechanism,) in _distinct(rows, "mechanism"):
         chosen = [row for row in rows if row["mechanism"] == mechanism]
@@ -67,7 +67,7 @@ def choice_tables(result: Result) -> list[str]:
             lines.append([f"{case}, {passes}: auto", *picked])
         tables.append(markdown([f"{mechanism}: ms", *(f"{n:,}" for n in lengths)], lines))
     worst = ", ".join(f"{name} {excess:.0%}" for name, excess in result["worst"].items())
-    return [*tables, f"At worst `auto` takes longer than the best by: {worst}."]
+    return [*tables, f"Largest excess of `auto` over the best: {worst}."]
 
 
 def _by_length(title: str, rows: Rows, keys: tuple[str, ...], cell: Callable[[Result], str]) -> str:
@@ -100,7 +100,7 @@ def _length(row: Result) -> int:
 def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> None:
     """Time, or memory, against length on logarithmic scales: a slope of one is linear growth, two is quadratic.
 
-    One line of panes for each case, forward and forward+backward ([Scaleformer] Figures 4 to 6).
+    One row of panels for each case, forward and forward+backward ([Scaleformer] Figures 4 to 6).
     """
     unit, words = (1e3, "milliseconds") if quantity == "seconds" else (2**-20, "MiB")
     cases = [case for (case,) in _distinct(rows, "case")]
@@ -121,7 +121,7 @@ def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> 
 
 
 def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
-    """Of each algorithm the time over that of the best one, against length; rings stand where `auto` is."""
+    """Time of each algorithm relative to the best, against length; rings mark the choice of `auto`."""
     mechanisms = [name for (name,) in _distinct(rows, "mechanism")]
     kinds = _distinct(rows, "case", "passes")
     names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))

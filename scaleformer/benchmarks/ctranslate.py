@@ -1,4 +1,4 @@
-"""CTranslate2 as a peer of whole translations: a softmax transformer of given sizes, with random weights.
+"""CTranslate2 as a peer for whole translations: a softmax transformer of given sizes, with random weights.
 
 Optional (`pip install scaleformer[bench]`); nothing is downloaded.
 """
@@ -18,7 +18,7 @@ from scaleformer.model.attention.base import sinusoids
 from scaleformer.vocabulary import BOS_PIECE, EOS_PIECE, UNK_PIECE
 
 CTRANSLATE2 = "CTranslate2"
-#: the longest text, in tokens, that its table of positions holds
+#: the longest text, in tokens, that its position table holds
 MOST = 4096
 
 
@@ -37,7 +37,7 @@ class CTranslate2:
             )
 
     def seconds(self, source: torch.Tensor, tokens: int, beams: int) -> float:
-        """Of a translation of source (B, S) long to exactly so many tokens a text."""
+        """The seconds to translate source (B, S) to exactly so many tokens per text."""
         texts = [[f"w{token}" for token in row] for row in source.tolist()]
         start = time.perf_counter()
         found = self._translator.translate_batch(

@@ -1,4 +1,4 @@
-"""Times of decoding, token by token: against the position, and beside the generation of another library."""
+"""Times of decoding, token by token: by position, and against the generation of another library."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from scaleformer.model.transformer import DecoderState, Memory, Transformer
 from scaleformer.translation.search import DecodableModel, DecodingConfig, decode
 from scaleformer.vocabulary import EOS, SEP
 
-#: tokens that every curve leaves out: allocators and caches fill
+#: first tokens, left out of every curve: allocators and caches are filling
 WARM_UP = 100
 
 
 @dataclass(frozen=True)
 class DecodingCurve:
-    """How fast one system decodes, from the 100th position on.
+    """The decoding speed of one system, from the 100th position on.
 
     ends       the last position of each window
     seconds    the median time of a step in each window; a step writes one token of every document
-    spread     greatest over least of `seconds`, minus 1
+    spread     largest of `seconds` divided by the smallest, minus 1
     state      bytes that one beam holds at the 50th position
-    growth     bytes that a beam holds more with each token written
-    memory     bytes that a document holds of each source token, for all its beams
+    growth     bytes by which a beam grows with each written token
+    memory     bytes per source token that a document holds for all its beams
     """
 
     system: str
@@ -46,14 +46,14 @@ class DecodingCurve:
 
     @property
     def speed(self) -> float:
-        """Tokens a second over all windows, of one hypothesis a document."""
+        """Tokens per second over all windows, with one hypothesis per document."""
         return self.batch / median(self.seconds)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Beam search of one document at one position. seconds: the median time of a step; ratio: peer / this; state: bytes
-    of everything that is kept between two steps."""
+    """Beam search on one document at one position. seconds: the median time of a step; ratio: peer / this; state: bytes
+    of everything kept between two steps."""
 
     system: str
     source: int
@@ -67,7 +67,7 @@ class Comparison:
 class Endless:
     """A model that never writes `</s>`, and writes `<sep>` at every `segment`-th position.
 
-    sizes  bytes of the state of the hypotheses, by the position after which they were taken: those asked for
+    sizes  position -> bytes of the hypotheses' state after it, for the positions to watch
     """
 
     def __init__(self, model: Transformer, segment: int, watch: tuple[int, ...] = ()) -> None:
@@ -99,7 +99,7 @@ class Endless:
 
 
 def fixed_length(tokens: int, beams: int) -> DecodingConfig:
-    """A search to so many target tokens of every document, whatever its source. One beam is greedy."""
+    """A search that writes exactly `tokens` target tokens for every document. One beam is greedy."""
     return DecodingConfig(
         strategy="greedy" if beams == 1 else "beam",
         beam_size=beams,
@@ -110,7 +110,7 @@ def fixed_length(tokens: int, beams: int) -> DecodingConfig:
 
 
 def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> list[float]:
-    """Seconds of every step of a search but the first, all of it: model, ranking, bookkeeping. One beam is greedy."""
+    """Seconds of every step except the first, with model, ranking and bookkeeping. One beam is greedy."""
     config = fixed_length(steps, beams)
     marks: list[tuple[int, float]] = []  # steps since the last mark, time
     decode(
@@ -171,7 +171,7 @@ def compare(
     rounds: int,
 ) -> list[Comparison]:
     """Ours against `generate` of Hugging Face transformers (Marian, with its cache), in turn: the `steps` steps up to
-    the target's `position`. Ours writes the whole target, the peer is given all but the last steps at once."""
+    the target's `position`. Ours writes the whole target; the peer gets all but the last steps at once."""
     batch = make_batch(1, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
     models = {attention: make_model(attention, sizes).eval() for attention in attentions}
     peer = make_marian(sizes, positions=max(source, position) + 8).eval()

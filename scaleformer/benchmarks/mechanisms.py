@@ -1,8 +1,7 @@
-"""What an attention costs: a training pass of a small model, and of one attention alone, at several lengths.
+"""The cost of an attention: a training pass of a small model, and of a single attention, at several lengths.
 
-All measurements of an attention are made in one process of its own, with a bound on its memory, so that one that needs
-too much of it ends neither the others nor the machine. Times are processor time of one thread, which what else the
-machine does disturbs least.
+All measurements of an attention run in one process with limited memory, so that one that needs too much ends neither
+the others nor the machine. Times are processor time of one thread, which other work on the machine disturbs least.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ REFUSED = "refused"
 
 @dataclass(frozen=True)
 class Conditions:
-    """How the measurements are made.
+    """The conditions of the measurements.
 
-    sizes         width, feedforward and heads of the model, of which more layers only cost more of the same
-    repeats       passes of which the median counts; more of short ones, fewer of those beyond `most_seconds` in all
-    most_seconds  that the passes of one measurement may take; a pass that will take longer (by the last length, were
-                  the cost quadratic) is not made for an attention alone
+    sizes         width, feedforward and heads of the model; more layers would only multiply the cost
+    repeats       passes whose median counts; more for short ones, fewer beyond `most_seconds` in total
+    most_seconds  that the passes of one measurement may take; a single attention skips a pass that would take longer
+                  (predicted from the last length as if the cost were quadratic)
     memory_share  of the machine's memory that a process may take
     """
 
@@ -54,9 +53,9 @@ class Conditions:
 
 
 def measure_model(attention: Mapping[str, Any], lengths: Sequence[int], how: Conditions) -> list[dict[str, Any]]:
-    """Training passes (forward and backward) of an encoder-decoder with this attention, over one document a pass.
+    """Training passes (forward and backward) of an encoder-decoder with this attention, over one document per pass.
 
-    Returns for each length {"length", "tokens_per_second", "memory"}, source and target tokens together and bytes on
+    Returns for each length {"length", "tokens_per_second", "memory"}, counting source and target tokens, and bytes on
     top of the weights; or {"length", "error"}.
     """
     return _in_a_process(_model_points, attention, lengths, how, [{"length": n} for n in lengths])
@@ -79,7 +78,7 @@ def _in_a_process(
     how: Conditions,
     wanted: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """What the process sends for each point that is wanted; "out of memory" where it ended before."""
+    """The results that the process sends for each point; "out of memory" where it ended before."""
     receive, send = get_context("spawn").Pipe(duplex=False)
     process = get_context("spawn").Process(target=_begin, args=(work, dict(attention), list(lengths), how, send))
     process.start()
@@ -149,7 +148,7 @@ def _alone_points(attention: Any, lengths: Sequence[int], how: Conditions, send:
 
 
 def _guarded(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The measurement, or {"error"} where the memory does not allow it, or the attention itself ("reason")."""
+    """The measurement, or {"error"} where memory or the attention itself does not allow it."""
     try:
         return measure()
     except (RuntimeError, MemoryError) as error:
@@ -161,7 +160,7 @@ def _guarded(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def time_of(function: Callable[[], None], repeats: int, most: float) -> float:
-    """The median of `repeats` calls in seconds; of more where they are short, of fewer beyond `most` seconds in all."""
+    """Median seconds of `repeats` calls; of more if they are short, of fewer beyond `most` seconds in total."""
     seconds: list[float] = []
     while sum(seconds) < most and (len(seconds) < repeats or (sum(seconds) < 1 and len(seconds) < 50)):
         start = time.process_time()
@@ -171,7 +170,7 @@ def time_of(function: Callable[[], None], repeats: int, most: float) -> float:
 
 
 def one_document(length: int) -> Batch:
-    """One document of `length` source and as many target tokens."""
+    """One document with `length` source tokens and as many target tokens."""
     tokens = torch.randint(5, VOCABULARY, (1, length))
     mask = torch.ones(1, length, dtype=torch.bool)
     segments = segments_of(length)

@@ -1,4 +1,4 @@
-"""What the benchmarks of whole models share: sizes, models, documents of them, the loss of ours, bytes of a state."""
+"""Shared parts of the benchmarks of whole models: sizes, models, documents, our loss, bytes of a state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scaleformer.vocabulary import BOS, EOS, SEP
 
 @dataclass
 class Sizes:
-    """The sizes that all systems of one comparison have; those of the preset `small` unless told otherwise."""
+    """The sizes that all systems of a comparison share; by default those of the preset `small`."""
 
     layers: int = 6  # of the encoder, and as many of the decoder
     width: int = 256
@@ -35,7 +35,7 @@ class Sizes:
 
 
 def make_model(attention: str, sizes: Sizes, dropout: float = 0.1, checkpointing: bool = False) -> Transformer:
-    """A model of this package with an attention by name and random weights."""
+    """A model of this package with random weights and the named attention."""
     config = ModelConfig(
         sizes.vocabulary,
         sizes.vocabulary,
@@ -70,7 +70,7 @@ def make_batch(documents: int, tokens: int, segment: int, vocabulary: int, gener
 
 
 def tensors(state: Any) -> Iterator[Tensor]:
-    """All tensors of a state, whatever dataclasses, mappings, lists and objects with attributes they are held in."""
+    """All tensors of a state, in nested dataclasses, mappings, lists and objects with attributes."""
     if isinstance(state, Tensor):
         yield state
     elif isinstance(state, Mapping):
@@ -87,13 +87,13 @@ def tensors(state: Any) -> Iterator[Tensor]:
 
 
 def state_bytes(state: Any) -> int:
-    """The bytes that a state holds, each piece of memory once, whole where a view of it is all that is used."""
+    """The bytes that a state holds, each storage counted once and whole, even if only a view of it is used."""
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors(state)}
     return sum(storages.values())
 
 
 def available_memory() -> float:
-    """Bytes of the machine's memory that are free for a new process; infinite where the system does not tell."""
+    """Bytes of the machine's memory that are free for a new process; infinite where the system does not report it."""
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -102,6 +102,6 @@ def available_memory() -> float:
 
 
 def our_loss(model: Transformer, batch: Batch) -> Tensor:
-    """Mean cross-entropy as `TranslationModule` has it."""
+    """Mean cross-entropy as in `TranslationModule`."""
     states = model(batch)[batch.target_mask]  # (tokens, D)
     return linear_cross_entropy(states, model.output_weight, batch.target_output[batch.target_mask])

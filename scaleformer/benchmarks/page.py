@@ -1,4 +1,4 @@
-"""The results of the benchmarks as tables and figures, and the page that shows them all. Reads saved JSON alone."""
+"""The results of the benchmarks as tables and figures, and the page with all of them, from saved JSON."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Result = Mapping[str, Any]
 
 
 def decoding_tables(result: Result) -> list[str]:
-    """Speed against position, and the comparison with the peer where there is one."""
+    """Speed against position, and the comparison with the peer if measured."""
     curves = result["curves"]
     ends = curves[0]["ends"]
     header = ["tokens/s up to position", "batch", "beams", *(f"{end:,}" for end in ends), "spread"]
-    header += ["state, KiB a beam", "more a token", "KiB a source token"]
+    header += ["state, KiB per beam", "more per token", "KiB per source token"]
     rows = []
     for c in curves:
         speeds = [f"{c['batch'] / seconds:,.0f}" for seconds in c["seconds"]]
@@ -37,7 +37,7 @@ def decoding_tables(result: Result) -> list[str]:
             [c["system"], f"{c['seconds'] * 1e3:.1f}", f"{1 / c['seconds']:.1f}", f"{c['ratio']:.1f}", _mib(c["state"])]
             for c in comparisons
         ]
-        tables.append(markdown([what, "ms a token", "tokens/s", "times as fast", "state, MiB"], rows))
+        tables.append(markdown([what, "ms per token", "tokens/s", "times as fast", "state, MiB"], rows))
     if throughput := result.get("throughput"):
         rows = [
             [
@@ -46,13 +46,13 @@ def decoding_tables(result: Result) -> list[str]:
             ]
             for r in throughput
         ]
-        header = ["whole translations", "precision", "texts", "tokens a text", "beams", "tokens/s", "over CTranslate2"]
+        header = ["whole translations", "precision", "texts", "tokens each", "beams", "tokens/s", "over CTranslate2"]
         tables.append(markdown(header, rows))
     return tables
 
 
 def training_tables(result: Result) -> list[str]:
-    """Two tables for each precision: tokens a second and their ratio to the best peer's; share of the peak, memory."""
+    """Two tables per precision: tokens per second and their ratio to the best peer's; share of the peak, memory."""
     tables = []
     for precision in dict.fromkeys(row["precision"] for row in result["rows"]):
         chosen = [row for row in result["rows"] if row["precision"] == precision]
@@ -86,12 +86,12 @@ def long_step_tables(result: Result) -> list[str]:
         + ([step["failure"], ""] if step["failure"] else [f"{step['seconds']:,.0f}", f"{step['resident'] / 2**30:.1f}"])
         for step in result["steps"]
     ]
-    return [markdown(["system", "precision", "tokens on each side", "seconds", "GiB resident at most"], rows)]
+    return [markdown(["system", "precision", "tokens on each side", "seconds", "peak resident GiB"], rows)]
 
 
 def profile_tables(result: Result) -> list[str]:
-    """For each system the milliseconds of a step by kind of operator, and how many times as fast each is in the last
-    precision as in the first."""
+    """For each system the milliseconds of a step by kind of operator, and the speed-up of each kind in the last
+    precision over the first."""
     tables = []
     for profile in result["profiles"]:
         precisions = list(profile["seconds"])
@@ -110,7 +110,7 @@ def profile_tables(result: Result) -> list[str]:
 
 
 def draw_curves(curves: Sequence[Result], path: Path) -> None:
-    """Tokens a second against the position, a line for each system, batch and beam."""
+    """Tokens per second by position, a line for each system, batch and beam."""
     names = [f"{curve['system']}, batch {curve['batch']}, beam {curve['beams']}" for curve in curves]
     lines = {name: (c["ends"], [c["batch"] / s for s in c["seconds"]]) for name, c in zip(names, curves, strict=True)}
     styles = {name: style for (name, _), style in line_styles(names).items()}
@@ -118,7 +118,7 @@ def draw_curves(curves: Sequence[Result], path: Path) -> None:
 
 
 def draw_training(rows: Sequence[Result], path: Path) -> None:
-    """Tokens a second of a training step against the document's length: systems by colour, precisions by dashes."""
+    """Tokens per second of a training step by document length: systems by colour, precisions by dashes."""
     systems, precisions = (list(dict.fromkeys(row[key] for row in rows)) for key in ("system", "precision"))
     lines, styles = {}, {}
     for (system, precision), style in line_styles(systems, precisions).items():
@@ -140,7 +140,7 @@ def _draw(lines: Mapping[str, Any], styles: Mapping[str, Any], x: str, path: Pat
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     plain_numbers(axis, y=True)
-    label(axis, "", x, "tokens a second")
+    label(axis, "", x, "tokens per second")
     legend_below(figure)
     save(figure, path)
 
@@ -151,79 +151,80 @@ class Section(NamedTuple):
     words: str
 
 
-#: by the name of the result file
+#: result file name -> section
 SECTIONS = {
     "attention": Section(
         "Attention alone",
         attention_tables,
         "The operators against torch's fused softmax attention without a relative term. Up to `pair_limit` tokens each "
-        "takes turns with softmax alone, beyond it all take turns. Cross-attention has a source as long as the target "
-        "and no relative positions. Memory is what a call holds at most on top of its arguments.",
+        "alternates with softmax alone, beyond it all take turns. Cross-attention has a source as long as the target "
+        "and no relative positions. Memory is the peak of a call on top of its arguments.",
     ),
     "attention_terms": Section(
         "The two terms of attention alone",
         attention_tables,
         "The relative term S^rel V and the kernel term phi(Q) phi(K)^T V of the paper (its Figures 4 and 5). Ours is "
-        "the whole operator each time, with keys that are zeros for the relative term, and divides by the sums too.",
+        "the whole operator each time, with zero keys for the relative term, and includes the division by the sums.",
     ),
     "attention_long": Section(
         "Attention over long documents",
         growth_tables,
-        "Growth is the slope of the logarithm against that of the length: 1 is linear, 2 quadratic. What is kept for "
-        "the backward pass counts queries, keys, values and output, too.",
+        "Growth is the slope of the logarithm against that of the length: 1 is linear, 2 quadratic. The memory kept "
+        "for the backward pass includes queries, keys, values and output.",
     ),
     "attention_auto": Section(
         "Which algorithm `auto` takes",
         choice_tables,
-        "Every algorithm of each mechanism, and how much longer the one that `algorithm=auto` takes needs than the "
-        "best of them. All scores are left out beyond the length where they took four times as long as the best.",
+        "Every algorithm of each mechanism, and how much longer the choice of `algorithm=auto` takes than the best of "
+        "them. All scores are left out beyond the length where they took four times as long as the best.",
     ),
     "training": Section(
         "A training step",
         training_tables,
-        "Forward, backward, clipping and Adam on whole batches. Tokens are those of source and target together; the "
-        "share of the peak counts the products with weight matrices alone, alike for all systems: attention, "
-        "normalisation, dropout, the loss and the optimizer all lower it. Memory is what torch's allocations reach in "
-        "a step, parameters and optimizer states included.",
+        "Forward, backward, clipping and Adam on whole batches. Tokens count source and target; the share of the peak "
+        "counts the products with weight matrices only, for all systems alike: attention, normalisation, dropout, the "
+        "loss and the optimizer all lower it. Memory is the peak of torch's allocations in a step, parameters and "
+        "optimizer states included.",
     ),
     "training_long": Section(
         "A training step on a pair of long documents",
         long_step_tables,
         "The activations of each layer are recomputed in the backward pass (`model.gradient_checkpointing=true`); each "
-        "step in a process of its own, whose greatest resident memory is shown.",
+        "step runs in a process of its own, whose peak resident memory is shown.",
     ),
     "training_profile": Section(
         "Where the time of a training step goes",
         profile_tables,
-        "By torch's profiler, which takes some time of its own; medians over the steps. Each operator counts without "
-        "those that it calls; products within functions of torch's own (fused attention) count as products of "
+        "Measured with torch's profiler, which takes some time itself; medians over the steps. Each operator excludes "
+        "those that it calls; products inside torch's own functions (fused attention) count as products of "
         "attention.",
     ),
     "decoding": Section(
         "Decoding",
         decoding_tables,
         "Random weights that never write `</s>`: every document runs to the last position. Times are medians over the "
-        "steps of each window, search and bookkeeping included; spread is the slowest window over the fastest, less 1. "
-        "The peer is given all but the last tokens of the target at once, and only these are timed. Whole translations "
-        "count the encoder, too, all texts in one batch; CTranslate2 has a softmax transformer of the same sizes.",
+        "steps of each window, search and bookkeeping included; spread is the slowest window over the fastest, minus "
+        "1. The peer gets all but the last tokens of the target at once, and only these last ones are timed. Whole "
+        "translations include the encoder, with all texts in one batch; CTranslate2 has a softmax transformer of the "
+        "same sizes.",
     ),
     "decoding_long": Section(
         "Decoding far",
         decoding_tables,
-        "As above, to positions far beyond: the time of a step does not depend on how much was written before.",
+        "As above, to positions far beyond: the time of a step does not depend on how much is already written.",
     ),
 }
 
 
 def write_page(results: Path, page: Path) -> Path:
-    """Write the page of all benchmarks whose results are in the folder, and their figures beside it.
+    """Write the page of all benchmarks with results in the folder, and their figures next to it.
 
-    Raises ValueError if there are none, OSError where nothing can be written.
+    Raises ValueError without results, OSError where writing fails.
     """
     parts = [
         "# Benchmarks",
-        "Written by `make bench` and the other commands that stand, with conditions and settings, below each table. "
-        "Absolute speeds are those of one machine: read the ratios.",
+        "Written by `make bench` and other commands: each table names its command, conditions and settings. "
+        "Absolute speeds depend on the machine: read the ratios.",
     ]
     found = False
     for name, (title, tables, words) in SECTIONS.items():
@@ -241,9 +242,7 @@ def write_page(results: Path, page: Path) -> Path:
                 parts.append(f"![{title}]({copy.name})")
         parts.append(_conditions(result))
     if not found:
-        raise ValueError(
-            f"{results}: no results of a benchmark there; run `scaleformer benchmark ... output={results}` first"
-        )
+        raise ValueError(f"{results}: no benchmark results: run `scaleformer benchmark ... output={results}` first")
     with atomic_writer(page) as file:
         file.write("\n\n".join(parts) + "\n")
     return page

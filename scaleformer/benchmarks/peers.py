@@ -1,4 +1,4 @@
-"""Transformers of other libraries, from scratch, with the sizes of ours: Hugging Face transformers and JoeyNMT.
+"""Transformers of other libraries, built from scratch in our sizes: Hugging Face transformers and JoeyNMT.
 
 Both are optional (`pip install scaleformer[bench]`, and `make bench`); nothing is downloaded.
 """
@@ -30,7 +30,7 @@ Loss = Callable[[Batch], Tensor]
 
 
 def peer_versions() -> dict[str, str]:
-    """The versions of the peers that are installed."""
+    """The versions of the installed peers."""
     found = {}
     for package in sorted(set(PACKAGES.values())):
         try:
@@ -103,12 +103,12 @@ def transformers_loss(model: Any) -> Loss:
 
 
 def make_joeynmt(sizes: Sizes, positions: int, dropout: float = 0.1) -> Any:
-    """JoeyNMT's transformer: sinusoidal positions, pre-norm, softmax attention of its own, all embeddings tied."""
+    """JoeyNMT's transformer: sinusoidal positions, pre-norm, its own softmax attention, all embeddings tied."""
     library = importlib.import_module("joeynmt.model")
     library.logger.setLevel(logging.WARNING)
     positional = importlib.import_module("joeynmt.transformer_layers").PositionalEncoding
     vocabulary_class = importlib.import_module("joeynmt.vocabulary").Vocabulary
-    # Its special tokens have an order of their own, in which unk comes before pad: the batches hold neither.
+    # Its special tokens are ordered differently, with unk before pad: the batches have neither.
     specials = SimpleNamespace(
         unk_token="<unk>", pad_token="<pad>", bos_token="<s>", eos_token="</s>", sep_token="<sep>", lang_tags=[],
         unk_id=PAD, pad_id=UNK, bos_id=BOS, eos_id=EOS, sep_id=SEP,
@@ -136,7 +136,7 @@ def make_joeynmt(sizes: Sizes, positions: int, dropout: float = 0.1) -> Any:
         vocabulary,
         vocabulary,
     )
-    for part in (model.encoder, model.decoder):  # its table ends at 5,000 positions
+    for part in (model.encoder, model.decoder):  # its position table ends at 5,000
         part.pe = positional(sizes.width, max_len=positions)
     model.loss_function = ("crossentropy", 0.0)
     return model
@@ -161,7 +161,7 @@ def joeynmt_loss(model: Any) -> Loss:
 
 
 class _Clock:
-    """A logits processor that changes nothing and notes the time of each step."""
+    """A logits processor that changes nothing and records the time of each step."""
 
     def __init__(self) -> None:
         self.marks: list[float] = []
@@ -173,8 +173,8 @@ class _Clock:
 
 @torch.inference_mode()
 def generate_times(model: Any, batch: Batch, prefix: int, steps: int, beams: int) -> tuple[list[float], int]:
-    """Seconds of each of the last steps of `generate` with its cache, after a prefix given to it at once; and the bytes
-    of the cache. One document; the encoder is not timed."""
+    """Seconds of each of the last steps of `generate` with its cache, after a prefix given at once; and the bytes of
+    the cache. One document; the encoder is not timed."""
     clock = _Clock()
     target = batch.target_input.repeat(1, 1 + prefix // batch.target_input.shape[1])[:, : prefix + 1]
     mask = batch.source_mask.long()

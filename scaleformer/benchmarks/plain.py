@@ -1,4 +1,4 @@
-"""The attention benchmark as a user of the library meets it: a process that called nothing but the attention itself."""
+"""The attention benchmark as a library user meets it: in a process that calls nothing but the attention."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scaleformer.benchmarks.attention import AttentionCost, measure_costs
 from scaleformer.benchmarks.attention_options import Options
 from scaleformer.system.schema import from_mapping
 
-# What the commands tell torch and oneDNN before they are imported.
+# Environment that the commands set before importing torch and oneDNN.
 OF_COMMANDS = ("THP_MEM_ALLOC_ENABLE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
 
 def plain_rows(options: Options, length: int, case: str) -> list[AttentionCost]:
-    """The rows of `measure`, from a process of its own; each system is named with ", plain Python" behind it.
+    """The rows of `measure`, from a separate process; ", plain Python" is appended to the name of each system.
 
-    Raises RuntimeError with the last line of what went wrong there.
+    Raises RuntimeError with the last line of its error.
     """
     environment = {name: value for name, value in os.environ.items() if name not in OF_COMMANDS}
     run = subprocess.run(
@@ -38,7 +38,7 @@ def plain_rows(options: Options, length: int, case: str) -> list[AttentionCost]:
 
 
 def main() -> None:
-    """Measure what stdin asks for and print the rows."""
+    """Run the measurement given on stdin and print its rows."""
     asked = json.load(sys.stdin)
     options = from_mapping(Options, asked["options"], "")
     if options.threads is not None:

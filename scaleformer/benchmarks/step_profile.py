@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, by kind of operator, in one precision beside another."""
+"""The time of a training step by kind of operator, in one precision and another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scaleformer.system.timing import profile_cpu
 WEIGHTS, BATCHED, COPIES = "products with weights", "products of attention", "copies, casts, gathers, sums by place"
 OTHER, BETWEEN, WHOLE = "all other operators", "between operators", "the whole step"
 KINDS = (WEIGHTS, BATCHED, COPIES, OTHER, BETWEEN, WHOLE)
-#: kinds by what operators are called, in this order; each operator counts without those that it calls
+#: kinds by operator name, in this order; each operator excludes those that it calls
 _NAMES = {
     BATCHED: ("bmm", "baddbmm", "scaled_dot_product"),
     WEIGHTS: ("mm", "convolution", "linear"),
@@ -27,7 +27,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class StepProfile:
-    """seconds[precision][kind]: medians over the same number of steps of each precision, of one system at one length"""
+    """seconds[precision][kind]: medians over the same number of steps in each precision, of one system at one length"""
 
     system: str
     length: int
@@ -37,7 +37,7 @@ class StepProfile:
 
 
 def kind_of(operator: str) -> str:
-    """The kind of an operator by its name, as the profiler has it (`aten::bmm`)."""
+    """The kind of an operator by its name in the profiler (`aten::bmm`)."""
     name = operator.split("::")[-1]
     return next((kind for kind, parts in _NAMES.items() if any(part in name for part in parts)), OTHER)
 
@@ -51,7 +51,7 @@ def profile_steps(
     segment: int,
     repeats: int,
 ) -> StepProfile:
-    """Steps on one batch, the precisions in turn, each after two that warm it up."""
+    """Profile steps on one batch, the precisions in turn, each after two warm-up steps."""
     batch = make_batch(
         max(1, batch_tokens // length), length, segment, sizes.vocabulary, torch.Generator().manual_seed(length)
     )
@@ -71,7 +71,7 @@ def profile_steps(
 
 
 def _profile_step(step: partial[None]) -> dict[str, float]:
-    """Seconds of one step by kind: of the thread that calls, which waits for those that compute with it."""
+    """Seconds of one step by kind: in the calling thread, which waits for its worker threads."""
     seconds = dict.fromkeys(KINDS, 0.0)
 
     def timed() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table that reads well as text too; all columns but the first are aligned to the right."""
+    """A table that also reads well as text; all columns but the first are right-aligned."""
     lines = [list(header), *map(list, rows)]
     widths = [max(3, *(len(line[column]) for line in lines)) for column in range(len(header))]
     lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])

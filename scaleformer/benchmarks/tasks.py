@@ -1,4 +1,4 @@
-"""Two tasks that every attention has to learn within a minute: copying a short document, and translating it."""
+"""Two tasks that every attention must learn within a minute: copying a short document, and translating it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from scaleformer.model.transformer import ModelConfig, Transformer
 TASKS = ("copy", "translation")
 WANTED = 0.99
 VOCABULARY, FIRST, BOS, EOS, SEP = 20, 5, 2, 3, 4
-#: tokens of each of the two segments of a document, documents of a batch
+#: tokens of each of the two segments of a document; documents of a batch
 SEGMENT, DOCUMENTS = 5, 32
 
 
 def learn(
     attention: Mapping[str, Any], task: str, most_steps: int = 2000, most_seconds: float = 120.0, seed: int = 1
 ) -> dict[str, Any]:
-    """Train a small model on documents that are new in every step, until 99 of 100 tokens are right.
+    """Train a small model, on new documents in every step, until 99 of 100 tokens are right.
 
     copy         the target is the source
-    translation  each token by another one, by a dictionary, and every two neighbours of a segment exchanged
+    translation  each token replaced by its dictionary entry, and neighbours in a segment swapped in pairs
 
     Returns {"steps", "seconds" of processor time, "accuracy" (of the last ten batches, teacher-forced), "decoded" (the
-    share of right tokens when new documents are decoded step by step, each token after the model's own)}.
+    share of right tokens when new documents are decoded step by step, each token following the model's own)}.
     """
     torch.manual_seed(seed)
     sizes: dict[str, Any] = {"encoder_layers": 2, "decoder_layers": 2, "width": 64, "feedforward": 128, "heads": 4}
@@ -61,7 +61,7 @@ def learn(
 
 @torch.inference_mode()
 def decoded_accuracy(model: Transformer, task: str, generator: torch.Generator) -> float:
-    """The share of right tokens of new documents, decoded greedily."""
+    """The share of right tokens when new documents are decoded greedily."""
     batch = documents(task, generator)
     state = model.init_state(model.encode(batch.source, batch.source_mask, batch.source_segments), 1)
     tokens, segments = batch.target_input[:, 0], batch.target_segments[:, 0]
@@ -75,7 +75,7 @@ def decoded_accuracy(model: Transformer, task: str, generator: torch.Generator) 
 
 
 def documents(task: str, generator: torch.Generator) -> Batch:
-    """Documents of two segments. Raises ValueError for another task."""
+    """Documents of two segments. Raises ValueError for an unknown task."""
     if task not in TASKS:
         raise ValueError(f"task is {task!r}: choose one of {', '.join(TASKS)}")
     words = torch.randint(FIRST, VOCABULARY, (DOCUMENTS, 2, SEGMENT), generator=generator)  # (B, 2, n)

@@ -1,4 +1,4 @@
-"""Times of whole translations, encoder and search: many sentences in a batch, and one document, beside CTranslate2."""
+"""Times of whole translations, encoder and search: many sentences in a batch, and one document, against CTranslate2."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ SEGMENTS = 54
 
 @dataclass(frozen=True)
 class Throughput:
-    """How fast one system translates `texts` texts of `tokens` tokens to as many, all in one batch.
+    """The speed of one system on `texts` texts of `tokens` source and target tokens, all in one batch.
 
-    seconds  the median of the rounds; speed: target tokens a second; ratio: speed over the peer's, None without it
+    seconds  the median of the rounds; speed: target tokens per second; ratio: speed over the peer's, None without it
     """
 
     system: str
@@ -47,7 +47,7 @@ def measure_throughput(
     said: Callable[[str], None],
 ) -> Iterator[Throughput]:
     """Sentences of `segment` tokens with each of `beams`, and greedily one document of 54 of them; fp32 and int8, each
-    with its peer. Random weights, and no text ends before its last token; systems and peer take turns."""
+    with its peer. Random weights; no text ends before its last token; systems and peer take turns."""
     document = SEGMENTS * segment
     for precision in ("fp32", "int8"):
         models = {name: make_model(name, sizes).eval() for name in systems}

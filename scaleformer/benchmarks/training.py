@@ -1,4 +1,4 @@
-"""Times and memory of whole training steps, ours and peers' in turn."""
+"""Times and memory of whole training steps, ours and peers', in turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 class TrainedSystem:
     """A model of one system, its optimizer, and a whole step: gradients, clipping, Adam.
 
-    positions  the longest document that it will meet
+    positions  the length of the longest document
     """
 
     def __init__(self, system: str, sizes: Sizes, positions: int, precision: str, checkpointing: bool = False) -> None:
@@ -59,7 +59,7 @@ class TrainedSystem:
 
 
 def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) -> tuple[nn.Module, peers.Loss]:
-    """A model by the name of a peer or of an attention of ours, and its loss on a batch, without label smoothing."""
+    """The model of a peer or of one of our attentions, by name, and its loss on a batch, without label smoothing."""
     if system == peers.JOEYNMT:
         model = peers.make_joeynmt(sizes, positions)
         return model, peers.joeynmt_loss(model)
@@ -73,13 +73,13 @@ def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) 
 
 @dataclass(frozen=True)
 class StepCost:
-    """One system at one length; `skipped` is the reason why there are no numbers, empty where there are.
+    """One system at one length; `skipped` is the reason for missing numbers, empty if there are numbers.
 
-    seconds    the median time of a step, of `count` steps after one to warm up
-    speed      source and target tokens a second
-    ratio      this speed over that of the fastest peer in the same rounds; None where no peer ran
-    share      of the machine's measured matrix-product peak, counting the products with weight matrices alone
-    memory     the most bytes that torch held in a step, parameters and optimizer states included
+    seconds    the median time of a step, over `count` steps after one warm-up
+    speed      source and target tokens per second
+    ratio      this speed divided by that of the fastest peer in the same rounds; None where no peer ran
+    share      of the machine's measured matrix-product peak, counting only the products with weight matrices
+    memory     the peak bytes of torch in a step, parameters and optimizer states included
     """
 
     system: str
@@ -97,7 +97,7 @@ class StepCost:
 
 @dataclass
 class Limits:
-    """What a comparison may take: seconds of a step (twice as many to warm up), bytes of a step, seconds of all timed
+    """Limits of a comparison: seconds of a step (twice as many for the warm-up), bytes of a step, seconds of all timed
     rounds of one length, and rounds."""
 
     step_seconds: float
@@ -108,14 +108,14 @@ class Limits:
 
 @dataclass
 class Course:
-    """What is known of one system so far: of each length the seconds and bytes of a source token."""
+    """The measurements of one system so far: length -> seconds and bytes per source token."""
 
     held: int = 0
     seconds: dict[int, float] = field(default_factory=dict)
     memory: dict[int, float] = field(default_factory=dict)
 
     def reason_to_skip(self, length: int, tokens: int, limits: Limits) -> str:
-        """Why a step at this length will not do, in words; empty if it will, or if nothing is known."""
+        """Why a step at this length is infeasible; empty if it is feasible or unknown."""
         if not self.seconds:
             return ""
         memory = self.held + foresee(self.memory, length, margin=0.3, alone=1.0) * tokens
@@ -126,9 +126,9 @@ class Course:
 
 
 def foresee(known: dict[int, float], length: int, margin: float, alone: float) -> float:
-    """The cost of a token at a greater length: the power law through the last two lengths, and a margin added to its
-    exponent where that is above 0.1; never beyond quadratic attention. `alone` is the exponent where one length is
-    known: of memory the worst, of time less, for that would leave out what can be measured in a moment."""
+    """The cost of a token at a larger length: the power law through the last two lengths, with a margin added to its
+    exponent if that is above 0.1; at most quadratic. `alone` is the exponent where only one length is known: the worst
+    case for memory, less for time, which would otherwise skip quick measurements."""
     lengths = sorted(known)
     last = lengths[-1]
     exponent = alone
@@ -151,7 +151,7 @@ def measure_steps(
 ) -> tuple[list[StepCost], tuple[float, float]]:
     """All systems at all lengths in one precision, in turn; and the rates of a matrix product (`product_rates`).
 
-    `say` is told what is being done.
+    `say` receives the current step.
     """
     rates = product_rates(getattr(torch, precision))
     trained, courses = {}, {}
@@ -171,7 +171,7 @@ def measure_steps(
         skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
         steps = {system: partial(trained[system].step, batch) for system in systems if not skipped[system]}
         memory = {}
-        for system in list(steps):  # the warm-up, too
+        for system in list(steps):  # the warm-up too
             start = time.perf_counter()
             memory[system] = peak_memory(steps[system], CPU)
             if (warm_up := time.perf_counter() - start) > 2 * limits.step_seconds:
@@ -185,7 +185,7 @@ def measure_steps(
                 rows.append(StepCost(system, precision, length, len(batch), skipped=skipped[system]))
                 continue
             took = seconds[system]
-            # not the median: a slow moment should leave less out
+            # not the median: a slow moment should skip less
             courses[system].seconds[length] = min(times[system]) / tokens
             courses[system].memory[length] = memory[system] / tokens
             rows.append(
@@ -206,7 +206,7 @@ def measure_steps(
 
 
 def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[str, list[float]]:
-    """Seconds of each step, all in turn, `limits.repeats` times; those that have had more than their part of
+    """Seconds of each step, all in turn, `limits.repeats` times; those that have used more than their share of
     `limits.seconds` stop after the second time."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(limits.repeats):
@@ -220,8 +220,8 @@ def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[
 
 
 def product_rates(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> tuple[float, float]:
-    """FLOP/s of a square matrix product by torch and by `scaleformer.ops.common.matmul`, the median of a few in turn:
-    the greater is what this machine gives at most, with the threads set."""
+    """FLOP/s of a square matrix product with torch and with `scaleformer.ops.common.matmul`, medians of a few in turn:
+    the larger one is the peak of this machine with the set number of threads."""
     a, b = torch.randn(2, size, size).to(dtype)
     times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, CPU, repeats, 0.0)
     return 2 * size**3 / times["torch"], 2 * size**3 / times["ours"]
@@ -229,17 +229,17 @@ def product_rates(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> tup
 
 def weight_flops(sizes: Sizes, source: int, target: int) -> float:
     """Floating-point operations of the products with weight matrices in a step, forward and backward: 6 for each weight
-    and token that it meets [Kaplan 2020, section 2.1]."""
+    and token that it processes [Kaplan 2020, section 2.1]."""
     D, F = sizes.width, sizes.feedforward
-    encoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D)  # its own, and the keys and values of cross-attention
+    encoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D)  # with keys and values of cross-attention
     decoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D) + D * sizes.vocabulary
     return 6.0 * (encoder * source + decoder * target)
 
 
 @dataclass(frozen=True)
 class LongStep:
-    """One training step on a pair of long documents in a process of its own: its seconds, and the greatest resident
-    memory of the process in bytes; or why there was none."""
+    """One training step on a pair of long documents in its own process: its seconds and the peak resident bytes of the
+    process, or why it failed."""
 
     system: str
     precision: str
@@ -252,7 +252,7 @@ class LongStep:
 def long_steps(
     systems: list[str], sizes: Sizes, precision: str, tokens: int, segment: int, memory: float, threads: int
 ) -> Iterator[LongStep]:
-    """A step of each system with the layers' activations recomputed in the backward pass, at most `memory` bytes."""
+    """A step of each system with activations recomputed in the backward pass, within `memory` bytes."""
     context = multiprocessing.get_context("spawn")
     for system in systems:
         receiver, sender = context.Pipe(duplex=False)

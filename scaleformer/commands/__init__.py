@@ -1,7 +1,7 @@
-"""The commands: `scaleformer COMMAND [key=value ...]`, a module each.
+"""The commands: `scaleformer COMMAND [key=value ...]`, one module each.
 
 A module has `main(options, given)`: its settings as the dataclass `Options` of the module, and the overrides of the
-command line as they were given. Names and defaults of the settings stand in conf/commands/COMMAND.yaml.
+command line as typed. conf/commands/COMMAND.yaml has the names and defaults of the settings.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from scaleformer.system.display import displayed
 COMMANDS = {
     "train": "Train a model and evaluate it, or resume=RUN",
     "translate": "Translate documents: text, Markdown, HTML, docx, PO, ...",
-    "serve": "Translate by HTTP, and on a page in the browser",
+    "serve": "Translate over HTTP, and on a page in the browser",
     "prepare": "Turn text pairs, TSV, PO or data sets into a corpus",
     "evaluate": "Translate and score: d-BLEU, s-BLEU, chrF++, TER",
     "extrapolation": "Loss, BLEU, time and memory beyond the trained length",
     "context": "Score what only earlier segments decide: pronouns, terms",
-    "boundaries": "Measure what missing segment boundaries cost",
-    "consistency": "Do translations call one thing by one name?",
-    "terms": "Do terms come as they are asked for?",
-    "comet": "Score saved translations by COMET",
+    "boundaries": "Measure the cost of missing segment boundaries",
+    "consistency": "Score consistent translation of names and terms",
+    "terms": "Measure whether requested terms are used",
+    "comet": "Score saved translations with COMET",
     "score": "Log-probabilities; BLEU of any system's output",
     "rerank": "Choose by minimum Bayes risk from n-best lists, samples",
     "compare": "Test whether runs differ by more than chance",
     "export": "Write a model as safetensors, YAML and tokenizers",
     "average": "Average the weights of several checkpoints",
-    "plot": "Draw the figures and the page of one run or several",
+    "plot": "Draw the figures and the page of one or several runs",
     "attention-maps": "Save and draw where a model looks",
-    "benchmark attention": "Time and memory of attention beside its peers",
-    "benchmark training": "Time training steps beside other libraries",
-    "benchmark decoding": "Time decoding beside other libraries",
+    "benchmark attention": "Compare time and memory of attention with its peers",
+    "benchmark training": "Compare training speed with other libraries",
+    "benchmark decoding": "Compare decoding speed with other libraries",
     "benchmark data": "Time the preparation of a large corpus",
     "benchmark mechanisms": "Train and compare every attention",
 }
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def overview() -> str:
-    """The list of commands, a line each."""
+    """The list of commands, one per line."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {text}" for name, text in COMMANDS.items()]
     return "\n".join(
@@ -70,11 +70,11 @@ def overview() -> str:
 
 
 def run(name: str, arguments: Sequence[str] | None = None, words: Sequence[str] = ()) -> None:
-    """Run a command in this process, with one line and exit code 1 for what is wrong with its input.
+    """Run a command in this process; wrong input ends it with one line and exit code 1.
 
-    words: what of the command line names the command: a process for another device is started with them again.
+    words: the part of the command line that names the command; processes for other devices are started with it.
     """
-    use_huge_pages()  # torch reads these at its first tensor, which Lightning makes as it is imported
+    use_huge_pages()  # torch reads these at its first tensor, which importing Lightning makes
     bound_kernel_caches()
     from scaleformer.commands.call import call
 

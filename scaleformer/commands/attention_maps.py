@@ -1,4 +1,4 @@
-"""Save where a model looks while it translates a few segments, and draw it.
+"""Save and draw where a model looks while it translates a few segments.
 
 scaleformer attention-maps checkpoint=RUN text='A sentence.'
 scaleformer attention-maps checkpoint=RUN input=FILE [document=0] [first=0] [segments=3]
@@ -55,15 +55,15 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 
 def _segments(options: Options) -> tuple[list[str], list[str] | None, str]:
-    """Source, target where it is known, and what they are."""
+    """Source, target if known, and a description."""
     if (options.text is None) == (options.input is None):
-        raise ValueError("nothing to look at, or two things: give text='A sentence.' or input=FILE")
+        raise ValueError("wanted one text to look at: give text='A sentence.' or input=FILE")
     if options.input is None:
         return [str(options.text)], None, "text"
     given_input = Input(options.input)
     documents = read_documents(given_input, choose_format(options.format, given_input)).documents
     if not 0 <= options.document < len(documents):
-        raise ValueError(f"document={options.document}: {options.input} has {len(documents)}, numbered from 0")
+        raise ValueError(f"document={options.document}: {options.input} has {len(documents)} documents, from 0")
     document = documents[options.document]
     usual = min(3, len(document.source) - options.first)
     last = options.first + (usual if options.segments is None else options.segments)

@@ -1,4 +1,4 @@
-"""Average the weights of several checkpoints into one to translate with.
+"""Average the weights of several checkpoints into one for translation.
 
 scaleformer average checkpoints=[RUN/checkpoints/best.ckpt,RUN/checkpoints/last.ckpt] output=FILE.ckpt
 """
@@ -26,8 +26,8 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
     checkpoints = [str(path) for path in listed(options.checkpoints)]
-    if Path(options.output).exists():  # the state of a training, perhaps, which an average cannot go on from
-        raise ValueError(f"output={options.output} exists already: take another name, or remove it")
+    if Path(options.output).exists():  # perhaps the state of a training, which an average cannot resume
+        raise ValueError(f"output={options.output} exists already: give another name, or remove it")
     SafeCheckpointIO().save_checkpoint(average_checkpoints(checkpoints), options.output)
-    print(f"the mean of {len(checkpoints)} checkpoints is in {options.output}: scaleformer evaluate "
+    print(f"averaged {len(checkpoints)} checkpoints into {options.output}: scaleformer evaluate "
           f"checkpoint={options.output}")  # fmt: skip

@@ -1,17 +1,17 @@
-"""Time the attention of this package against softmax attention, all scores and the paper's own algorithms.
+"""Time the attention of this package against softmax attention, explicit scores and the paper's own algorithms.
 
     scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [device=cuda] [dtype=bfloat16] ...
-    scaleformer benchmark attention settings=[plain,commands]   # as from plain Python, beside as by the commands
+    scaleformer benchmark attention settings=[plain,commands]   # as from plain Python, and as in the commands
     scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
-    scaleformer benchmark attention part=auto       # what algorithm=auto takes, beside every algorithm
+    scaleformer benchmark attention part=auto       # the choice of algorithm=auto, and every algorithm
     scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
-The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system takes
-turns with it alone (a call of a millisecond feels what the one before it left in the caches), beyond it all take turns,
-in one process; times are medians of at least `repeats` calls after one to warm up, with memory that the C library
-keeps, as it does in a training. Cross-attention has a source as long as the target, and no relative positions. Prints
-tables and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md`
-writes the page of all benchmarks whose results are in OUTPUT.
+The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system
+alternates with the peer alone (a call of a millisecond depends on what the call before left in the caches); beyond, all
+take turns, in one process. Times are medians of at least `repeats` calls after one warm-up, with memory kept by the C
+library, as in training. Cross-attention has a source as long as the target, and no relative positions. Prints tables
+and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the
+page of all benchmarks with results in OUTPUT.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def choose(options: Options, console: Console) -> dict[str, Any]:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    """Measure, show and write."""
+    """Measure, print and write."""
     check_file("page", options.page)
     options = options.with_defaults()
     console = Console()
@@ -78,6 +78,6 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.memory and options.part != "auto":
         draw(result["rows"], output / f"{name}-memory.png", words, "memory")
     written = write_result(output / f"{name}.json", result)
-    console.print(f"{words}\n{written} and {name}.png beside it", highlight=False, soft_wrap=True)
+    console.print(f"{words}\n{written} and {name}.png", highlight=False, soft_wrap=True)
     if options.page:
         console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)

@@ -1,10 +1,10 @@
-"""Prepare a generated corpus and deliver its first batch; print the times and the most memory that it took.
+"""Prepare a generated corpus and load its first batch; print the times and the peak memory.
 
     scaleformer benchmark data segments=5000000 output=DIR [data.num_proc=2] [shards=8] [data.multi_resolution=true]
 
-The corpus is written to DIR/corpus (once), all caches to DIR/cache: a second call shows what is kept. Memory is the
-proportional share of this process and all below it (PSS: pages that they share count once), looked at five times a
-second; the pages of memory-mapped files, which the system takes back when it needs them, are named apart. Linux only.
+The corpus is written to DIR/corpus (once), all caches to DIR/cache: a second call measures the caches. Memory is the
+proportional share of this process and its descendants (PSS: shared pages count once), sampled five times a second.
+Pages of memory-mapped files, which the system reclaims when needed, are listed separately. Linux only.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Options:
 
 
 def write_corpus(folder: Path, segments: int, shards: int) -> None:
-    """JSON Lines shards of generated documents, about so many segments in all, unless they are there."""
+    """Write JSON Lines shards of generated documents, about so many segments in total, unless they exist."""
     if (folder / "done").is_file():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def write_corpus(folder: Path, segments: int, shards: int) -> None:
 
 
 def memory() -> tuple[int, int]:
-    """Bytes of this process and all below it: in all, and thereof in pages of files."""
+    """Bytes of this process and its descendants: in total, and of these in pages of files."""
     own = Path("/proc/self")
     whole = files = 0
     waiting = [own.resolve()]
@@ -76,7 +76,7 @@ def memory() -> tuple[int, int]:
 
 @contextmanager
 def watched(name: str, rows: list[dict[str, Any]]) -> Iterator[None]:
-    """Add the seconds and the most memory of the block to `rows`, and print them."""
+    """Append the seconds and the peak memory of the block to `rows`, and print them."""
     ended = threading.Event()
     most = [(0, 0)]
 
@@ -115,12 +115,12 @@ def main(options: Options, given: Sequence[str]) -> None:
     batches = iter(module.train_dataloader())
     with watched("first batch", rows):
         first = next(batches)
-    with watched("100 batches more", rows):
+    with watched("100 more batches", rows):
         tokens = sum(int(batch.target_mask.sum()) for batch in islice(batches, 100))
     with watched("report", rows):
         report = module.report.to_dict()
     peak = max(row["bytes"] for row in rows[1:])
     print(f"first batch: {tuple(first.source.shape)} source tokens; {tokens:,} target tokens in the next 100")
-    print(f"most memory after the corpus was written: {peak / MIB:,.0f} MiB")
+    print(f"peak memory after writing the corpus: {peak / MIB:,.0f} MiB")
     result = {"settings": asdict(options), "steps": rows, "peak_bytes": peak, "report": report}
     (output / "result.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

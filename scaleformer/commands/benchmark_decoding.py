@@ -1,11 +1,11 @@
-"""Time decoding against the position, and beside `generate` of Hugging Face transformers.
+"""Time decoding by position, and compare it with `generate` of Hugging Face transformers.
 
     scaleformer benchmark decoding [positions=2048] [batches=[1,16]] [beams=[1,4]] [threads=2] ...
-    scaleformer benchmark decoding long=16384        # one document, greedily, to so many positions; no peer
+    scaleformer benchmark decoding long=16384        # one document, greedy, to this position; no peer
 
 Models have random weights and never write `</s>`, so that every document runs to the last position. Prints tables,
 writes OUTPUT/decoding.json and OUTPUT/decoding.png, or with `long` OUTPUT/decoding_long.*; `page=docs/benchmarks.md`
-writes the page of all benchmarks whose results are in OUTPUT.
+writes the page of all benchmarks with results in OUTPUT.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Options:
     page: str | None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be measured."""
+        """Raises ValueError for settings that cannot be measured."""
         for name in ("systems", "batches", "beams"):
             if not getattr(self, name):
                 raise ValueError(f"{name}=[]: give at least one")
         unknown = sorted(set(self.systems) - set(MECHANISMS))
         if unknown:
-            raise ValueError(f"systems names {', '.join(unknown)}: choose of {', '.join(MECHANISMS)}")
+            raise ValueError(f"systems names {', '.join(unknown)}: choose from {', '.join(MECHANISMS)}")
         least = {"positions": 8, "windows": 1, "source": 8, "segment": 2, "peer_steps": 1, "peer_rounds": 1}
         least |= {"texts": 0, "rounds": 1}
         for name, minimum in (least | {"long": 8, "long_windows": 1}).items():
@@ -73,7 +73,7 @@ class Options:
 
 
 def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:
-    """All curves, and the comparison where the peer is wanted and installed."""
+    """All curves, and the comparison where the peer is enabled and installed."""
     curves = []
     for system in options.systems:
         for batch in options.batches:
@@ -96,7 +96,7 @@ def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCur
     if PACKAGES[MARIAN] not in peer_versions():
         console.print(f"{MARIAN} left out: not installed (pip install -e '.[bench]')", highlight=False, markup=False)
         return curves, []
-    with console.status(f"{options.peer_source} source tokens, beside {MARIAN}"):
+    with console.status(f"{options.peer_source} source tokens, with {MARIAN}"):
         comparisons = compare(
             options.systems,
             options.sizes,
@@ -111,7 +111,7 @@ def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCur
 
 
 def measure_whole(options: Options, console: Console) -> list[Throughput]:
-    """Whole translations, beside CTranslate2 where it is wanted and installed."""
+    """Whole translations, compared with CTranslate2 where it is enabled and installed."""
     if not options.texts:
         return []
     there = PACKAGES[CTRANSLATE2] in peer_versions()
@@ -129,7 +129,7 @@ def measure_whole(options: Options, console: Console) -> list[Throughput]:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    """Measure, show and write."""
+    """Measure, print and write."""
     check_file("page", options.page)
     if options.long is not None:
         far = {"positions": options.long, "windows": options.long_windows, "peer": False}
@@ -150,6 +150,6 @@ def main(options: Options, given: Sequence[str]) -> None:
     output, name = Path(options.output), "decoding" if options.long is None else "decoding_long"
     draw_curves(result["curves"], output / f"{name}.png")
     written = write_result(output / f"{name}.json", result)
-    console.print(f"{written} and {name}.png beside it", highlight=False, soft_wrap=True)
+    console.print(f"{written} and {name}.png", highlight=False, soft_wrap=True)
     if options.page:
         console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)

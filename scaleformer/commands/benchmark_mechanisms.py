@@ -1,13 +1,13 @@
-"""Train every attention alike on the synthetic corpus, and compare what it costs and how far it carries.
+"""Train every attention in the same way on the synthetic corpus, and compare cost and quality at many lengths.
 
     scaleformer benchmark mechanisms [mechanisms=[scaleformer,softmax,rotary]] [steps=600] [output=DIR] [report=FILE.md]
 
-Each choice of conf/model/attention goes through five stages: it learns two short tasks (`tasks`); it is trained from
-the same seed on the same documents for the same number of steps (`train`), and evaluated on documents of 1, 2, 4 and 8
-times the trained number of segments (`lengths`); its speed and memory in a model are measured (`speed`), and the time
-of one such attention alone (`slopes`), in processes of their own. A choice may have options:
-"scaleformer relative=raw". What is there already is not done again, so that the command goes on where it was stopped,
-and `stages=[speed,slopes]` can wait until the machine is quiet. Writes the report of what is there and a figure.
+Each choice of conf/model/attention goes through five stages. It learns two short tasks (`tasks`). It trains with the
+same seed, documents and number of steps (`train`), and is evaluated on documents of 1, 2, 4 and 8 times the trained
+number of segments (`lengths`). Its speed and memory are measured in a model (`speed`), and its time as a single
+attention (`slopes`), in separate processes. A choice may have options: "scaleformer relative=raw". Finished stages are
+not repeated, so that the command continues where it was stopped, and `stages=[speed,slopes]` can wait until the machine
+is quiet. Writes a report of the existing results, and a figure.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Options:
     report: str
 
     def __post_init__(self) -> None:
-        """Raises ValueError for choices and stages that there are not."""
+        """Raises ValueError for unknown choices and stages."""
         known = choices()
         unknown = [m for m in self.mechanisms or () if m.split()[0] not in known]
         if unknown or self.mechanisms == ():
-            raise ValueError(f"mechanisms: {', '.join(unknown) or 'none'}: choose of {', '.join(known)}")
+            raise ValueError(f"mechanisms: {', '.join(unknown) or 'none'}: choose from {', '.join(known)}")
         if not set(self.stages) <= set(STAGES):
-            raise ValueError(f"stages is [{','.join(self.stages)}]: choose of {', '.join(STAGES)}")
+            raise ValueError(f"stages is [{','.join(self.stages)}]: choose from {', '.join(STAGES)}")
 
 
 def choices() -> list[str]:
@@ -78,7 +78,7 @@ def choices() -> list[str]:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    """Do what is not done yet, and write the report."""
+    """Run the unfinished stages, and write the report."""
     mechanisms = options.mechanisms or tuple(choices())
     options = replace(options, mechanisms=mechanisms)
     output = Path(options.output)
@@ -92,13 +92,13 @@ def main(options: Options, given: Sequence[str]) -> None:
             if is_done(path):
                 continue
             if stage == "lengths" and not is_done(folder / "train.json"):
-                print("  lengths: there is no training yet: add the stage train", flush=True)
+                print("  lengths: not trained yet: add the stage train", flush=True)
                 continue
             start = time.monotonic()
             result = work_of(stage)(mechanism, folder, options)
             write_result(path, {"seconds": time.monotonic() - start, **result})
             print(f"  {stage}: {time.monotonic() - start:.0f} s {result.get('error', '')}", flush=True)
-        # after each, so that a stopped comparison has one as well
+        # after each mechanism, so that an interrupted comparison has a report too
         made = text_of(options)
         write_comparison(
             read_results(options, output), Path(options.report), made, options.lengths, options.slope_lengths
@@ -107,12 +107,12 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 
 def keep_settings(options: Options, output: Path) -> None:
-    """See that what is in the folder was made with the same settings. Raises ValueError where it was not."""
+    """Check that the folder was made with the same settings. Raises ValueError otherwise."""
     free = ("mechanisms", "stages", "output", "report")
     settings = json.loads(json.dumps({k: v for k, v in asdict(options).items() if k not in free}))
     path = output / "settings.json"
     if path.exists() and json.loads(path.read_text(encoding="utf-8")) != settings:
-        raise ValueError(f"{path}: a comparison with other settings: take another output=DIR, or remove this one")
+        raise ValueError(f"{path}: a comparison with other settings: set another output=DIR, or remove this one")
     write_result(path, settings)
 
 
@@ -121,7 +121,7 @@ def folder_of(mechanism: str, output: Path) -> Path:
 
 
 def is_done(path: Path) -> bool:
-    """Whether a stage has its result, and no error, there."""
+    """Whether a stage has a result without an error."""
     return path.exists() and "error" not in json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -135,7 +135,7 @@ def overrides_of(mechanism: str) -> list[str]:
 
 
 def run(command: str, folder: Path, *arguments: str) -> str | None:
-    """Run a command of the repository, its output into a file; None, or the last line of what went wrong."""
+    """Run a command with its output in a file; returns None, or the last line of its error."""
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{command}.log"
     with log.open("w", encoding="utf-8") as file:
@@ -148,7 +148,7 @@ def run(command: str, folder: Path, *arguments: str) -> str | None:
 
 
 def train(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
-    """The number of parameters and the last validation loss of a training, or why there is none."""
+    """The number of parameters and the last validation loss of a training, or the reason of its failure."""
     target = folder / "run"
     if (target / "checkpoints" / "last.ckpt").exists():
         arguments = [f"resume={target}"]
@@ -212,7 +212,7 @@ def slopes(mechanism: str, folder: Path, options: Options) -> dict[str, Any]:
 
 
 def choice_of(mechanism: str) -> dict[str, Any]:
-    """The options of a choice as its YAML and the command give them."""
+    """The options of a choice, from its YAML and the command."""
     name, *chosen = mechanism.split()
     merged = OmegaConf.merge(OmegaConf.load(CHOICES / f"{name}.yaml"), OmegaConf.from_dotlist(chosen))
     found: dict[str, Any] = OmegaConf.to_container(merged)  # type: ignore[assignment]
@@ -236,7 +236,7 @@ def read_results(options: Options, output: Path) -> dict[str, dict[str, Any]]:
 
 
 def text_of(options: Options) -> str:
-    """How the results were made."""
+    """The text on how the results were made."""
     device = provenance("cpu", options.seed)["device"]
     places = ("stages", "output", "report")
     usual = default_options("benchmark mechanisms")
@@ -247,18 +247,18 @@ def text_of(options: Options) -> str:
 
 Every choice of `conf/model/attention` in the preset `{options.model}` with {options.layers} + {options.layers} layers,
 the same seed ({options.seed}), the same synthetic documents of 1 to {options.segments} segments and {options.steps:,}
-steps of {options.batch_tokens:,} tokens, in float32 on {device["name"]}. A training this short tells which mechanisms
-learn quickly and which carry beyond the trained length, not where each of them ends up. What a mechanism cannot serve
-(cross-attention, mostly) is served by the one that its YAML names.
+steps of {options.batch_tokens:,} tokens, in float32 on {device["name"]}. Such a short training shows which mechanisms
+learn quickly and which generalize beyond the trained length, not their final quality. Sites that a mechanism cannot
+serve (mostly cross-attention) use the fallback of its YAML.
 
-The short tasks are documents of two segments of five tokens, to be copied, and to be translated by a dictionary with
-neighbouring words exchanged, in a model of 2 + 2 layers of width 64: how many steps of 32 documents until 99 of 100
-tokens are right, and what share of the tokens of new documents is right in greedy decoding.
+The short tasks are documents of two segments of five tokens, to be copied, and to be translated with a dictionary while
+swapping neighbouring words, in a model of 2 + 2 layers of width 64: how many steps of 32 documents until 99 of 100
+tokens are right, and the share of correct tokens in new documents with greedy decoding.
 
-Validation loss is in nats a token, over documents as trained. Loss and d-BLEU (greedy) at 1, 2, 4 and 8 times the
-greatest trained number of segments are those of {options.documents} documents cut into pieces of that size. Speed is
-that of a forward and backward pass over one document, source and target tokens together, in a model of
-{options.cost_layers} + {options.cost_layers} layers; memory is what it takes on top of the weights. An attention alone
-is timed with its projections at each site that it serves itself; a pass that would have taken more than
-{options.most_seconds:g} s, were the cost quadratic, was left out, and a text longer than a mechanism
+Validation loss is in nats per token, over documents as in training. Loss and d-BLEU (greedy) at 1, 2, 4 and 8 times the
+largest trained number of segments use {options.documents} documents cut into pieces of that size. Speed is measured
+over a forward and backward pass on one document, source and target tokens together, in a model of
+{options.cost_layers} + {options.cost_layers} layers; memory is counted on top of the weights. An attention alone
+is timed with its projections at each site that it serves itself; a pass that would take more than
+{options.most_seconds:g} s, if the cost were quadratic, is skipped, and a text longer than a mechanism
 allows is refused. All times are processor time of one thread."""

@@ -1,13 +1,13 @@
-"""Time whole training steps of our models and of other libraries' transformers, document length by document length.
+"""Time whole training steps of our models and of other libraries' transformers by document length.
 
     scaleformer benchmark training [lengths=[128,512,2048]] [threads=2] [precisions=[float32]] ...
     scaleformer benchmark training long=65536        # one step of the preset `base` on a pair of long documents
-    scaleformer benchmark training profile=2048      # where the time goes, in each precision, by kind of operator
+    scaleformer benchmark training profile=2048      # the time of a step by kind of operator, in each precision
 
 All systems of a length take turns in one process, with the same sizes, tokens, precision and optimizer. Peers that are
-not installed, and lengths that a system has no memory or time for, are left out, and it says why. Prints tables, writes
-OUTPUT/training.json and OUTPUT/training.png; `page=docs/benchmarks.md` writes the page of all benchmarks whose results
-are in OUTPUT.
+not installed, and lengths that a system lacks memory or time for, are skipped with a note. Prints tables, writes
+OUTPUT/training.json and OUTPUT/training.png; `page=docs/benchmarks.md` writes the page of all benchmarks with results
+in OUTPUT.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Options:
     page: str | None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be measured."""
+        """Raises ValueError for settings that cannot be measured."""
         choices = {"systems": (*MECHANISMS, *PEERS), "precisions": PRECISIONS}
         for name, known in choices.items():
             unknown = sorted(set(getattr(self, name)) - set(known))
@@ -94,14 +94,14 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
             rows += more
             peaks[precision] = max(torchs, ours)
             notes.append(
-                f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s by torch's own, "
-                f"{ours / 1e12:.2f} by `scaleformer.ops.common.matmul`."
+                f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s with torch, "
+                f"{ours / 1e12:.2f} with `scaleformer.ops.common.matmul`."
             )
     return {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
 
 
 def run_lengths(options: Options, console: Console) -> None:
-    """The steps of all systems at all lengths: tables, a figure and the file of results."""
+    """Measure the steps of all systems at all lengths; write tables, a figure and the results file."""
     output = Path(options.output)
     conditions = provenance("cpu", 0)
     conditions["versions"] |= peer_versions()
@@ -110,11 +110,11 @@ def run_lengths(options: Options, console: Console) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
     draw_training(result["rows"], output / "training.png")
     written = write_result(output / "training.json", result)
-    console.print(f"{written} and training.png beside it", highlight=False, soft_wrap=True)
+    console.print(f"{written} and training.png", highlight=False, soft_wrap=True)
 
 
 def run_long(options: Options, console: Console) -> None:
-    """The step on a pair of long documents, for each system of ours; its result has a file of its own."""
+    """Measure the step on a pair of long documents for each system of ours; has its own results file."""
     assert options.long is not None
     results = []
     ours = [system for system in options.systems if system not in (*PEERS, "softmax")]
@@ -128,7 +128,7 @@ def run_long(options: Options, console: Console) -> None:
             options.long_memory * GIB,
             torch.get_num_threads(),
         ):
-            words = result.failure or f"{result.seconds:,.0f} s, {result.resident / GIB:.1f} GiB resident at most"
+            words = result.failure or f"{result.seconds:,.0f} s, {result.resident / GIB:.1f} GiB peak resident memory"
             name = f"{result.system}, {precision}, 2 x {result.tokens:,} tokens"
             console.print(f"{name}: {words}", highlight=False, soft_wrap=True)
             results.append(asdict(result))
@@ -140,7 +140,7 @@ def run_long(options: Options, console: Console) -> None:
 
 
 def run_profile(options: Options, console: Console) -> None:
-    """Where the time of a step goes, for each system of ours; its result has a file of its own."""
+    """Profile a step of each system of ours; has its own results file."""
     assert options.profile is not None
     arguments = options.profile, options.batch_tokens, options.segment, options.repeats
     profiles = []
@@ -154,7 +154,7 @@ def run_profile(options: Options, console: Console) -> None:
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    """Measure, show and write."""
+    """Measure, print and write."""
     check_file("page", options.page)
     console = Console()
     if options.long is not None:

@@ -1,4 +1,4 @@
-"""What it costs that one side of a document lacks segment boundaries, in loss and in d-BLEU.
+"""Measure the cost of missing segment boundaries on one side of a document, in loss and d-BLEU.
 
 scaleformer boundaries checkpoint=RUN [missing=tenth] [segments=8] [documents=100] [decode=false]
 """
@@ -64,7 +64,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.missing not in MISSING:
         raise ValueError(f"missing={options.missing}: choose one of {', '.join(MISSING)}")
     translator = Translator.load(options.checkpoint, options.device)
-    # how many segments the model writes of itself is what is asked
+    # the question is how many segments the model writes by itself
     greedy = replace(translator.decoding, strategy="greedy", n_best=1, match_segments=False)
     decoding = choose_decoding(greedy, options.decoding, given)
     corpus = choose_corpus(translator.config, options.data, options.split)
@@ -107,8 +107,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     console = Console()
     if isinstance(losses, JoinedLoss):
         message = (
-            f"{len(documents)} documents: {losses.whole:.3f} nats a token, {losses.source:.3f} where the source lacks "
-            f"{losses.boundaries:,} boundaries"
+            f"{len(documents)} documents: {losses.whole:.3f} nats per token, {losses.source:.3f} without "
+            f"{losses.boundaries:,} boundaries of the source"
         )
         console.print(message, highlight=False, markup=False, soft_wrap=True)
     else:
@@ -116,13 +116,13 @@ def main(options: Options, given: Sequence[str]) -> None:
     if found:
         console.print(_in_words(found), highlight=False, markup=False, soft_wrap=True)
     console.print(
-        f"{payload['left_out']} documents of fewer than {LEAST} segments left out\nwritten to {path}",
+        f"{payload['left_out']} documents with fewer than {LEAST} segments left out\nwritten to {path}",
         highlight=False, markup=False, soft_wrap=True,
     )  # fmt: skip
 
 
 def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
-    title = f"{documents} documents: nats a token in the segments after two that run together"
+    title = f"{documents} documents: nats per token in the segments after two merged ones"
     table = plain_table(title)
     for column in ("segments after", "tokens", "every <sep>", "source lacks one", "target lacks one"):
         table.add_column(column, justify="left" if column == "segments after" else "right")
@@ -134,6 +134,6 @@ def _table(losses: Sequence[BoundaryLoss], documents: int) -> Table:
 
 def _in_words(found: BoundaryTranslation) -> str:
     return (
-        f"d-BLEU {found.whole.score:.2f}, with segments of the source run together {found.source.score:.2f} "
-        f"({found.more} translations with more segments than that, {found.fewer} with fewer)\n{found.whole.signature}"
+        f"d-BLEU {found.whole.score:.2f}, with merged source segments {found.source.score:.2f} "
+        f"({found.more} translations with more segments than these, {found.fewer} with fewer)\n{found.whole.signature}"
     )

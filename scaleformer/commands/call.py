@@ -1,4 +1,4 @@
-"""One road from a command line to a command: its settings composed by Hydra, checked, and handed over."""
+"""From a command line to a command: Hydra composes the settings, which are checked and handed over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scaleformer.system.errors import one_line_errors, wants_traceback
 from scaleformer.system.schema import from_mapping
 
 PACKAGE = Path(__file__).parents[1]
-# In a wheel the configurations travel inside the package, in a working tree they lie beside it.
+# A wheel has the configurations inside the package, a working tree next to it.
 CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.is_dir())
 
 
@@ -40,15 +40,15 @@ def config_of(name: str) -> str:
 
 
 def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
-    """Run a command. What is wrong with its input ends in one line and exit code 1."""
+    """Run a command. Wrong input ends it with one line and exit code 1."""
     if {"-h", "--help"} & set(arguments):
         from scaleformer.commands.help import describe
 
         print(describe(name))
         return
     if not wants_traceback():
-        # Hydra would print a report of its own, of several lines. The second name tells other processes of this run
-        # that the first one is ours.
+        # Hydra would print its own report of several lines. The second variable tells other processes of this run that
+        # we have set the first.
         os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")
     with one_line_errors():
         module = module_of(name)
@@ -65,7 +65,7 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
 
         @one_line_errors()
         def task(config: DictConfig) -> Any:
-            sys.argv = [program, *words, *arguments]  # with which Lightning starts the processes of other devices
+            sys.argv = [program, *words, *arguments]  # Lightning starts the processes of other devices with these
             try:
                 return jobs.run(lambda: execute(module, config, list(HydraConfig.get().overrides.task)), config)
             finally:
@@ -81,27 +81,27 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
 
 
 def names_of(module: ModuleType) -> type:
-    """The dataclass that knows the settings of a command by their names and types."""
+    """The dataclass with the names and types of a command's settings."""
     kind: type = module.Options if hasattr(module, "Options") else module.Names
     return kind
 
 
 def existing_folders(place: str | None) -> set[Path]:
-    """The folders on the way to a run that are there before it starts: in `place`, or else somewhere in runs/."""
+    """The parent folders of a run that exist before it starts: of `place`, or else of runs/."""
     runs = Path("runs").absolute()
     places = [Path.cwd(), *([Path(place).absolute()] if place else [runs, *runs.glob("*")])]
     return {folder for path in places for folder in (path, *path.parents) if folder.is_dir()}
 
 
 def remove_empty(folder: Path, kept: Container[Path]) -> None:
-    """Take away the folders that Hydra has made for a run of which nothing is left."""
-    with suppress(OSError):  # there is something in it
+    """Remove the empty folders that Hydra made for a run."""
+    with suppress(OSError):  # not empty
         for path in takewhile(lambda path: path not in kept, (folder, *folder.parents)):
             path.rmdir()
 
 
 def execute(module: ModuleType, config: DictConfig, given: list[str]) -> Any:
-    """Hand the composed settings to a command; what it gives back."""
+    """Hand the composed settings to a command; returns its result."""
     if not hasattr(module, "Options"):
         return module.main(config, given)
     options = options_of(module, config)
@@ -111,13 +111,13 @@ def execute(module: ModuleType, config: DictConfig, given: list[str]) -> Any:
 
 
 def options_of(module: ModuleType, config: DictConfig) -> Any:
-    """The settings of a command as its dataclass. ValueError in one line for what does not fit."""
+    """The settings of a command as its dataclass. Raises ValueError in one line for wrong settings."""
     values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     return from_mapping(module.Options, values, "")
 
 
 def default_options(name: str, **changes: Any) -> Any:
-    """The settings of a command without groups as its configuration has them, some of them changed."""
+    """The default settings of a command without groups, with some of them changed."""
     content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
     del content["defaults"]
     return options_of(module_of(name), OmegaConf.merge(content, changes))  # type: ignore[arg-type]

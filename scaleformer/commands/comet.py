@@ -1,4 +1,4 @@
-"""Score saved translations by COMET (optional: pip install unbabel-comet).
+"""Score saved translations with COMET (optional: pip install unbabel-comet).
 
 scaleformer comet translations=RUN/results/bleu-test.jsonl [model=Unbabel/wmt22-comet-da] [window=6] [gpus=1]
 """
@@ -35,12 +35,12 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
     translations = Path(options.translations)
     documents = read_translations(translations)
-    left_out = [d.id for d in documents if len(d.source) != len(d.target)]  # whose sentences have no known source
+    left_out = [d.id for d in documents if len(d.source) != len(d.target)]  # their sentences have no known source
     whole = [d for d in documents if len(d.source) == len(d.target)]
     lines = windows_of(whole, options.window, options.stride)
     if not any(lines.sources):
         raise ValueError(
-            f"{translations}: no document has sources beside its translations, segment by segment, and COMET reads them"
+            f"{translations}: COMET needs a source for each segment, but segment counts differ in every document"
         )
     texts = lines.sources, lines.hypotheses, lines.references
     score = comet_score(*texts, options.model, batch_size=options.batch_size, gpus=options.gpus)
@@ -60,6 +60,6 @@ def main(options: Options, given: Sequence[str]) -> None:
     }
     write_result(path, payload)
     if left_out:
-        print(f"left out, since source and reference differ in their number of segments: {', '.join(left_out)}")
+        print(f"left out, because the segment counts of source and reference differ: {', '.join(left_out)}")
     what = "segments" if options.window == 1 else f"windows of {options.window} segments"
     print(f"COMET {score.score:.4f} ({score.model}, {len(score.lines):,} {what}), written to {path}")

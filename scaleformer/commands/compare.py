@@ -69,15 +69,15 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 
 def _file(path: Path, split: str) -> Path:
-    """The translations that a run directory or a file name means."""
+    """The translations of a run directory or file name."""
     file = path / "results" / f"bleu-{split}.jsonl" if path.is_dir() else path
     if not file.is_file():
-        raise ValueError(f"{path}: no translations ({file} is missing): run scaleformer evaluate checkpoint={path}")
+        raise ValueError(f"{path}: no translations ({file} is missing): run `scaleformer evaluate checkpoint={path}`")
     return file
 
 
 def _names(files: list[Path]) -> list[str]:
-    """The shortest ends of the paths that tell all of them apart, less what they have in common."""
+    """The shortest path suffixes that tell the files apart, without their common part."""
     folders = [file.resolve().with_suffix("").parts for file in files]
     if all(parts[-2] == "results" and parts[-1].startswith("bleu-") for parts in folders):
         folders = [parts[:-2] for parts in folders]
@@ -86,4 +86,4 @@ def _names(files: list[Path]) -> list[str]:
         names = ["/".join(parts[-depth:]) for parts in folders]
         if len(set(names)) == len(names):
             return names
-    raise ValueError(f"{files[0]} is named twice: wanted different runs")
+    raise ValueError(f"{files[0]} is given twice: wanted different runs")

@@ -1,4 +1,4 @@
-"""Does a document call one thing by one name? Names and terms in saved translations, beside the reference's own.
+"""Does a document translate one name or term the same way throughout? Scores saved translations and the reference.
 
 scaleformer consistency translations=RUN/results/bleu-test.jsonl [terms=FILE.tsv]
 """
@@ -35,9 +35,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     documents = read_translations(translations)
     scores = score_consistency(documents, terms)
     if not scores:
-        raise ValueError(
-            f"{translations}: no word is repeated in any document: there is nothing to be consistent about"
-        )
+        raise ValueError(f"{translations}: no document repeats a word: there is nothing to compare")
     name = stem(translations).removeprefix("bleu-")
     path = Path(str(options.output or translations.with_name(f"consistency-{name}.json")))
     payload = {
@@ -48,7 +46,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     }
     write_result(path, {**payload, "terms": options.terms, "scores": [score.to_dict() for score in scores]})
     table = plain_table(f"{len(documents)} documents")
-    for column in ("kind", "repeated words", "mentions", "as the reference", "consistent"):
+    for column in ("kind", "repeated words", "mentions", "as reference", "consistent"):
         table.add_column(column, justify="left" if column == "kind" else "right")
     for s in scores:
         table.add_row(s.kind, f"{s.words:,}", f"{s.mentions:,}", f"{s.as_reference:.1%}", f"{s.consistent:.1%}")

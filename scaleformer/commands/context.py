@@ -1,4 +1,4 @@
-"""Score what only earlier segments decide: pronouns and terms of the synthetic corpus, or examples of your own.
+"""Score what only earlier segments decide: pronouns and terms of the synthetic corpus, or your own examples.
 
 scaleformer context checkpoint=RUN [input=EXAMPLES.jsonl] [context=0] [segments=[32,32] max_distance=16]
 """
@@ -80,7 +80,7 @@ def main(options: Options, given: Sequence[str]) -> None:
 
 
 def _stem(path: Path) -> str:
-    """What a file of examples is called in the names of results: with its folder where that would be a split's."""
+    """The name of a file of examples in the names of results, with its folder if it would equal a split's."""
     stem = path.name.split(".")[0]
     return f"{path.resolve().parent.name}-{stem}" if stem in SPLITS else stem
 
@@ -88,20 +88,20 @@ def _stem(path: Path) -> str:
 def _documents(
     translator: Translator, options: Options, decoding: DecodingConfig, given: Sequence[str]
 ) -> tuple[list[ContextDocument], dict[str, Any]]:
-    """What is asked, and where it comes from."""
+    """The documents to score, and their origin."""
     if options.input is not None:
         name = options.input
         corpus = ("split", "documents", "segments", "max_distance")
         if ignored := [k for k in corpus if any(o.startswith(f"{k}=") for o in given)]:
             raise ValueError(
-                f"{', '.join(ignored)}: of the synthetic corpus, and input={name} is taken whole: leave out"
+                f"{', '.join(ignored)}: only for the synthetic corpus, and input={name} is used whole: leave out"
             )
         return contrastive_documents(read_contrastive(name), translator, decoding), {"input": name}
     run = translator.config.get("data")
     data = from_mapping(DataConfig, run, "data") if isinstance(run, dict) else None
     if data is None or data.format != "synthetic":
         raise ValueError(
-            "the corpus of the run has no labels (only the synthetic one has): give examples by input=FILE.jsonl"
+            "the corpus of the run has no labels (only the synthetic one does): give examples with input=FILE.jsonl"
         )
     asked = {"segments": options.segments, "max_distance": options.max_distance}
     changed = {name: value for name, value in asked.items() if value is not None}
@@ -112,7 +112,7 @@ def _documents(
 
 def _table(report: ContextReport, documents: int) -> Table:
     seen = "all segments before" if report.context is None else f"{report.context} segments before"
-    table = plain_table(f"{documents} documents, seen with {seen}")
+    table = plain_table(f"{documents} documents, with {seen}")
     for column in ("kind", "distance"):
         table.add_column(column)
     for column in ("count", "chance", "contrastive", "generative", "wrong", "unclear"):

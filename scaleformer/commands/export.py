@@ -1,11 +1,11 @@
-"""Write a trained model without any pickle, to keep or to pass on, with other options of its attention if wanted.
+"""Write a trained model without pickles, to keep or to share, with other options of its attention on request.
 
     scaleformer export checkpoint=RUN output=DIR
     scaleformer export checkpoint=RUN output=DIR "attention={kept: 256}"   # a larger memory, for long documents
     scaleformer export checkpoint=RUN push=OWNER/NAME license=cc-by-4.0    # to the Hugging Face Hub
 
-DIR has the weights (safetensors), the configuration and the tokenizers; every command takes it as `checkpoint=DIR`.
-What is pushed has a model card too, and of the folders of this machine the last names alone; every command takes it as
+DIR has the weights (safetensors), the configuration and the tokenizers; every command takes it as `checkpoint=DIR`. A
+pushed model also has a model card, and names folders of this machine by their last part only; every command takes it as
 `checkpoint=OWNER/NAME`. HF_TOKEN is the key to the Hub.
 """
 
@@ -38,7 +38,7 @@ class Options:
 
 def main(options: Options, given: Sequence[str]) -> None:
     if options.output is None and options.push is None:
-        raise ValueError("where to? give output=DIR, push=OWNER/NAME, or both")
+        raise ValueError("no destination: give output=DIR, push=OWNER/NAME, or both")
     if options.push is not None:
         check_name(options.push)
     loaded = load_model(options.checkpoint)
@@ -48,7 +48,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         export_model(loaded, options.output)
         _tell(loaded, options.output, options.output)
     if options.push is not None:
-        results = results_folder(loaded.path) if options.attention is None else None  # they are of other options
+        results = results_folder(loaded.path) if options.attention is None else None  # else they do not apply
         card = model_card(loaded, options.push, options.license, results)
         _tell(loaded, _push(loaded, options.push, card, options.private), options.push)
 

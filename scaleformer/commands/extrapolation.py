@@ -1,4 +1,4 @@
-"""Evaluate models on documents of many lengths, beyond those that they were trained on.
+"""Evaluate models on documents of many lengths, beyond those of their training.
 
 scaleformer extrapolation checkpoint=RUN [lengths=[256,512,1024,2048,4096]] [modes=[pass]]
 scaleformer extrapolation checkpoint=[RUN1,RUN2,RUN3] names=[a,b,c] output=DIR [segments=[1,8,32,100]]
@@ -70,7 +70,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     systems = _systems(options)
     first = systems[0].translator
     if options.output is None and len(systems) > 1:
-        raise ValueError("several systems: say where the results go with output=DIR")
+        raise ValueError("several systems: set output=DIR for their results")
     output = Path(str(options.output or results_folder(first.path)))
     corpus = choose_corpus(first.config, options.data, options.split)
     protocol = _protocol(systems, options, given, corpus.language)
@@ -80,7 +80,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     specs = parse_lengths(listed(options.lengths), listed(options.segments), systems[0].trained)
     chosen = bool(specs)
     if not chosen and systems[0].trained is None:
-        raise ValueError("the checkpoint does not say how long its training examples were: set lengths or segments")
+        raise ValueError("the checkpoint does not give the length of its training examples: set lengths or segments")
     if not chosen and systems[0].trained is not None:
         specs = default_lengths(systems[0].trained)
     sets, left_out = choose_lengths(text, specs, chosen, options.documents, options.seed)
@@ -126,7 +126,7 @@ def _systems(options: Options) -> list[System]:
     if len(names) != len(paths):
         raise ValueError(f"names: {len(names)} names for {len(paths)} checkpoints")
     if len({file_name(name) for name in names}) < len(names):
-        raise ValueError(f"names={names}: two systems have one name: set names=[...]")
+        raise ValueError(f"names={names}: two systems have the same name: set names=[...]")
     return [System(name, Translator.load(path, options.device)) for name, path in zip(names, paths, strict=True)]
 
 
@@ -149,7 +149,7 @@ def _protocol(systems: list[System], options: Options, given: Sequence[str], lan
 def _window(trained: tuple[str, int] | None, settings: WindowOptions) -> Window | None:
     window = default_window(trained)
     if settings.size is None and settings.unit is not None:
-        raise ValueError(f"window.unit={settings.unit}: says nothing without a size, set window.size too")
+        raise ValueError(f"window.unit={settings.unit}: needs a size: set window.size too")
     if settings.size is None:
         if settings.context is not None and window is not None:
             window = replace(window, context=settings.context)

@@ -1,4 +1,4 @@
-"""`scaleformer COMMAND --help`: its settings with their types and defaults, described by the comments of conf/."""
+"""`scaleformer COMMAND --help`: its settings with types and defaults, and the comments of conf/ as descriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as a configuration file has it."""
+    """A setting in a configuration file."""
 
     name: str
     value: str
@@ -38,9 +38,9 @@ def describe(name: str) -> str:
 
 
 def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], type]]:
-    """(title, settings, a dataclass that knows their types) of the command itself and of each of its groups."""
+    """(title, settings, dataclass with their types) of the command and of each of its groups."""
     path = CONF / f"{config_of(name)}.yaml"
-    yield "settings (??? has to be given):", described_settings(path.read_text(encoding="utf-8")), names_of(module)
+    yield "settings (??? must be given):", described_settings(path.read_text(encoding="utf-8")), names_of(module)
     for group, choice, text in _defaults(path):
         folder = CONF / group
         choices = sorted(p.stem for p in folder.glob("*.yaml") if (group, p.stem) != ("data", "base"))
@@ -58,7 +58,7 @@ def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], type]]
 
 
 def _chosen(folder: Path, choice: str) -> list[Setting]:
-    """The settings of one choice, with those of the file that it extends."""
+    """The settings of a choice, including those of the file that it extends."""
     content = _read(folder, choice)
     first = (yaml.safe_load(content) or {}).get("defaults", [])
     found = {s.name: s for base in first if base != "_self_" for s in _chosen(folder, base)}
@@ -66,9 +66,9 @@ def _chosen(folder: Path, choice: str) -> list[Setting]:
 
 
 def described_settings(content: str) -> list[Setting]:
-    """The settings of a YAML file, each with the comment behind it, or else the one above it.
+    """The settings of a YAML file, each with the comment after it, or else the one above it.
 
-    `defaults` and what is below `hydra` are left out. The comment at the top is that of the file, not of its first key.
+    `defaults` and settings below `hydra` are left out. The top comment belongs to the file, not to the first key.
     """
     lines = content.splitlines()
     top = next((n for n, line in enumerate(lines) if not line.startswith("#")), 0)
@@ -76,7 +76,7 @@ def described_settings(content: str) -> list[Setting]:
     pairs = root.value if isinstance(root, yaml.MappingNode) else []
     found = []
     for name, key, value in _keys([(k, v) for k, v in pairs if k.value not in ("defaults", "hydra")]):
-        # What stands in lines of its own ends where the next key begins, whose comment is not that of this one.
+        # A value on lines of its own ends at the next key, whose comment belongs to that key.
         flat = value.style not in ("|", ">") if isinstance(value, yaml.ScalarNode) else value.flow_style
         behind = content[(value if flat else key).end_mark.index :].partition("\n")[0]
         row = key.start_mark.line - 1
@@ -89,7 +89,7 @@ def described_settings(content: str) -> list[Setting]:
 
 
 def _keys(pairs: list[tuple[yaml.Node, yaml.Node]], prefix: str = "") -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
-    """(name with dots, key, value) of all settings; what stands in braces is one value."""
+    """(name with dots, key, value) of all settings; a value in braces counts as one."""
     for key, value in pairs:
         yield prefix + key.value, key, value
         if isinstance(value, yaml.MappingNode) and not value.flow_style:
@@ -97,7 +97,7 @@ def _keys(pairs: list[tuple[yaml.Node, yaml.Node]], prefix: str = "") -> Iterato
 
 
 def header(content: str) -> str:
-    """What the comment at the top of a YAML file says; of an experiment its goal alone."""
+    """The top comment of a YAML file; for an experiment, only its goal."""
     lines = [line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), content.splitlines())]
     goals = [line.removeprefix("Goal: ") for line in lines if line.startswith("Goal: ")]
     return " ".join(goals or lines)
@@ -108,7 +108,7 @@ def _read(folder: Path, choice: str) -> str:
 
 
 def _lines(text: str, indent: int) -> list[str]:
-    """A text of any length in lines of the page."""
+    """A text wrapped to the width of the page."""
     return [" " * indent + part for part in wrap(text, WIDTH - indent, break_on_hyphens=False)]
 
 
@@ -135,7 +135,7 @@ def _defaults(path: Path) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _guess(value: str) -> str:
-    """The type of a default as YAML reads it."""
+    """The type of a default, from its YAML value."""
     content = None if value == "???" else yaml.safe_load(value or "null")
     if content is None or isinstance(content, dict):
         return ""

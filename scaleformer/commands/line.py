@@ -1,4 +1,4 @@
-"""The words of a command line: flags and overrides told apart, names taken as they were typed."""
+"""Parses the words of a command line: separates flags from overrides, and quotes values for Hydra."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from hydra.errors import HydraException
 
 from scaleformer.system.schema import type_of
 
-# Flags of Hydra that another word follows.
+# Flags of Hydra that take a value.
 VALUED = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c")
 SWEEP = ("-m", "--multirun", "hydra.mode=MULTIRUN")
 
 
 def split_flags(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Hydra's flags with their values, and the overrides, which have to follow them."""
+    """Hydra's flags with their values, and the overrides, which must come after them."""
     flags: list[str] = []
     overrides: list[str] = []
     rest = iter(arguments)
@@ -37,7 +37,7 @@ def split_flags(arguments: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def flag_value(flags: list[str], *names: str) -> str | None:
-    """The value of a flag, `--config-dir X` or `--config-dir=X`; None where it is not given."""
+    """The value of a flag, `--config-dir X` or `--config-dir=X`; None if not given."""
     for flag, value in zip(flags, [*flags[1:], ""], strict=False):
         if flag in names:
             return value
@@ -47,17 +47,17 @@ def flag_value(flags: list[str], *names: str) -> str | None:
 
 
 def last_value(arguments: Iterable[str], key: str) -> str | None:
-    """The value that an override gives to a key; None where there is none."""
+    """The value of the last override of a key; None if there is none."""
     values = [unquoted(a.split("=", 1)[1]) for a in arguments if a.startswith(f"{key}=")]
     return values[-1] if values else None
 
 
 def typed(argument: str, kind: type, sweep: bool = False) -> str:
-    """An override whose value is a text by the type of its setting in `kind`, in quotes: else 2024_11_27 would be a
-    number, and spaces and letters beyond ASCII no value at all. `~` is the home folder.
+    """Quote the value of an override if its setting in `kind` is a text: otherwise Hydra would read 2024_11_27 as a
+    number, and refuse spaces and letters beyond ASCII. `~` is the home folder.
 
-    sweep  commas part the values of several jobs, and Hydra's functions (`choice(...)`, `glob(...)`) give them
-    Raises ValueError for a mapping in which a name stands twice, of which Hydra would take the last.
+    sweep  commas separate the values of several jobs, and Hydra's functions (`choice(...)`, `glob(...)`) produce them
+    Raises ValueError for a mapping with a repeated key, of which Hydra would silently take the last.
     """
     key, equals, value = argument.partition("=")
     if not equals or argument[0] == "~":
@@ -66,7 +66,7 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
         with suppress(yaml.YAMLError):
             _refuse_twice(key, yaml.compose(re.sub(r"([{,]\s*[\w.-]+):", r"\1: ", value), yaml.BaseLoader))
     name = key.lstrip("+")
-    hint = str | None if "/" in name else type_of(kind, name)  # the choice of a group is the name of a file
+    hint = str | None if "/" in name else type_of(kind, name)  # a group choice is a file name
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     group = any(map(is_dataclass, kinds))
     if value == "null" and (group or type(None) in kinds):
@@ -74,7 +74,7 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
     if value[:1] in ("[", "{") and {tuple[str, ...], dict[str, str]} & {*kinds}:
         with suppress(yaml.YAMLError):
             spaced = re.sub(r"([{,]\s*\w+):", r"\1: ", value) if value[0] == "{" else value
-            return f"{key}={_rendered(yaml.load(spaced, yaml.BaseLoader))}"  # all of it texts
+            return f"{key}={_rendered(yaml.load(spaced, yaml.BaseLoader))}"  # everything as text
     if not group and str not in kinds:
         return argument
     if not sweep or unquoted(value) != value:
@@ -89,13 +89,13 @@ def _refuse_twice(key: str, node: Any) -> None:
         return
     names = [name.value for name, _ in node.value]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"{key}: {twice} stands there twice: give each a name of its own")
+        raise ValueError(f"{key}: {twice} is given twice: give each a different name")
     for name, inner in node.value:
         _refuse_twice(f"{key}.{name.value}", inner)
 
 
 def _rendered(value: Any) -> str:
-    """A text, or a list or mapping of texts, as the grammar wants it."""
+    """A text, or a list or mapping of texts, in Hydra's grammar."""
     if isinstance(value, list):
         return f"[{','.join(map(_rendered, value))}]"
     if isinstance(value, dict):
@@ -104,12 +104,12 @@ def _rendered(value: Any) -> str:
 
 
 def quoted(value: str) -> str:
-    """A text as the grammar of Hydra's command line wants it."""
+    """A text quoted for Hydra's command-line grammar."""
     return QuotedString(value, Quote.single).with_quotes()
 
 
 def unquoted(value: str) -> str:
-    """The inverse of `quoted`, for either kind of quotes; other values as they are."""
+    """The inverse of `quoted`, for either kind of quotes; other values unchanged."""
     if value[:1] in ("'", '"'):
         with suppress(HydraException):
             parsed = OverridesParser.create().parse_override(f"key={value}")

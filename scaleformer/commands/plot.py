@@ -1,4 +1,4 @@
-"""Draw what the files of a run say, or of several side by side: PNG figures, and one HTML page with all of them inside.
+"""Draw the results of one or several runs: PNG figures, and one HTML page with all of them inside.
 
 scaleformer plot run=RUN
 scaleformer plot runs=[RUN,RUN] output=DIR
@@ -33,7 +33,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError("no run to draw: give run=RUN or runs=[RUN,RUN]")
     report = write_report(runs, str(options.output or Path(runs[0]) / "plots"), options.samples, options.segments)
     if options.wandb:
-        from scaleformer.training.wandb_logger import log_report  # a second to import
+        from scaleformer.training.wandb_logger import log_report  # takes a second to import
 
         log_report(Path(runs[0]), report.figures, report.tables)
     for path in (*report.figures.values(), report.page):

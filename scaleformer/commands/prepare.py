@@ -27,7 +27,7 @@ __all__ = ["Options", "main"]
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    """Convert, and show the counts."""
+    """Convert, and print the counts."""
     translator = None if options.checkpoint is None else Translator.load(options.checkpoint)
     if translator is None:
         report = prepare(options)

@@ -1,9 +1,9 @@
-"""Choose from n-best lists or samples what is most like all of them: minimum Bayes risk, by chrF++ or BLEU.
+"""Choose from n-best lists or samples the translation most similar to all: minimum Bayes risk, by chrF++ or BLEU.
 
 scaleformer rerank input=TRANSLATIONS.jsonl output=CHOSEN.jsonl [metric=bleu] [level=segment]
 
-The input is what `translate` writes with decoding.n_best: a document a line with `n_best`, a list of objects with
-`segments`. Samples (decoding=sample) are what the method is made for.
+The input is what `translate` writes with decoding.n_best: one document per line with `n_best`, a list of objects with
+`segments`. The method works best on samples (decoding=sample).
 """
 
 from __future__ import annotations
@@ -59,4 +59,4 @@ def main(options: Options, given: Sequence[str]) -> None:
                 found["n_best"] = [{"segments": segments, "score": utility} for segments, utility in ranked]
             moved += tuple(found["hypothesis"]) != lists[0]
             file.write(json.dumps(kept | found, ensure_ascii=False) + "\n")
-    print(f"another translation than the first of the list in {moved} of {len(records)} documents", file=sys.stderr)
+    print(f"chose a translation other than the first in {moved} of {len(records)} documents", file=sys.stderr)

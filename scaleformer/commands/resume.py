@@ -1,4 +1,4 @@
-"""The command line of `resume=RUN`: that which the run was started with, and what is given now."""
+"""The command line of `resume=RUN`: that of the original start, followed by the new arguments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ RUNS = Path("runs")  # / experiment / time, as conf/config.yaml has it
 
 
 def resumed_arguments(arguments: list[str]) -> list[str]:
-    """The command line of `resume=RUN`: the overrides that RUN was started with, then those given now.
+    """The command line of `resume=RUN`: the overrides that started RUN, then the new ones.
 
-    The run goes on in RUN unless the command line names another hydra.run.dir. `resume=auto` is the run in
-    hydra.run.dir where that is given, else the newest of the experiment in runs/ that is not finished; where there is
-    none with a checkpoint, a new run begins. Arguments without resume= come back as they are.
-    Raises ValueError where RUN is no run directory, where hydra.run.dir is one and nothing is resumed, and where
-    several processes would each make a folder of their own.
+    The run continues in RUN unless the command line sets another hydra.run.dir. `resume=auto` is the run in
+    hydra.run.dir if given, else the newest unfinished run of the experiment in runs/; if none has a checkpoint, a new
+    run begins. Arguments without resume= are returned unchanged.
+    Raises ValueError where RUN is not a run directory, where hydra.run.dir is one but nothing is resumed, and where
+    several processes would each make their own folder.
     """
     chosen = last_value(arguments, "resume")
     folder = last_value(arguments, "hydra.run.dir")
@@ -34,7 +34,7 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
             arguments = [*arguments, f"resume={quoted(str(found))}"]
     if chosen in (None, "", "null"):
         if folder is None and int(os.environ.get("WORLD_SIZE") or os.environ.get("SLURM_NTASKS") or 1) > 1:
-            raise ValueError("several processes were started (torchrun, srun): name their folder by hydra.run.dir=RUN")
+            raise ValueError("several processes were started (torchrun, srun): set their folder with hydra.run.dir=RUN")
         if folder is not None:
             refuse_held(Path(folder))
         return arguments
@@ -43,21 +43,21 @@ def resumed_arguments(arguments: list[str]) -> list[str]:
     try:
         before = yaml.safe_load(saved.read_text(encoding="utf-8")) or []
         if not isinstance(before, list) or not all(isinstance(override, str) for override in before):
-            raise ValueError(f"{saved} is no list of overrides")
+            raise ValueError(f"{saved} is not a list of overrides")
         last_checkpoint(run)
     except (OSError, yaml.YAMLError, ValueError) as error:
         what = f"{saved} is missing" if not saved.is_file() else " ".join(str(error).split())
         if run.suffix == ".ckpt":
-            what = f"wanted the folder of the run, not a checkpoint: resume={run.parent.parent}"
-        raise ValueError(f"resume={run}: no run to go on with ({what})") from error
+            what = f"give the folder of the run, not a checkpoint: resume={run.parent.parent}"
+        raise ValueError(f"resume={run}: no run to resume ({what})") from error
     flags, arguments = split_flags(arguments)
     place = [] if folder is not None else [f"hydra.run.dir={quoted(str(run))}"]
     return [*_composed_from(run, flags, arguments), *merge_overrides([*before, *arguments]), *place]
 
 
 def unfinished_run(experiment: str, folder: str | None = None) -> Path | None:
-    """The run in `folder`, else the newest run of the experiment, that has a checkpoint and is not finished, None if
-    there is none; runs in which a training is at work are left alone."""
+    """The run in `folder`, else the newest run of the experiment, with a checkpoint and unfinished; None if there is
+    none. Skips runs that a training is using."""
     if folder is not None:
         return Path(folder) if list(Path(folder).glob("checkpoints/*.ckpt")) else None
     runs = [path.parent.parent for path in (RUNS / experiment).glob("*/checkpoints/*.ckpt")]
@@ -69,9 +69,9 @@ def unfinished_run(experiment: str, folder: str | None = None) -> Path | None:
 
 
 def _composed_from(run: Path, flags: list[str], given: list[str]) -> list[str]:
-    """The flags and the search path with which a run was composed, unless others are given now.
+    """The flags and the search path that the run was composed with, unless new ones are given.
 
-    A run from the config.yaml of another one is composed from its own, which is the same.
+    A run started from the config.yaml of another run is composed from its own, which is the same.
     """
     try:
         record = yaml.safe_load((run / RECORD).read_text(encoding="utf-8"))["hydra"]
@@ -82,7 +82,7 @@ def _composed_from(run: Path, flags: list[str], given: list[str]) -> list[str]:
             for s in runtime["config_sources"]
             if s["provider"] == "hydra.searchpath in command-line"
         ]
-        composed = "experiment" in runtime["choices"]  # of the groups of conf/
+        composed = "experiment" in runtime["choices"]  # from the groups of conf/
     except (OSError, yaml.YAMLError, KeyError, TypeError):
         return flags
     found = [*flags]

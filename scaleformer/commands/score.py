@@ -1,11 +1,11 @@
-"""Log-probabilities of given translations, by document and segment; n-best lists ranked anew; or, without a model, the
-output of any system against a reference whose segments it need not have.
+"""Log-probabilities of given translations by document and segment, with n-best lists reranked; or, without a model,
+scores of any system's output against a reference, whatever its segments.
 
     scaleformer score checkpoint=RUN input=TRANSLATIONS.jsonl output=SCORES.jsonl [field=target]
     scaleformer score input=OUTPUT.txt reference=DATA/test.jsonl.gz output=SCORES.json [aligner=mweralign]
 
-The input is what translate.py and evaluate_bleu.py write: a document a line, `source` and `hypothesis` (or `target`),
-or `n_best`, a list of objects with `segments` and `score`.
+The input is what translate and evaluate write: one document per line with `source` and `hypothesis` (or `target`), or
+`n_best`, a list of objects with `segments` and `score`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     if options.checkpoint is None:
         raise ValueError("checkpoint= is missing: give a model for log-probabilities, or reference=FILE.jsonl for BLEU")
     if foreign := [name for name in OF_REFERENCE if any(one.split("=")[0].split(".")[0] == name for one in given)]:
-        raise ValueError(f"{', '.join(foreign)}: belongs to reference=FILE.jsonl, which is not given: leave it out")
+        raise ValueError(f"{', '.join(foreign)}: only for reference=FILE.jsonl, which is not given: leave it out")
     records, field = read_records(options.input, options.field)
     translator = Translator.load(options.checkpoint, options.device, options.tag)
     alpha = translator.decoding.length_penalty if options.length_penalty is None else options.length_penalty
@@ -91,7 +91,7 @@ def main(options: Options, given: Sequence[str]) -> None:
             moved = sum(
                 h[0].segments != tuple(r["n_best"][0]["segments"]) for h, r in zip(ranked, records, strict=True)
             )
-            summary = f"another hypothesis is the best now in {moved} of {len(records)} documents; "
+            summary = f"the best hypothesis changed in {moved} of {len(records)} documents; "
         else:
             best = score_documents(
                 translator, sources, [r[field] for r in records], batch_tokens=options.batch_tokens, progress=progress
@@ -108,17 +108,17 @@ def main(options: Options, given: Sequence[str]) -> None:
     tokens = sum(score.tokens for score in best)
     print(
         f"{summary}{len(records)} translations ({field}), {tokens:,} tokens: log-probability "
-        f"{sum(score.log_probability for score in best) / tokens:.4f} nats a token, perplexity {perplexity(best):.3f}",
+        f"{sum(score.log_probability for score in best) / tokens:.4f} nats/token, perplexity {perplexity(best):.3f}",
         file=sys.stderr,
     )
 
 
 def _score_plain(options: Options, given: Sequence[str]) -> None:
-    """BLEU and the like of the output of any system."""
+    """BLEU and other scores of the output of any system."""
     if foreign := [name for name in OF_MODEL if any(one.split("=")[0] == name for one in given)]:
-        raise ValueError(f"{', '.join(foreign)}: belongs to checkpoint=, and reference= takes no model: leave it out")
+        raise ValueError(f"{', '.join(foreign)}: only for checkpoint=, and reference= takes no model: leave it out")
     if not options.output.endswith(".json"):
-        raise ValueError(f"output={options.output}: wanted FILE.json, beside which FILE.jsonl has the aligned texts")
+        raise ValueError(f"output={options.output}: wanted FILE.json; the aligned texts go to FILE.jsonl")
     assert options.reference is not None
     documents = read_references(options.reference)
     metrics = choose_metrics({}, options.metrics, given)
@@ -127,11 +127,11 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     conditions = {"input": options.input, "reference": options.reference, "aligner": options.aligner}
     path = write_plain(options.output, scores, {**conditions, "metrics": metrics.to_dict()})
     console = Console()
-    print_report(scores.report, console, f"{len(documents)} documents, {scores.aligned} of them aligned")
+    print_report(scores.report, console, f"{len(documents)} documents, {scores.aligned} realigned")
     print_positions(scores.positions, console)
     found = scores.difference.to_dict()
     for line in (
-        f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} segments whole",
+        f"omitted: {found['omitted']:.2%} of the tokens of the reference, {found['omitted_segments']} whole segments",
         f"added: {found['added']:.2%} of the tokens of the text",
         f"written to {path}",
     ):
@@ -148,11 +148,11 @@ def _numbers(score: DocumentScore) -> dict[str, Any]:
 
 
 def _hypothesis(entry: Mapping[str, Any]) -> DocumentHypothesis:
-    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # its score alone counts
+    return DocumentHypothesis(tuple(entry["segments"]), 0.0, entry.get("score", 0.0), True)  # only its score counts
 
 
 def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
-    """The documents, and which of their fields is to be scored."""
+    """The documents, and which of their fields to score."""
     source = Input(name)
     where = source.name
     records = []
@@ -160,7 +160,7 @@ def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
         try:
             record = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where}:{number}: malformed JSON ({error}), wanted a document a line") from None
+            raise DataError(f"{where}:{number}: malformed JSON ({error}), wanted one document per line") from None
         if not isinstance(record, dict) or not _texts(record.get("source")):
             raise DataError(f"{where}:{number}: wanted an object with 'source', a list of texts")
         records.append({**record, "id": str(record.get("id", number))})
@@ -170,7 +170,7 @@ def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
         raise ValueError(f"field={field}: choose one of auto, {', '.join(FIELDS)}")
     chosen = next((f for f in FIELDS if f in records[0]), None) if field == "auto" else field
     if chosen is None:
-        raise DataError(f"{where}:1: nothing to score: wanted one of {', '.join(FIELDS)}")
+        raise DataError(f"{where}:1: nothing to score: wanted a field {', '.join(FIELDS)}")
     for number, record in enumerate(records, 1):
         value = record.get(chosen)
         if chosen == "n_best":
@@ -190,5 +190,5 @@ def _is_hypothesis(entry: Any) -> bool:
 
 
 def _texts(value: Any) -> bool:
-    """Whether this is a list of texts that can be written; a lone surrogate cannot."""
+    """Whether this is a list of texts that UTF-8 can encode; a lone surrogate cannot."""
     return isinstance(value, Sequence) and not isinstance(value, str) and all(fits(item, str) for item in value)

@@ -1,8 +1,8 @@
-"""Serve a model by HTTP: documents and files are translated, segments streamed, and a page does so in a browser.
+"""Serve a model over HTTP: translates documents and files, streams segments, and has a page for the browser.
 
 scaleformer serve checkpoint=RUN [host=127.0.0.1] [port=8000]
 
-docs/server.md tells what a request looks like. Wants the extra `serve`.
+docs/server.md describes the requests. Needs the extra `serve`.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def main(options: Options, given: Sequence[str]) -> None:
         raise ValueError(f"split={options.split}: choose one of {', '.join(SPLITS)}")
     token = options.token or os.environ.get("SCALEFORMER_TOKEN") or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise ValueError("token: wanted letters, digits and signs of ASCII without spaces")
+        raise ValueError("token: wanted ASCII letters, digits and punctuation without spaces")
     listener = open_socket(options.host, options.port)
     translator = Translator.load(options.checkpoint, options.device, options.tag, precision=options.precision)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if not is_loopback(options.host) and token is None:
-        log.warning("host=%s: other machines reach this, and no token is asked for: set token=", options.host)
+        log.warning("host=%s: other machines can reach this server without a token: set token=", options.host)
     name = Path(options.checkpoint).name
     limits = Limits(options.body, options.waiting, options.longest, options.seconds)
     service = Service(translator, decoding, limits, Splitting(options.split, options.source_language), name)

@@ -1,4 +1,4 @@
-"""The jobs of a sweep: one that fails does not end the others, and a table ends them all."""
+"""The jobs of a sweep: a failed one does not end the others, and a table follows the last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from scaleformer.system.errors import Interrupted, one_line, wants_traceback
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a sweep with its result; error: why there is none."""
+    """One job of a sweep with its result; error: why there is no result."""
 
     number: int
     overrides: tuple[str, ...]
@@ -31,9 +31,9 @@ class Job:
 
 
 class Jobs:
-    """Runs the jobs of a sweep one after the other; what is no sweep runs as it is.
+    """Runs the jobs of a sweep one after the other; anything else runs as usual.
 
-    As a context manager around them all, it shows their table, and ends with exit code 1 where one has failed.
+    A context manager around all jobs: prints their table at the end, with exit code 1 if any has failed.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Jobs:
         self.metric = "result"
 
     def run(self, task: Callable[[], Any], config: DictConfig) -> Any:
-        """The result of a task; in a sweep None of one that failed, and its error is shown."""
+        """The result of a task; None for a failed job of a sweep, after printing its error."""
         hydra = HydraConfig.get()
         if hydra.mode is not RunMode.MULTIRUN:
             return task()
@@ -79,5 +79,5 @@ class Jobs:
         failed = [(job, text) for job, text in zip(self.jobs, settings, strict=True) if job.error]
         for job, text in failed:
             print(f"job {job.number} failed ({text}): {job.error}", file=sys.stderr)
-        if failed and (kind is None or issubclass(kind, ValueError)):  # of a sweeper that wants a result
+        if failed and (kind is None or issubclass(kind, ValueError)):  # a sweeper that needs a result
             sys.exit(1)

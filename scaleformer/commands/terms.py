@@ -1,9 +1,9 @@
-"""Do terms come as they are asked for? Of words that the training split translates in two ways, in the test split.
+"""Are requested terms used? Tests words of the test split that the training split translates in two ways.
 
 scaleformer terms checkpoint=RUN data=jsonl data.path=DIR [count=300] [ask=other]
 
-Each word is asked for in the way of the reference, or in the other one, with two segments to either side. Printed and
-written: the share that has it without and with the term, BLEU likewise, and segments without a term that changed.
+Each word is requested as in the reference, or in the other way, with two segments on either side. Prints and writes the
+share of requested forms without and with the term, BLEU likewise, and how many segments without a term changed.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def main(options: Options, given: Sequence[str]) -> None:
     conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "asked": options.count}
     pieces = translator.source_tokenizer.has_terms
     write_result(path, {**payload, **conditions, "annotated": pieces, "scores": score.to_dict()})
-    print(f"{score.terms:,} terms, {score.words:,} words, asked for as the {options.ask}")
-    print(f"as asked: {score.before:.1%} without terms, {score.after:.1%} with ({score.inflected:.1%} with endings)")
+    print(f"{score.terms:,} terms, {score.words:,} words, requested as the {options.ask}")
+    print(f"requested form: {score.before:.1%} without, {score.after:.1%} with ({score.inflected:.1%} with endings)")
     print(f"BLEU: {score.bleu_before:.2f} without terms, {score.bleu_after:.2f} with")
     print(f"segments without a term: {score.changed:,} of {score.others:,} changed")
     print(f"written to {path}")

@@ -27,7 +27,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class HydraNames:
-    """What of Hydra's own settings is a name."""
+    """Hydra's own settings that are names."""
 
     run: Folder
     sweep: Folder
@@ -36,7 +36,7 @@ class HydraNames:
 
 @dataclass(frozen=True)
 class Names(Settings):
-    """The settings with their types, as far as those are known; they are handed over as they are composed."""
+    """The settings with their types, as far as known; they are handed over as composed."""
 
     experiment: str
     resume: str | None
@@ -44,21 +44,21 @@ class Names(Settings):
 
 
 def rewrite(arguments: list[str]) -> list[str]:
-    """The command line that Hydra is given: with resume=, that which the run was started with goes first. Hydra leaves
-    no record: the run does, once its folder is its own."""
+    """The command line for Hydra: with resume=, the run's original command line comes first. Hydra writes no record:
+    the run does, once it owns its folder."""
     if (place := last_value(arguments, "run_dir")) is not None:
-        raise ValueError(f"run_dir={place}: it is filled in, the folder of a run is set by hydra.run.dir={place}")
+        raise ValueError(f"run_dir={place}: this is filled in: set the folder of a run with hydra.run.dir={place}")
     warnings.formatwarning = lambda message, *_: f"warning: {message}\n"  # type: ignore[assignment]
     return [*resumed_arguments(arguments), "hydra.output_subdir=null"]
 
 
 def main(config: DictConfig, given: Sequence[str]) -> float | None:
-    """Train in Hydra's folder of the run; return the best value of the metric that chooses best.ckpt."""
+    """Train in Hydra's folder of the run; return the best value of the metric that decides best.ckpt."""
     hydra = HydraConfig.get()
     config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
     experiment = hydra.runtime.choices.get("experiment")
     runs = f"runs/{experiment}" if experiment else str(Path(hydra.run.dir).parent)
-    # the config.yaml of an older run has not all of them
+    # the config.yaml of an older run may lack some
     settings = {**ADDED, **renewed(OmegaConf.to_container(config, resolve=True), given)}  # type: ignore[arg-type]
     runtime = OmegaConf.to_container(hydra.runtime, resolve=True)
     record = {"hydra": {"runtime": runtime, "job": {"config_name": hydra.job.config_name}}}

@@ -3,8 +3,8 @@
 scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
 scaleformer translate checkpoint=RUN input=FOLDER output=FOLDER [split=paragraph] [source_language=en]
 
-Finished documents are kept in OUTPUT.part until all are there: an interrupted call goes on when it is given again. What
-was finished behind one that was not, or within the batch at hand, is translated again.
+Finished documents are kept in OUTPUT.part until all are done: the same call continues after an interruption. Documents
+finished after an unfinished one, or within the current batch, are translated again.
 """
 
 from __future__ import annotations
@@ -78,9 +78,9 @@ def main(options: Options, given: Sequence[str]) -> None:
     if isinstance(options.input, tuple) or are_files(options.input, options.format, options.split):
         check_options(vars(options))
         if options.alternatives is not None:
-            raise ValueError(f"alternatives={options.alternatives}: stand in JSON Lines, not in files: leave it out")
+            raise ValueError(f"alternatives={options.alternatives}: only JSON Lines can hold them: leave it out")
         if options.align is not None:
-            raise ValueError("align: is of text, a segment a line, and of JSON Lines, not of other files: leave it out")
+            raise ValueError("align: only for JSON Lines and text with one segment per line: leave it out")
         translator, mode = _load(options)
         decoding = choose_decoding(translator.decoding, options.decoding, given)
         asked = FileRequest(
@@ -94,7 +94,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     format = choose_format(options.format, given_input)
     output_format = choose_output_format(options.output_format, names[1], format)
     if output_format == "text" and all(map(os.path.isfile, names)) and os.path.samefile(*names):
-        raise ValueError(f"output={names[1]} is the input: its text would be lost; give another name, or JSON Lines")
+        raise ValueError(f"output={names[1]} is the input: its text would be lost: give another name or JSON Lines")
     output = Path(names[1])
     check_file("output", names[1])
     to_file = names[1] != "-" and (output.is_file() or not output.exists())
@@ -102,14 +102,12 @@ def main(options: Options, given: Sequence[str]) -> None:
     decoding = choose_decoding(translator.decoding, options.decoding, given)
     if output_format == "text" and decoding.n_best > 1:
         raise ValueError(
-            f"decoding.n_best={decoding.n_best}: text holds one translation of a document: set output_format=jsonl"
+            f"decoding.n_best={decoding.n_best}: text can hold only one translation: set output_format=jsonl"
         )
     if options.alternatives is not None:
         if output_format == "text" or mode != "document" or options.max_tokens is not None:
             wanted = "output_format=jsonl, with mode=document, without max_tokens"
-            raise ValueError(
-                f"alternatives={options.alternatives}: are of whole documents, in JSON Lines: set {wanted}"
-            )
+            raise ValueError(f"alternatives={options.alternatives}: need whole documents in JSON Lines: set {wanted}")
         decoding = alternatives_config(decoding)
     aligned = alignments_path(options.align, names[1], output_format, decoding.match_segments)
     source = read_documents(given_input, format, options.boundaries, options.ids)
@@ -128,7 +126,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         settings["terms"] = terms
 
     def others(translations: Sequence[Translation], first: int = 0) -> dict[str, Any]:
-        """The alternatives and alignments of these translations, as far as JSON Lines are to have them."""
+        """The alternatives and alignments of these translations, if JSON Lines should have them."""
         part = slice(first, first + len(translations))
         found: dict[str, Any] = {}
         if options.alternatives is not None:
@@ -179,17 +177,17 @@ def main(options: Options, given: Sequence[str]) -> None:
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(
-            "%d of %d documents do not have as many segments as their source; decoding.match_segments=true gives them",
+            "the segment count of %d of %d documents differs from their source; set decoding.match_segments=true",
             differ,
             len(translations),
         )
 
 
 def _load(options: Options) -> tuple[Translator, str]:
-    """The model, and the mode: its own where none is given."""
+    """The model, and the mode: the model's own if not given."""
     how = options.device, options.tag, options.ensemble, options.precision
     translator = Translator.load(options.checkpoint, *how)
-    translator.tag_tokens()  # raises where one is wanted
+    translator.tag_tokens()  # raises if a tag is missing
     own = "document" if options.max_tokens is not None else trained_mode(translator.config)
     return translator, options.mode or own
 

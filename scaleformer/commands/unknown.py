@@ -1,4 +1,4 @@
-"""What to say of a setting that does not exist: the nearest one, and what users of other toolkits call it."""
+"""The message for an unknown setting: the closest name, or the counterpart of a name from other toolkits."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ SYNONYMS = {
 
 
 def unknown_override(error: HydraException) -> str | None:
-    """What to say of an override of a setting that does not exist, or of an attention that does no longer, None for
-    another error. (Hydra proposes to add a setting by a plus sign: it would be refused.)"""
+    """The message for an override of an unknown setting or a removed attention, None for other errors. (Hydra suggests
+    adding the setting with a plus sign, which we would refuse.)"""
     choice = str(getattr(error, "missing_cfg_file", None)).removeprefix("model/attention/")
     if choice in RETIRED:
         return f"attention {choice!r} {RETIRED[choice]}"
@@ -60,7 +60,7 @@ def unknown_override(error: HydraException) -> str | None:
     nearest = SYNONYMS.get(inner)
     if nearest is not None and nearest.split(".")[0].split("/")[0] not in root:
         nearest = None
-    if nearest is None:  # the same name, or one like it, in another group
+    if nearest is None:  # the same or a similar name in another group
         nearest = next((name for name in known if name.rpartition(".")[2] == inner), None)
     siblings = [f"{group}.{name}" if group else name for name in neighbours]
     text = unknown_setting(key, siblings, neighbours, nearest)

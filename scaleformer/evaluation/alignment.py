@@ -1,4 +1,4 @@
-"""Which segments of a hypothesis stand for which segments of the reference, when their numbers differ."""
+"""Aligns the segments of a hypothesis with those of the reference where their counts differ."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ RULE = (
 
 
 def align_segments(hypothesis: Sequence[str], reference: Sequence[str]) -> list[str]:
-    """The hypothesis cut anew into as many segments as the reference has; all of it is kept, in order.
+    """Regroup the hypothesis into as many segments as the reference has; all of it is kept, in order.
 
-    With equal counts the hypothesis comes back as it is. Otherwise a monotone alignment by dynamic programming, after
-    the idea of [Matusov 2005] (segments instead of words, shared words instead of edits); reference segments that get
-    nothing are paired with an empty one. O(hypothesis segments * reference segments).
+    With equal counts the hypothesis is returned unchanged. Otherwise a monotone alignment by dynamic programming, after
+    [Matusov 2005] (segments instead of words, shared words instead of edits); reference segments without a partner get
+    an empty one. O(hypothesis segments * reference segments).
     Raises ValueError for a reference without segments.
     """
     if len(hypothesis) == len(reference):
         return list(hypothesis)
     if not reference:
-        raise ValueError("the reference has no segments: nothing to align with")
+        raise ValueError("the reference has no segments to align with")
     aligned: list[list[str]] = [[] for _ in reference]
     for segment, place in zip(hypothesis, _places(hypothesis, reference), strict=True):
         aligned[place].append(segment)
@@ -37,11 +37,11 @@ def align_segments(hypothesis: Sequence[str], reference: Sequence[str]) -> list[
 
 
 def _places(hypothesis: Sequence[str], reference: Sequence[str]) -> list[int]:
-    """The reference segment of each hypothesis segment, never falling, with the largest sum of similarities."""
+    """The reference segment of each hypothesis segment, non-decreasing, with the largest sum of similarities."""
     similarity = _dice(hypothesis, reference)  # (hypothesis, reference)
     best = np.zeros(
         len(reference)
-    )  # of all before, when the last of them went to reference segment i or an earlier one
+    )  # best sum so far, with the last segment assigned to reference segment i or an earlier one
     came: list[np.ndarray] = []
     for row in similarity:
         total = best + row
@@ -55,7 +55,7 @@ def _places(hypothesis: Sequence[str], reference: Sequence[str]) -> list[int]:
 
 
 def _dice(hypothesis: Sequence[str], reference: Sequence[str]) -> np.ndarray:
-    """2 * shared words / all words, of every pair; (hypothesis, reference)."""
+    """2 * shared words / all words of every pair: (hypothesis, reference)."""
     lengths = np.array([len(words(segment)) for segment in reference])
     where: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for place, segment in enumerate(reference):
@@ -74,10 +74,10 @@ def _dice(hypothesis: Sequence[str], reference: Sequence[str]) -> np.ndarray:
 
 
 def by_bead(document: Document, hypothesis: Sequence[str]) -> tuple[Document, list[str]]:
-    """A document whose segments do not match one to one, and its translation, with a segment for each bead instead.
+    """Regroup a document whose segments do not match one to one, and its translation, into one segment per bead.
 
-    A reference without a source goes to the bead before it, or after it where there is none. A hypothesis that has
-    another number of segments than the source is left as it is, and aligned by its words.
+    A reference without a source joins the bead before it, or the one after it at the start. A hypothesis whose segment
+    count differs from the source's is left unchanged, and aligned by its words.
     """
     if not document.beads:
         return document, list(hypothesis)
@@ -94,7 +94,7 @@ def by_bead(document: Document, hypothesis: Sequence[str]) -> tuple[Document, li
             rows[-1][1].extend(target)
         else:
             waiting += target
-    if not rows:  # nothing has a source
+    if not rows:  # no bead has a source
         rows.append(([], waiting, list(hypothesis)))
     sides = [[" ".join(filter(None, texts)) for texts in side] for side in zip(*rows, strict=True)]
     matched = replace(document, source=tuple(sides[0]), target=tuple(sides[1]), beads=())

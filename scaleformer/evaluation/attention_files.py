@@ -1,4 +1,4 @@
-"""Attention weights as they are kept: the maps, and their files."""
+"""Attention maps and their files."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from scaleformer.system.files import replaced
 from scaleformer.system.provenance import write_result
 
-#: site -> what its queries and its keys are
+#: site -> names of its queries and keys
 SIDES = {"encoder": ("source", "source"), "decoder": ("target", "target"), "cross": ("target", "source")}
-DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)  # what the reader of an .npz raises
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)  # errors of reading a damaged .npz
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """The attention weights of a source and its (given or own) translation, read in one pass.
+    """The attention weights of a source and its given or generated translation, computed in one pass.
 
     source_pieces  S pieces that the encoder reads, with `<sep>` and `</s>`
-    target_pieces  L pieces that the decoder reads: `<s>` and the translation. The row of a piece tells where the model
-                   looks to write the one after it
+    target_pieces  L pieces that the decoder reads: `<s>` and the translation. The row of a piece shows where the model
+                   looks to write the next one
     weights        site -> (layers, H, queries, keys), each row sums to 1: "encoder" (S, S), "decoder" (L, L), "cross"
-                   (L, S); a site whose mechanism does not tell is left out
+                   (L, S); sites whose mechanism has no explicit weights are left out
     mechanisms     site -> name of its attention
     """
 
@@ -40,7 +40,7 @@ class AttentionMaps:
 
 
 def write_maps(path: Path, maps: AttentionMaps, conditions: Mapping[str, Any]) -> Path:
-    """PATH.json with pieces and conditions, PATH.npz beside it with an array a site. Raises OSError."""
+    """Write PATH.json with pieces and conditions, and PATH.npz with an array per site. Raises OSError."""
     arrays = path.with_suffix(".npz")
     with replaced(arrays) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **maps.weights)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def write_maps(path: Path, maps: AttentionMaps, conditions: Mapping[str, Any]) -
 
 
 def read_maps(path: Path) -> AttentionMaps:
-    """What `write_maps` has written. Raises ValueError where the files are none, or do not belong together."""
+    """Read the files of `write_maps`. Raises ValueError where they are damaged or do not belong together."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         with np.load(path.parent / record["weights"]) as arrays:
@@ -67,7 +67,7 @@ def read_maps(path: Path) -> AttentionMaps:
         sizes = {"source": len(maps.source_pieces), "target": len(maps.target_pieces)}
         for site, (queries, keys) in SIDES.items():
             if site in weights and weights[site].shape[2:] != (sizes[queries], sizes[keys]):
-                raise ValueError(f"the weights of {site} are of another document")
+                raise ValueError(f"the weights of {site} belong to a different document")
     except (KeyError, TypeError, ValueError, OSError, *DAMAGED) as error:
-        raise ValueError(f"{path}: no attention maps ({error})") from error
+        raise ValueError(f"{path}: not attention maps ({error})") from error
     return maps

@@ -1,6 +1,6 @@
-"""Where a model looks: the attention weights of one document, explicit, whatever the mechanism.
+"""The explicit attention weights of one document, for any mechanism.
 
-`scaleformer.model.attention_weights` tells how they are found.
+`scaleformer.model.attention_weights` computes them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from scaleformer.vocabulary import BOS, EOS
 def attention_maps(
     translator: Translator, source: Sequence[str], target: Sequence[str] | None = None, *, max_tokens: int = 512
 ) -> AttentionMaps:
-    """The weights for a document, a list of segments; without a target for the model's own translation of it.
+    """The weights for a document, a list of segments; without a target, the model translates it first.
 
-    max_tokens  most tokens of either side: memory is their product, times heads and layers. Raises ValueError beyond.
+    max_tokens  most tokens of either side: memory is their product times heads and layers. Raises ValueError beyond it.
     """
     if target is None:
         (target,) = translator.translate([source])
@@ -34,8 +34,8 @@ def attention_maps(
     longest = max(len(tokens), len(output))
     if longest > max_tokens:
         raise ValueError(
-            f"{longest} tokens are too many for attention maps: wanted at most {max_tokens} (fewer segments, or a "
-            "larger max_tokens)"
+            f"{longest} tokens are too many for attention maps: wanted at most {max_tokens}: take fewer segments, or "
+            "raise max_tokens"
         )
     example = Example("", np.array(tokens), np.array(output), translator.target_tokenizer.counted)
     batch = collate([example]).to(translator.device)

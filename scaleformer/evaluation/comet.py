@@ -1,4 +1,4 @@
-"""COMET [Rei 2020], a learned metric, where the optional package `unbabel-comet` is installed."""
+"""COMET [Rei 2020], a learned metric; needs the optional package `unbabel-comet`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-INSTALL = "COMET is not installed: pip install unbabel-comet (a separate environment may be needed for its own torch)"
+INSTALL = "COMET is not installed: pip install unbabel-comet (a separate environment may be needed for its torch)"
 
 
 @dataclass(frozen=True)
 class CometScore:
-    """score is the mean over lines, as COMET gives it (mostly 0 to 1); model its name, version of unbabel-comet."""
+    """score: mean over lines, as COMET gives it (mostly 0 to 1); model: its name; version: that of unbabel-comet."""
 
     score: float
     lines: tuple[float, ...]
@@ -29,15 +29,15 @@ def comet_score(
     batch_size: int = 8,
     gpus: int = 0,
 ) -> CometScore:
-    """Score lines by a COMET model: its name at Hugging Face (fetched once by unbabel-comet) or a checkpoint file.
+    """Score lines with a COMET model: a name on Hugging Face (downloaded once by unbabel-comet) or a checkpoint file.
 
-    Raises ValueError in one line: the package is not there, no lines or not as many, a model that cannot be had.
+    Raises ValueError in one line where the package or the model is missing, without lines, and where counts differ.
     """
     sizes = {len(sources), len(hypotheses), len(references)}
     if len(sizes) != 1 or not sources:
         raise ValueError(
-            f"COMET: {len(sources)} sources, {len(hypotheses)} hypotheses, {len(references)} references: wanted as "
-            "many of each, at least one"
+            f"COMET: {len(sources)} sources, {len(hypotheses)} hypotheses, {len(references)} references: the "
+            "counts must be equal and at least 1"
         )
     comet = _package()
     try:
@@ -46,7 +46,7 @@ def comet_score(
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
-            f"COMET model {model}: {reason} (wanted a name at Hugging Face or a checkpoint file)"
+            f"COMET model {model}: {reason} (wanted a name on Hugging Face or a checkpoint file)"
         ) from error
     data = [
         {"src": source, "mt": hypothesis, "ref": reference}
@@ -62,6 +62,6 @@ def _package() -> Any:
         import comet
     except ImportError as error:
         raise ValueError(INSTALL) from error
-    if not hasattr(comet, "load_from_checkpoint"):  # there are other packages of that name
+    if not hasattr(comet, "load_from_checkpoint"):  # other packages share the name
         raise ValueError(INSTALL)
     return comet

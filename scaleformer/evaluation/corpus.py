@@ -1,4 +1,4 @@
-"""Which documents a command evaluates: those that it is told of, or those of the model's own run."""
+"""Chooses the documents to evaluate: those of the command line, or those of the model's own run."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from scaleformer.system.schema import from_mapping, shown
 class ChosenCorpus:
     """A split of a corpus.
 
-    name      "" for the run's own corpus, else what tells another one in the names of results
-    language  code of the target language, None where nothing says it (`target_language`)
-    tag       that stands before its sources, None for none
-    own_test  whether this is the very split with which the run ended, so that its results take the run's own names
+    name      "" for the run's own corpus, else the name of the corpus in the names of results
+    language  code of the target language, None if unknown (`target_language`)
+    tag       put before its sources, None for none
+    own_test  whether this is the test split of the run itself, whose results take the run's own names
     """
 
     source: SplitSource
@@ -33,7 +33,7 @@ class ChosenCorpus:
 
     @property
     def label(self) -> str:
-        """The split in names of results, after the corpus where it is not the run's own."""
+        """The split in names of results, preceded by the corpus unless it is the run's own."""
         return result_label(self.name, self.split)
 
     def to_dict(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class ChosenCorpus:
 
 
 def choose_corpora(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> list[ChosenCorpus]:
-    """As `choose_corpus`, tags and several corpora too: of these all that have such a split, each by its name."""
+    """As `choose_corpus`, but with tags and several corpora: of these, all that have the split, each under its name."""
     config = _config(run, settings)
     if not config.parts:
         return [_chosen(run, settings, config, split)]
@@ -63,17 +63,17 @@ def choose_corpora(run: Mapping[str, Any], settings: Mapping[str, Any] | None, s
 
 
 def choose_corpus(run: Mapping[str, Any], settings: Mapping[str, Any] | None, split: str) -> ChosenCorpus:
-    """A split of the corpus that `settings` (the group `data`) describes, or without these the configuration of a run.
+    """A split of the corpus that `settings` (the group `data`) describes, or else of the run's own corpus.
 
-    A corpus of the same content and settings as the run's own is the run's own, wherever it lies. A warning tells of
-    splits that are drawn otherwise than for the run from the very file that it was trained on.
-    Raises ValueError: neither names a corpus, no such split, settings that are wrong, several corpora or a tag.
+    A corpus with the same content and settings as the run's own is the run's own, wherever it is stored. Warns where
+    splits are drawn from the training file in a different way than for the run.
+    Raises ValueError without a corpus or split, for wrong settings, several corpora, and a tag.
     """
     config = _config(run, settings)
     if config.parts:
-        raise ValueError(f"here are several corpora, {config.place}: say which one with data=jsonl data.path=DIR")
+        raise ValueError(f"there are several corpora, {config.place}: choose one with data=jsonl data.path=DIR")
     if config.tag is not None:
-        raise ValueError(f"data.tag={shown(config.tag)}: this command writes no tags; translate, evaluate and score do")
+        raise ValueError(f"data.tag={shown(config.tag)}: this command takes no tags; translate, evaluate and score do")
     return _chosen(run, settings, config, split)
 
 
@@ -81,8 +81,8 @@ def _config(run: Mapping[str, Any], settings: Mapping[str, Any] | None) -> DataC
     trained = run.get("data")
     chosen = trained if settings is None else settings
     if not isinstance(chosen, Mapping):
-        raise ValueError("the checkpoint names no corpus: say which with data=jsonl data.path=DIR")
-    if isinstance(trained, Mapping) and chosen.get("target_language") is None:  # a model writes one language
+        raise ValueError("the checkpoint names no corpus: choose one with data=jsonl data.path=DIR")
+    if isinstance(trained, Mapping) and chosen.get("target_language") is None:  # a model writes in one language
         chosen = {**chosen, "target_language": trained.get("target_language")}
     return from_mapping(DataConfig, {str(k): v for k, v in chosen.items()}, "data")
 
@@ -113,19 +113,19 @@ def _chosen(run: Mapping[str, Any], settings: Mapping[str, Any] | None, config: 
 
 
 def trained_mode(run: Mapping[str, Any]) -> str:
-    """How a model translates that was trained by a configuration: "segment", each on its own, after
-    data.level=segment, else "document"."""
+    """How a model trained with a configuration translates: "segment", each on its own, after data.level=segment;
+    otherwise "document"."""
     data = run.get("data")
     return "segment" if isinstance(data, Mapping) and data.get("level") == "segment" else "document"
 
 
 def test_split(run: Mapping[str, Any]) -> str:
-    """The split of the evaluation with which a run ended."""
+    """The split that a run is evaluated on when it ends."""
     return (run.get("test") or {}).get("split") or "test"
 
 
 def result_label(corpus: str, split: str) -> str:
-    """CORPUS-SPLIT, or SPLIT alone for the run's own corpus, whose name is ""."""
+    """CORPUS-SPLIT, or just SPLIT for the run's own corpus, whose name is ""."""
     return f"{corpus}-{split}" if corpus else split
 
 
@@ -135,7 +135,7 @@ def file_name(name: str) -> str:
 
 
 def target_language(config: DataConfig) -> str | None:
-    """The code of the target language, as far as settings, the ending of the files or the name of the column tell."""
+    """The code of the target language, from the settings, file extensions or column names; None if unknown."""
     if config.target_language is not None:
         return config.target_language
     if config.format == "text":
@@ -144,7 +144,7 @@ def target_language(config: DataConfig) -> str | None:
 
 
 def _same(trained: Any, source: SplitSource) -> bool:
-    """Whether this is a split of the corpus that a run was trained on; no where that one is no longer there."""
+    """Whether this is a split of the corpus that a run was trained on; False where that one no longer exists."""
     if not isinstance(trained, Mapping):
         return False
     try:

@@ -1,4 +1,4 @@
-"""From a translator and documents to a table for people, and everything behind it in files."""
+"""Evaluates a translator on documents: prints a table, and writes the results to files."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def evaluate_translations(
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
-    """Translate with a bar on stderr, write results and samples, print samples and table. A call that was interrupted
-    leaves the documents that it had finished, and the same call goes on behind them.
+    """Translate with a bar on stderr, write results and samples, print samples and table. After an interruption the
+    same call continues after the finished documents.
 
-    folder      of the results (`write_evaluation`, as bleu-LABEL); samples go there too, or beside it when it is the
+    folder      of the results (`write_evaluation`, as bleu-LABEL); samples go there too, or next to it when it is the
                 results/ of a run
-    corpus      name of another corpus than the run's own. LABEL is SPLIT, or CORPUS-SPLIT for such a one; the samples
-                of the split with which the run ended are samples.txt, others samples-LABEL.txt
-    metrics     how text is compared
-    tag         that the documents are translated with
-    context     own, or foreign: each segment among those of other documents; foreign- is then part of LABEL
-    conditions  more to be said in the JSON, such as the corpus
-    Raises ValueError: no documents, references without text; OSError: no place to write.
+    corpus      name of a corpus other than the run's own. LABEL is SPLIT, or CORPUS-SPLIT with such a name; samples of
+                the run's own test split are samples.txt, others samples-LABEL.txt
+    metrics     how texts are compared
+    tag         to translate the documents with
+    context     own, or foreign: each segment among those of other documents; LABEL then begins with foreign-
+    conditions  more fields for the JSON, such as the corpus
+    Raises ValueError without documents or with empty references; OSError where writing fails.
     """
     folder = Path(folder)
     chosen, label = metrics or Metrics(), result_label(corpus, split)
@@ -85,7 +85,7 @@ def evaluate_translations(
 
 
 def print_report(report: BleuReport, console: Console, title: str = "") -> None:
-    """Print the table of scores, the signatures below it, and whatever is to be known about the documents."""
+    """Print the table of scores, the signatures below it, and notes on the documents."""
     table = Table(title=Text(title, "table.title") if title else None, title_justify="left")
     table.add_column("metric")
     table.add_column("score", justify="right")
@@ -99,8 +99,8 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
     print_table(table, console)
     lines = [f"{score.metric}: {score.signature}" for score in report.scores]
     lines.append(
-        f"segments: {report.hypothesis_segments} of {report.reference_segments}; another number than the reference in "
-        f"{report.count_mismatches} of {report.documents} documents ({report.mismatch_rate:.1%})"
+        f"segments: {report.hypothesis_segments} of {report.reference_segments}; segment count differs from the "
+        f"reference in {report.count_mismatches} of {report.documents} documents ({report.mismatch_rate:.1%})"
     )
     if report.unfinished:
         shown = ", ".join(report.unfinished[:5]) + (" ..." if len(report.unfinished) > 5 else "")
@@ -110,10 +110,10 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
 
 
 def print_positions(positions: Mapping[str, Any], console: Console) -> None:
-    """s-BLEU by the tenth of the document and by its number of segments, each in a line; nothing for one of a kind."""
+    """s-BLEU by the tenth of the document and by its number of segments, a line each; omitted for a single group."""
     if positions["tenths"]:
         scores = " ".join(f"{row['s_bleu']:.1f}" for row in positions["tenths"])
-        left_out = f", {positions['shorter']} shorter ones left out" if positions["shorter"] else ""
+        left_out = f", {positions['shorter']} shorter ones excluded" if positions["shorter"] else ""
         line = f"s-BLEU by tenth of the document: {scores} ({positions['tenths_of']} documents{left_out})"
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     if len(positions["lengths"]) > 1:

@@ -1,6 +1,6 @@
-"""How probable a model finds given translations, by document and segment; n-best lists ranked anew.
+"""Log-probabilities of given translations, by document and segment, and reranking of n-best lists.
 
-The translation is force-decoded: fed to the decoder as it is, every token scored given all tokens before it.
+The translation is force-decoded: fed to the decoder unchanged, every token scored given all tokens before it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class SegmentScore:
 
 @dataclass(frozen=True)
 class DocumentScore:
-    """Scores of a translation, segment by segment, and of the `</s>` after them: log p(end here | all segments)."""
+    """Scores of a translation by segment, and of the `</s>` after them: log p(end here | all segments)."""
 
     segments: tuple[SegmentScore, ...]
     end: float
 
     @property
     def log_probability(self) -> float:
-        """Log-probability of the whole translation, `</s>` included: the sum of all."""
+        """Log-probability of the whole translation, `</s>` included."""
         return sum(segment.log_probability for segment in self.segments) + self.end
 
     @property
@@ -44,7 +44,7 @@ class DocumentScore:
         return sum(segment.tokens for segment in self.segments) + 1
 
     def normalized(self, length_penalty: float) -> float:
-        """log-probability / tokens ** length_penalty, as beam search ranks (`scaleformer.translation.search`)."""
+        """log-probability / tokens ** length_penalty, as in beam search (`scaleformer.translation.search`)."""
         return self.log_probability / self.tokens**length_penalty
 
 
@@ -56,18 +56,18 @@ def score_documents(
     batch_tokens: int | None = None,
     progress: Callable[[float, int], None] | None = None,
 ) -> list[DocumentScore]:
-    """Score targets[n], a list of segments, as the translation of sources[n]; the numbers of segments may differ.
+    """Score targets[n], a list of segments, as the translation of sources[n]; segment counts may differ.
 
-    The text is cut into tokens anew, by the most probable segmentation of the tokenizer: of a hypothesis that the model
-    wrote in other pieces this is the score of the text, not of these pieces.
+    The text is tokenized again with the most probable segmentation: for a hypothesis that the model wrote in different
+    pieces, this is the score of the text, not of those pieces.
 
-    batch_tokens  most padded tokens, source and target together, that go through the model at once (a longer document
-                  goes alone); None for the model's own decoding setting
-    progress      called with the share of tokens that is scored and their number
-    Raises ValueError where there are not as many sources as targets, or the model gives NaN.
+    batch_tokens  most padded tokens, source and target together, per batch (a longer document goes alone); None for the
+                  model's own decoding setting
+    progress      called with the share of tokens scored and their number
+    Raises ValueError where the counts of sources and targets differ, or the model gives NaN.
     """
     if len(sources) != len(targets):
-        raise ValueError(f"{len(sources)} sources and {len(targets)} translations to score: wanted as many of both")
+        raise ValueError(f"{len(sources)} sources and {len(targets)} translations: wanted equally many")
     budget = batch_tokens or translator.decoding.batch_tokens
     before = translator.tag_tokens()
     examples = [
@@ -84,18 +84,18 @@ def score_documents(
 
 
 def perplexity(scores: Sequence[DocumentScore]) -> float:
-    """exp of the mean negative log-probability a token, over all documents. ValueError without any."""
+    """exp of the mean negative log-probability per token, over all documents. ValueError without any."""
     tokens = sum(score.tokens for score in scores)
     if not tokens:
-        raise ValueError("no translation to take the perplexity of")
+        raise ValueError("no translations to compute the perplexity of")
     return math.exp(-sum(score.log_probability for score in scores) / tokens)
 
 
 @dataclass(frozen=True)
 class RescoredHypothesis:
-    """A hypothesis of an n-best list with the score that it had, the model's own, and the one that ranks it now.
+    """A hypothesis of an n-best list with its old score, the model's own, and the one that ranks it now.
 
-    own  its log-probabilities by teacher forcing, whatever the model itself would have written
+    own  its log-probabilities by teacher forcing, whatever the model would have written itself
     """
 
     segments: tuple[str, ...]
@@ -114,15 +114,15 @@ def rescore(
     batch_tokens: int | None = None,
     progress: Callable[[float, int], None] | None = None,
 ) -> list[list[RescoredHypothesis]]:
-    """N-best lists in the order of a model's own scores: log p / tokens ** length_penalty + old_weight * old score.
+    """N-best lists sorted by a model's own scores: log p / tokens ** length_penalty + old_weight * old score.
 
     length_penalty  None for that of the model's own decoding
-    old_weight      how much the score counts that a hypothesis came with; 0 ranks by this model alone
-    Hypotheses of equal score stay in their order. Raises ValueError for an empty list.
+    old_weight      weight of the old score; 0 ranks by this model alone
+    Hypotheses with equal scores keep their order. Raises ValueError for an empty list.
     """
     for number, hypotheses in enumerate(lists):
         if not hypotheses:
-            raise ValueError(f"the n-best list of document {number} is empty: there is nothing to rank")
+            raise ValueError(f"the n-best list of document {number} is empty")
     alpha = translator.decoding.length_penalty if length_penalty is None else length_penalty
     flat = [(source, h) for source, hypotheses in zip(sources, lists, strict=True) for h in hypotheses]
     scores = score_documents(

@@ -1,4 +1,4 @@
-"""How text is compared, one setting of every score: sacrebleu's tokenizer, and whether case counts."""
+"""How texts are compared, one setting for all scores: sacrebleu's tokenizer, and whether case counts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sacrebleu.metrics.base import Signature
 from scaleformer.data.words import written_without_spaces
 from scaleformer.system.schema import from_mapping
 
-# Those that take words for what spaces part, or (flores200) serve languages of both kinds.
+# Tokenizers that split words at spaces, or (flores200) serve languages of both kinds.
 _SPACED = ("13a", "intl", "none", "flores200")
 TOKENIZERS = ("auto", *_SPACED, "zh", "ja-mecab", "ko-mecab", "char")
-# By the codes of ISO 639; as sacrebleu chooses, and characters where it has no words.
+# By ISO 639 code; sacrebleu's choice, and characters where it has none.
 _LANGUAGES = {
     "zh": ("zh", "zho", "cmn", "yue"),
     "ja-mecab": ("ja", "jpn"),
@@ -27,12 +27,12 @@ _LANGUAGES = {
 _WANTED = {
     "ja-mecab": "pip install 'sacrebleu[ja]'",
     "ko-mecab": "pip install 'sacrebleu[ko]'",
-    "flores200": "sacrebleu downloads its model at the first use, so be online once",
+    "flores200": "sacrebleu downloads its model at the first use, which needs a connection",
 }
 
 
 class _Cut:
-    """A metric whose words are the tokens of sacrebleu's tokenizer for BLEU; its signature says so."""
+    """A metric on the tokens of sacrebleu's BLEU tokenizer; its signature says so."""
 
     cut: Any = None
 
@@ -57,11 +57,11 @@ class _CutTER(_Cut, TER):
 class Metrics:
     """The group `metrics`.
 
-    tokenize   of sacrebleu's tokenizers for BLEU. Those of text without spaces (zh, ja-mecab, ko-mecab, char) cut
-               the words of chrF++ and TER as well, and `tok:` in their signatures says so. "auto": as
-               `for_language` chooses, 13a where nobody says what the language is
-    lowercase  whether case is ignored by BLEU and chrF++ (TER ignores it always)
-    Raises ValueError for another tokenizer, or one that wants what is not there.
+    tokenize   one of sacrebleu's tokenizers for BLEU. Those for text without spaces (zh, ja-mecab, ko-mecab, char)
+               split the words of chrF++ and TER too, and `tok:` in their signatures says so. "auto": the choice of
+               `for_language`, 13a where the language is unknown
+    lowercase  whether BLEU and chrF++ ignore case (TER always does)
+    Raises ValueError for an unknown tokenizer, or one whose requirements are missing.
     """
 
     tokenize: str = "auto"
@@ -72,11 +72,11 @@ class Metrics:
             raise ValueError(f"metrics.tokenize={self.tokenize}: choose one of {', '.join(TOKENIZERS)}")
         try:
             self.bleu()
-        except Exception as error:  # of imports, downloads, dictionaries
+        except Exception as error:  # failed imports, downloads, dictionaries
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
                 f"metrics.tokenize={self.tokenize} does not work here: {_WANTED.get(self.tokenize, reason)}; "
-                "metrics.tokenize=char, 13a, zh and none want nothing"
+                "metrics.tokenize=char, 13a, zh and none need no installation"
             ) from error
 
     def for_language(self, code: str | None) -> Metrics:
@@ -87,7 +87,7 @@ class Metrics:
         return replace(self, tokenize=next((t for t, codes in _LANGUAGES.items() if language in codes), "13a"))
 
     def bleu(self, effective_order: bool = False) -> BLEU:
-        """sacrebleu's BLEU. force: no warning about tokenised text, which does not change the number."""
+        """sacrebleu's BLEU. force: suppresses the warning about tokenized text, which does not change the score."""
         tokenize = "13a" if self.tokenize == "auto" else self.tokenize
         return BLEU(tokenize=tokenize, lowercase=self.lowercase, force=True, effective_order=effective_order)
 
@@ -110,14 +110,14 @@ class Metrics:
         return metric
 
     def check(self, references: Sequence[str]) -> None:
-        """Raises ValueError where no reference has text; warns where the tokenizer takes whole clauses for words."""
+        """Raises ValueError where no reference has text; warns where the tokenizer takes clauses for words."""
         if not any(reference.strip() for reference in references):
             raise ValueError("the references are empty: there is nothing to score against")
         if self._spaced and written_without_spaces(references):
-            what = "its words for chrF++ and TER are" if self.tokenize == "flores200" else "a word is"
+            what = "splits the words of chrF++ and TER" if self.tokenize == "flores200" else "splits words"
             warnings.warn(
-                f"the references are written without spaces, and with metrics.tokenize={self.tokenize} {what} what "
-                "spaces part, so that the scores mean little: set metrics.tokenize=zh, ja-mecab or char",
+                f"the references have no spaces, but metrics.tokenize={self.tokenize} {what} at spaces, so the scores "
+                "mean little: set metrics.tokenize=zh, ja-mecab or char",
                 stacklevel=3,
             )
 
@@ -129,12 +129,12 @@ class Metrics:
         return f"{self.tokenize}{', lower-cased' if self.lowercase else ''}"
 
 
-# As runs called them in `test.metrics` before there was the group.
+# The old names of these settings in `test.metrics`.
 _OLDER: dict[str, dict[str, Any]] = {"lowercase": {"lowercase": True}, "multi30k": {"tokenize": "none"}}
 
 
 def metrics_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The group `metrics` of the configuration of a run, or of one of its results, which older ones have by a name."""
+    """The group `metrics` of the configuration of a run, or of one of its results; older ones have a name instead."""
     found = run.get("metrics") or (run.get("test") or {}).get("metrics")
     return {**Metrics().to_dict(), **(found if isinstance(found, Mapping) else _OLDER.get(str(found), {}))}
 
@@ -142,10 +142,10 @@ def metrics_of(run: Mapping[str, Any]) -> dict[str, Any]:
 def choose_metrics(
     run: Mapping[str, Any], settings: Mapping[str, Any], overrides: Sequence[str], language: str | None = None
 ) -> Metrics:
-    """The settings of `run`, but for what the command line says.
+    """The metrics of `run`, with changes from the command line.
 
-    `settings` is the composed group, `overrides` the command line: `metrics=lowercase` takes the whole group,
-    `metrics.tokenize=zh` this one setting. Raises ValueError for what is wrong with them.
+    `settings` is the composed group, `overrides` the command line: `metrics=lowercase` replaces the whole group,
+    `metrics.tokenize=zh` only this setting. Raises ValueError for wrong settings.
     """
     keys = [override.split("=")[0].lstrip("+") for override in overrides]
     given = {key.removeprefix("metrics.") for key in keys if key.startswith("metrics.")}

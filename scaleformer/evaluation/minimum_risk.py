@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of several translations of a text the one that is most like all of them [Kumar & Byrne 2004]."""
+"""Minimum Bayes risk: of several translations, the one most similar to all of them [Kumar & Byrne 2004]."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LEVELS = ("document", "segment")
 
 
 def expected_utilities(candidates: Sequence[str], metric: Any) -> list[float]:
-    """Of each candidate the mean score, 0 to 100, against all candidates as references, itself among them.
+    """The mean score, 0 to 100, of each candidate against all candidates as references, itself included.
 
-    metric: of sacrebleu, for single sentences. Equal texts have a score of 100 and are compared once: the cost grows
-    with the square of the number of different texts.
+    metric: of sacrebleu, for single sentences. Equal texts score 100 and are compared once: the cost grows with the
+    square of the number of different texts.
     """
     counts = Counter(candidates)
     found = {
@@ -32,25 +32,25 @@ def expected_utilities(candidates: Sequence[str], metric: Any) -> list[float]:
 
 
 def choose(metric: str, metrics: Metrics) -> Any:
-    """sacrebleu's chrF++ or BLEU of single sentences (effective order). Raises ValueError for another name."""
+    """sacrebleu's chrF++ or BLEU of single sentences (effective order). Raises ValueError for an unknown name."""
     if metric not in METRICS:
         raise ValueError(f"metric={metric}: choose one of {', '.join(METRICS)}")
     return metrics.chrf() if metric == "chrf" else metrics.bleu(effective_order=True)
 
 
 def document_utilities(candidates: Sequence[Sequence[str]], metric: Any) -> list[float]:
-    """`expected_utilities` of documents, each of them as one line."""
+    """`expected_utilities` of documents, each as one line."""
     return expected_utilities([one_line(segments) for segments in candidates], metric)
 
 
 def best_segments(candidates: Sequence[Sequence[str]], metric: Any) -> tuple[list[str], list[float]]:
-    """A document of the best of each segment by itself, and their expected utilities; of equally good ones the first.
+    """A document made of the best of each segment, and their expected utilities; ties go to the first.
 
-    Raises ValueError where the candidates have not as many segments.
+    Raises ValueError where segment counts differ.
     """
     if len({len(segments) for segments in candidates}) > 1:
         numbers = ", ".join(str(len(segments)) for segments in candidates)
-        raise ValueError(f"the candidates have {numbers} segments: wanted as many in all, or level=document")
+        raise ValueError(f"segment counts differ ({numbers}): wanted equal counts, or level=document")
     chosen, utilities = [], []
     for texts in zip(*candidates, strict=True):
         found = expected_utilities([one_line([text]) for text in texts], metric)

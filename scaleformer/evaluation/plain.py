@@ -1,4 +1,4 @@
-"""The output of any system, its segments those of the reference or none at all, scored against a reference."""
+"""Scores the output of any system, with the segments of the reference or without, against a reference."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ ALIGNMENT = (
 
 @dataclass(frozen=True)
 class PlainScores:
-    """Documents, their hypotheses with the segments of the references, and what is said of them.
+    """Documents, their hypotheses with the segments of the references, and the scores.
 
-    aligned     how many documents came with other segments than the reference, or with none
-    difference  text left out and text added, of all documents
+    aligned     documents whose segment count differs from the reference, or that have no segments
+    difference  text left out and text added, over all documents
     """
 
     documents: tuple[Document, ...]
@@ -56,9 +56,9 @@ def score_plain(
     aligner: str = "words",
     ter: bool = True,
 ) -> PlainScores:
-    """Score texts against the targets of documents; one text each, or segments.
+    """Score texts against the targets of documents; each is one text or a list of segments.
 
-    Segments that are as many as those of the reference are compared one by one, all else is cut anew
+    Segments are compared one by one where the counts agree; otherwise the text is resegmented
     (`scaleformer.evaluation.resegmentation`). Raises ValueError as `resegment` and `evaluate_documents`.
     """
     matched, segments, aligned = [], [], 0
@@ -79,7 +79,7 @@ def score_plain(
 
 
 def write_plain(path: str | Path, scores: PlainScores, conditions: Mapping[str, Any]) -> Path:
-    """PATH.json with the scores, PATH.jsonl with the documents as `compare`, `comet` and `consistency` read them."""
+    """Write PATH.json with the scores, PATH.jsonl with the documents for `compare`, `comet` and `consistency`."""
     path = Path(path)
     with atomic_writer(path.with_suffix(".jsonl")) as file:
         for d, hypothesis in zip(scores.documents, scores.hypotheses, strict=True):
@@ -91,7 +91,7 @@ def write_plain(path: str | Path, scores: PlainScores, conditions: Mapping[str, 
 
 
 def read_references(path: str | Path) -> list[Document]:
-    """The documents of a JSON Lines file, each with a target. Raises DataError as `read_jsonl`, and for none."""
+    """The documents of a JSON Lines file, each with a target. Raises DataError as `read_jsonl` and if empty."""
     documents = list(read_jsonl(path))
     if not documents:
         raise DataError(f"{path}: no documents")
@@ -99,11 +99,11 @@ def read_references(path: str | Path) -> list[Document]:
 
 
 def read_plain(name: str, documents: Sequence[Document], field: str = "auto") -> list[list[str] | str]:
-    """A hypothesis for each of some documents, from a file or stdin ("-").
+    """Read a hypothesis for each document from a file or stdin ("-").
 
-    JSON Lines: `hypothesis` or `target` (`field`), a list of segments or one text; by their `id` where they all have
-    one, else in order. Text: a document a line where there are as many lines, else documents parted by blank lines.
-    Raises DataError where these are not the hypotheses of the documents.
+    JSON Lines: `hypothesis` or `target` (`field`), a list of segments or one text; matched by `id` if all have one,
+    else in order. Text: one document per line if the counts agree, else documents separated by blank lines.
+    Raises DataError where the file does not match the documents.
     """
     source = Input(name)
     if source.begin.lstrip().startswith(b"{"):
@@ -115,8 +115,8 @@ def read_plain(name: str, documents: Sequence[Document], field: str = "auto") ->
     if len(blocks) == len(documents):
         return [one_line(block) for block in blocks]
     raise DataError(
-        f"{source.name}: {len(lines)} lines and {len(blocks)} parts between blank lines, but the reference has "
-        f"{len(documents)} documents: wanted a document a line, or a blank line between documents"
+        f"{source.name}: {len(lines)} lines and {len(blocks)} parts separated by blank lines, but the reference has "
+        f"{len(documents)} documents: wanted one document per line, or a blank line between documents"
     )
 
 
@@ -129,7 +129,7 @@ def _from_records(source: Input, documents: Sequence[Document], field: str) -> l
         try:
             record = json.loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where}: malformed JSON ({error}), wanted a document a line") from None
+            raise DataError(f"{where}: malformed JSON ({error}), wanted one document per line") from None
         wanted = FIELDS if field == "auto" else (field,)
         key = next((key for key in wanted if isinstance(record, dict) and key in record), None)
         value = None if key is None else record[key]
@@ -150,5 +150,5 @@ def _from_records(source: Input, documents: Sequence[Document], field: str) -> l
             raise DataError(f"{source.name}: {len(more)} documents are not in the reference: {first}")
         return [by_name[d.id] for d in documents]
     if len(found) != len(documents):
-        raise DataError(f"{source.name}: {len(found)} documents, the reference has {len(documents)}: give each its id")
+        raise DataError(f"{source.name}: {len(found)} documents, the reference has {len(documents)}: give each an id")
     return [value for _, value in found]

@@ -1,4 +1,4 @@
-"""Where in a document translations get worse, and in documents of which length [Peng 2024, arXiv 2412.17592]."""
+"""Quality by position in the document and by document length [Peng 2024, arXiv 2412.17592]."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ LENGTHS = ((1, 3), (4, 9), (10, 29), (30, 99), (100, 299), (300, None))  # segme
 
 
 def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metrics | None = None) -> dict[str, Any]:
-    """s-BLEU and chrF++ by the tenth of the document, and d-BLEU too by its number of segments; plain values for JSON.
+    """s-BLEU and chrF++ by tenth of the document; these and d-BLEU by its number of segments; plain values for JSON.
 
-    The tenths are of documents of ten segments or more, so that each of these has its part in every tenth; `tenths_of`
-    is how many those are, `shorter` the others. Where nothing falls into a tenth or a range of lengths, it is left out.
+    Tenths use documents of ten segments or more, so that each contributes to every tenth; `tenths_of` is their number,
+    `shorter` that of the others. Empty tenths and ranges of lengths are left out.
     """
     metrics = metrics or Metrics()
     aligned = [align_segments(d.hypothesis, d.reference) for d in documents]
@@ -40,10 +40,9 @@ def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metric
 def by_tenth(
     counts: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
 ) -> list[dict[str, Any]]:
-    """s-BLEU and chrF++ of aligned segments by the tenth of the document in which their middle lies.
+    """s-BLEU and chrF++ of aligned segments by the tenth of the document that holds their middle.
 
-    counts: how many of the segments, which stand one after the other, each document has. Scores are None where none
-    lies in a tenth.
+    counts: the number of consecutive segments of each document. Scores are None for empty tenths.
     """
     tenths = [min(int(TENTHS * (i + 0.5) / count), TENTHS - 1) for count in counts for i in range(count)]
     found: list[dict[str, Any]] = []
@@ -55,7 +54,7 @@ def by_tenth(
 
 
 def _lines(pairs: Sequence[tuple[TranslatedDocument, Sequence[str]]]) -> tuple[list[str], list[str]]:
-    """Hypotheses and references of all segments, a line each."""
+    """Hypotheses and references of all segments, one per line."""
     return [one_line([h]) for _, lines in pairs for h in lines], [one_line([r]) for d, _ in pairs for r in d.reference]
 
 

@@ -1,10 +1,10 @@
-"""A text without boundaries cut into as many segments as its reference has, and what it leaves out or adds.
+"""Cuts a text without boundaries into the segments of its reference, and finds omissions and additions.
 
-The cuts are those of the cheapest edit of the reference into the text, token by token: AS-WER [Matusov 2005], here with
-costs that tell likely translations from unlikely ones (the same word in another form, a word for a mark). The best
-cut between two halves of the reference is where the cost of the first half with what stands before, and that of the
-second half with what stands behind, have the smallest sum [Hirschberg 1975]; then each half is cut likewise. Time
-O(tokens of reference * tokens of text), memory O(tokens). `mweralign` does the same with edits that cost one each.
+The cuts come from the cheapest edit of the reference into the text, token by token: AS-WER [Matusov 2005], here with
+costs that separate likely translations from unlikely ones (the same word inflected, a word for a punctuation mark). The
+best cut between two halves of the reference is where the cost of the first half with the text before, plus that of the
+second half with the text after, is smallest [Hirschberg 1975]; then each half is cut in the same way. Time O(tokens of
+reference * tokens of text), memory O(tokens). `mweralign` does the same with unit costs.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from numpy.typing import NDArray
 from scaleformer.data.words import token_spans, unspaced
 
 ALIGNERS = ("words", "mweralign")
-GAP, OTHER, ACROSS, ALIKE = 2, 3, 4, 1  # costs of a token without partner, and with: another, of another kind, its like
-STEM = 4  # first letters, case ignored, that make two words alike
-RUN = 5  # tokens in a row without partner that are text left out or added, fewer are another way of saying it
-INSTALL = "aligner=mweralign: it is not installed: pip install mweralign (or aligner=words)"
+GAP, OTHER, ACROSS, ALIKE = 2, 3, 4, 1  # costs: no partner; a different token, one of a different kind, a similar one
+STEM = 4  # words with this many equal first letters, case ignored, are similar
+RUN = 5  # so many tokens in a row without a partner are omitted or added text; fewer are a paraphrase
+INSTALL = "aligner=mweralign: not installed: pip install mweralign, or set aligner=words"
 
 Ints = NDArray[np.int64]
-Costs = NDArray[np.int32]  # of edits
+Costs = NDArray[np.int32]  # edit costs
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a text leaves out of its reference, and adds to it: tokens that stand in runs of `RUN` or more without a
-    partner, as over- and undertranslation of [SEGALE, Wang 2025]; segments: those of which nothing is there."""
+    """What a text omits from its reference, and adds to it: tokens in runs of `RUN` or more without a partner, as over-
+    and undertranslation of [SEGALE, Wang 2025]; segments: those that are missing entirely."""
 
     reference_tokens: int = 0
     hypothesis_tokens: int = 0
@@ -46,22 +46,22 @@ class Difference:
         return Difference(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, with the shares: of the reference's tokens, and of the text's."""
+        """Plain values for JSON, with shares of the reference's and of the text's tokens."""
         omitted = _share(self.omitted_tokens, self.reference_tokens)
         return {**vars(self), "omitted": omitted, "added": _share(self.added_tokens, self.hypothesis_tokens)}
 
 
 def resegment(text: str, reference: Sequence[str], aligner: str = "words") -> list[str]:
-    """The text cut into as many segments as the reference has, in order, nothing lost but white space at the cuts.
+    """Cut the text into as many segments as the reference has, in order; only white space at the cuts is lost.
 
-    aligner: "words", this module, or "mweralign", where that package is installed. Cuts are between words; in scripts
-    without spaces between any two characters. Raises ValueError for another aligner, a reference without segments, and
-    where the package is missing.
+    aligner: "words" (this module) or "mweralign" (the package, if installed). Cuts are between words; in scripts
+    without spaces, between any two characters. Raises ValueError for an unknown aligner, a reference without segments,
+    and a missing package.
     """
     if aligner not in ALIGNERS:
         raise ValueError(f"aligner={aligner}: choose one of {', '.join(ALIGNERS)}")
     if not reference:
-        raise ValueError("the reference has no segments: nothing to align with")
+        raise ValueError("the reference has no segments to align with")
     spans = token_spans(text)
     if not spans:
         return [text.strip(), *[""] * (len(reference) - 1)]
@@ -71,20 +71,20 @@ def resegment(text: str, reference: Sequence[str], aligner: str = "words") -> li
 
 
 def difference(segments: Sequence[str], reference: Sequence[str]) -> Difference:
-    """What aligned segments leave out of those of the reference, and add to them; as many of both."""
+    """What aligned segments omit from those of the reference, and add to them; equal counts."""
     total = Difference()
     for own, wanted in zip(segments, reference, strict=True):
         tokens = _Tokens()
         given, asked = tokens.numbers(own), tokens.numbers(wanted)
         omitted, added = _without_partner(asked, given, tokens)
-        gone = len(asked) > 0 and not len(given)  # however short it is
+        gone = len(asked) > 0 and not len(given)  # at any length
         missing = len(asked) if gone else _in_runs(omitted)
         total += Difference(len(asked), len(given), missing, _in_runs(added), int(gone))
     return total
 
 
 class _Tokens:
-    """Numbers for the tokens of a document, and how much it costs to take one for another."""
+    """Numbers the tokens of a document, and gives the cost of replacing one by another."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
@@ -95,14 +95,14 @@ class _Tokens:
         return np.array([self.known.setdefault(token, len(self.known)) for token in own], dtype=np.int64)
 
     def costs(self, tokens: Ints) -> Any:
-        """A function that gives the cost of a token against each of `tokens`, (tokens,) of int8."""
+        """A function: token -> its cost against each of `tokens`, (tokens,) of int8."""
         if self._kinds is None or len(self._kinds[0]) < len(self.known):
             stems: dict[str, int] = {}
             numbers = [stems.setdefault(token.casefold()[:STEM], len(stems)) for token in self.known]
             self._kinds = np.array(numbers), np.array([token[0].isalnum() or token[0] == "_" for token in self.known])
         stem, word = self._kinds
 
-        @lru_cache(maxsize=256)  # the most frequent ones
+        @lru_cache(maxsize=256)  # for the most frequent tokens
         def of(token: int) -> NDArray[np.int8]:
             found = np.where(word[tokens] == word[token], OTHER, ACROSS).astype(np.int8)
             found[stem[tokens] == stem[token]] = ALIKE
@@ -113,7 +113,7 @@ class _Tokens:
 
 
 def _last_row(reference: Ints, text: Ints, tokens: _Tokens) -> Costs:
-    """(text tokens + 1,) the cost of the whole reference with each beginning of the text."""
+    """(text tokens + 1,) the cost of the whole reference with each prefix of the text."""
     steps = np.arange(len(text) + 1, dtype=np.int32) * np.int32(GAP)
     row, costs = steps.copy(), tokens.costs(text)
     for token in reference.tolist():
@@ -137,7 +137,7 @@ def _cuts(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[str])
     ends = [len(own)] * len(parts)
 
     def cut(first: int, last: int, start: int, stop: int) -> None:
-        """Segments first to last - 1 stand in tokens start to stop - 1."""
+        """Segments first to last - 1 cover tokens start to stop - 1."""
         if last - first == 1:
             ends[first] = stop
             return
@@ -163,7 +163,7 @@ def _begins_word(text: str, spans: Sequence[tuple[int, int]], place: int) -> boo
 
 
 def _likeliest(best: Ints, piece: Ints, marks: NDArray[np.bool_], segment: Ints) -> int:
-    """Of cuts that cost the same the first behind the mark or word that ends the segment, or behind any mark, or the
+    """Of cuts with equal costs: the first one after the mark or word that ends the segment, or after any mark, or the
     middle one."""
     inside = best[best > 0]
     if len(segment):
@@ -186,12 +186,12 @@ def _mweralign(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[
     found = package.align_texts(references, line(text, spans)).split("\n")[: len(reference)]
     ends = np.cumsum([len(piece.split()) for piece in found]).tolist()
     if len(ends) != len(reference) or ends[-1] != len(spans):
-        raise ValueError(f"aligner=mweralign: it gave {len(ends)} segments of {len(reference)}: set aligner=words")
+        raise ValueError(f"aligner=mweralign: it returned {len(ends)} of {len(reference)} segments: set aligner=words")
     return [_word_boundary(text, spans, end) for end in ends]
 
 
 def _word_boundary(text: str, spans: Sequence[tuple[int, int]], end: int) -> int:
-    """The next place, from a token on, where a word begins or the text ends."""
+    """The next position, from a token on, where a word begins or the text ends."""
     while end < len(spans) and not _begins_word(text, spans, end):
         end += 1
     return end

@@ -1,4 +1,4 @@
-"""Translations beside source and reference, to be read."""
+"""Translations next to source and reference, for reading."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Sample:
 
 
 def format_samples(samples: Iterable[Sample], max_segments: int = 20) -> str:
-    """Segment by segment source, reference and hypothesis; at most `max_segments` of a document, with a note.
+    """Source, reference and hypothesis segment by segment; at most `max_segments` per document, with a note.
 
-    A hypothesis with another number of segments is aligned as for s-BLEU (`scaleformer.evaluation.alignment`).
+    A hypothesis whose segment count differs is aligned as for s-BLEU (`scaleformer.evaluation.alignment`).
     """
     blocks = []
     for sample in samples:

@@ -1,6 +1,6 @@
-"""BLEU, chrF++ and TER of translated documents, by sacrebleu's own classes, each number with its signature.
+"""BLEU, chrF++ and TER of translated documents, from sacrebleu's own classes, each score with its signature.
 
-d-BLEU [Liu 2020, mBART] and d-chrF++ join the segments of a document to one line; s-BLEU, chrF++ and TER compare
+d-BLEU [Liu 2020, mBART] and d-chrF++ join the segments of a document into one line; s-BLEU, chrF++ and TER compare
 segments.
 """
 
@@ -25,7 +25,7 @@ JOINING = (
 
 @dataclass(frozen=True)
 class TranslatedDocument:
-    """A document to be scored. finished is False where a length limit cut the hypothesis."""
+    """A document to score. finished is False if the hypothesis was cut at the length limit."""
 
     id: str
     reference: Sequence[str]
@@ -35,9 +35,9 @@ class TranslatedDocument:
 
 @dataclass(frozen=True)
 class MetricScore:
-    """score and signature as sacrebleu gives them (and `tok:` in that of chrF++ and TER where `metrics.Metrics` says
-    so), on its scale of 0 to 100 (TER may exceed it); for BLEU also precisions (percent), brevity_penalty, length_ratio
-    (hypothesis / reference), hypothesis_length and reference_length (tokens of its tokenizer)."""
+    """score and signature as sacrebleu gives them (with `tok:` for chrF++ and TER, see `metrics.Metrics`), on its scale
+    of 0 to 100 (TER may exceed it); for BLEU also precisions (percent), brevity_penalty, length_ratio (hypothesis /
+    reference), hypothesis_length and reference_length (tokens of its tokenizer)."""
 
     metric: str
     score: float
@@ -47,7 +47,7 @@ class MetricScore:
 
 @dataclass(frozen=True)
 class BleuReport:
-    """All scores of a set of documents; `parts` has d-BLEU by the part of the id before the first "/", if many."""
+    """All scores of a set of documents; `parts` has d-BLEU by the prefix of the id before "/", if there are several."""
 
     documents: int
     reference_segments: int
@@ -62,11 +62,11 @@ class BleuReport:
 
     @property
     def mismatch_rate(self) -> float:
-        """Share of the documents whose number of segments is not that of the reference."""
+        """Share of the documents whose segment count differs from the reference."""
         return self.count_mismatches / self.documents
 
     def score(self, metric: str) -> MetricScore:
-        """The score called "d-BLEU", "s-BLEU", "chrF++", "d-chrF++" or "TER"."""
+        """The score named "d-BLEU", "s-BLEU", "chrF++", "d-chrF++" or "TER"."""
         return next(score for score in self.scores if score.metric == metric)
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,26 +75,26 @@ class BleuReport:
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics | None = None) -> float:
-    """BLEU (0 to 100) of lines against one reference each. ValueError if there are none, or not as many."""
+    """BLEU (0 to 100) of lines against one reference each. ValueError without lines, or where counts differ."""
     return _score("BLEU", (metrics or Metrics()).bleu(), hypotheses, references).score
 
 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics | None = None) -> float:
-    """chrF++ (0 to 100) of lines against one reference each. ValueError if there are none, or not as many."""
+    """chrF++ (0 to 100) of lines against one reference each. ValueError without lines, or where counts differ."""
     return _score("chrF++", (metrics or Metrics()).chrf(), hypotheses, references).score
 
 
 def evaluate_documents(
     documents: Sequence[TranslatedDocument], metrics: Metrics | None = None, ter: bool = True
 ) -> BleuReport:
-    """Score documents. ter=False leaves TER out, which takes about 20 ms a segment, a hundred times all the others.
+    """Score documents. ter=False skips TER, which takes about 20 ms per segment, a hundred times all others together.
 
-    Raises ValueError without documents, when a reference has no segments, or when no reference has text; a warning
-    names documents whose reference has none, and tells of a tokenizer that does not fit (`Metrics.check`).
+    Raises ValueError without documents, where a reference has no segments, or where no reference has text. Warns of
+    documents with an empty reference, and of an unsuitable tokenizer (`Metrics.check`).
     """
     metrics = metrics or Metrics()
     if not documents:
-        raise ValueError("nothing to score: there are no documents")
+        raise ValueError("there are no documents to score")
     for document in documents:
         if not document.reference:
             raise ValueError(f"document {document.id!r} has no reference to score against")
@@ -103,7 +103,7 @@ def evaluate_documents(
     metrics.check(reference_lines)
     if empty := [d.id for d, line in zip(documents, reference_lines, strict=True) if not line.strip()]:
         warnings.warn(
-            f"{len(empty)} of {len(documents)} references are empty, and every translation of them counts as wrong: "
+            f"{len(empty)} of {len(documents)} references are empty, so every translation of them counts as wrong: "
             f"{', '.join(empty[:5])}{' ...' if len(empty) > 5 else ''}",
             stacklevel=2,
         )
@@ -146,7 +146,7 @@ def _line(segment: str) -> str:
 def _score(name: str, metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:
     if not hypotheses or len(hypotheses) != len(references):
         raise ValueError(
-            f"{name}: {len(hypotheses)} hypotheses, {len(references)} references: wanted as many of both, at least one"
+            f"{name}: {len(hypotheses)} hypotheses, {len(references)} references: wanted equal counts of 1 or more"
         )
     result = metric.corpus_score(list(hypotheses), [list(references)])
     details: dict[str, Any] = {}

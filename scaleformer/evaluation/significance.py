@@ -1,8 +1,8 @@
-"""Is one system better than another, or is it chance? sacrebleu's paired tests, both of them, against the first system.
+"""Is one system better than another, or is it chance? sacrebleu's two paired tests against the first system.
 
 Paired bootstrap resampling [Koehn 2004] and approximate randomization [Riezler & Maxwell 2005] over lines: segments, or
-documents of one line each. The fewer the lines, the less either test can say: of n lines that differ there are 2^n
-exchanges, of which all and none have the difference found, so that no p-value of randomization is below 2 / 2^n.
+documents of one line each. The fewer lines, the less either test can show: n differing lines have 2^n exchanges, two of
+which (all and none) give the observed difference, so that no p-value of randomization is below 2 / 2^n.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from scaleformer.system.tables import plain_table
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """One system by one metric.
+    """One system in one metric.
 
     score            of all lines, 0 to 100
-    difference       score less that of the first system; 0 for the first itself
+    difference       score minus that of the first system; 0 for the first itself
     mean, interval   mean of the bootstrap resamples, and half the width of their 95% confidence interval
     bootstrap_p      p-value of the paired bootstrap against the first system
     randomization_p  p-value of the approximate randomization, at least 2 / 2^n where n lines differ. Both are None for
-                     the first system and for one whose lines are all equal to its lines: there is nothing to test
+                     the first system, and for one with exactly its lines: there is nothing to test
     """
 
     system: str
@@ -49,9 +49,9 @@ class ComparedSystem:
 
 @dataclass(frozen=True)
 class SystemComparison:
-    """All systems by all metrics; rows in the order of the systems given, metric by metric.
+    """All systems in all metrics; rows metric by metric, in the given order of systems.
 
-    signatures  of sacrebleu, by metric, then by "bootstrap" and "randomization"
+    signatures  of sacrebleu: metric -> "bootstrap" or "randomization" -> signature
     """
 
     baseline: str
@@ -76,16 +76,16 @@ def compare_systems(
     bootstrap_samples: int = 1000,
     randomization_trials: int = 10_000,
 ) -> SystemComparison:
-    """BLEU and chrF++ of each system, and whether they differ from those of the first one by more than chance.
+    """BLEU and chrF++ of each system, and whether they differ significantly from the first system's.
 
-    hypotheses  name of a system -> its lines, as many as `references`; the first is what the others are tested against
-    metrics     how text is compared
-    Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): equal numbers at every call.
-    Raises ValueError: fewer than two systems, other numbers of lines, empty references, less than one sample or trial.
+    hypotheses  name of a system -> its lines, as many as `references`; the others are tested against the first
+    metrics     how texts are compared
+    Seeded by sacrebleu's SACREBLEU_SEED (12345 if not set): every call gives the same numbers.
+    Raises ValueError for fewer than two systems, differing line counts, empty references, and no samples or trials.
     """
     chosen = metrics or Metrics()
     for what, number in (("bootstrap_samples", bootstrap_samples), ("randomization_trials", randomization_trials)):
-        if number < 1:  # 0 stands for sacrebleu's own default
+        if number < 1:  # 0 would mean sacrebleu's own default
             raise ValueError(f"{what}={number}: wanted at least 1")
     seed = os.environ.get("SACREBLEU_SEED", "12345")
     if seed.lower() != "none" and not (seed.isascii() and seed.isdigit()):
@@ -93,10 +93,10 @@ def compare_systems(
     if len(hypotheses) < 2:
         raise ValueError(f"{len(hypotheses)} systems to compare: wanted at least 2")
     if not references:
-        raise ValueError("no references: nothing to compare the systems by")
+        raise ValueError("there are no references to compare the systems with")
     for name, lines in hypotheses.items():
         if len(lines) != len(references):
-            raise ValueError(f"system {name!r} has {len(lines)} lines, there are {len(references)} references")
+            raise ValueError(f"system {name!r} has {len(lines)} lines, but there are {len(references)} references")
     chosen.check(references)
     systems: list[tuple[str, Sequence[str]]] = [(name, list(lines)) for name, lines in hypotheses.items()]
     found: dict[str, dict[str, Any]] = {}
@@ -115,7 +115,7 @@ def compare_systems(
         for place, (name, lines) in enumerate(systems):
             result = found["bootstrap"][metric][place]
             tested = place > 0 and lines != first_lines
-            # sacrebleu counts what exceeds the difference, and so finds the least p where there is none
+            # sacrebleu counts exceedances: without any difference it would report the smallest p
             same = result.score == first.score
             differing = sum(line != other for line, other in zip(lines, first_lines, strict=True))
             bootstrap_p, randomization_p = (
@@ -138,7 +138,7 @@ def compare_systems(
 
 
 def comparison_table(comparison: SystemComparison, title: str | None = None) -> Table:
-    """A table for people: a * marks a difference that both tests call significant (p < 0.05)."""
+    """The comparison as a table: a * marks a difference that both tests find significant (p < 0.05)."""
     table = plain_table(title)
     table.add_column("system")
     table.add_column("metric")

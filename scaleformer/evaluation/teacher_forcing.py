@@ -1,4 +1,4 @@
-"""Teacher-forced loss of every target token: of any examples, and of long documents, whole or view by view."""
+"""Teacher-forced loss of every target token, for any examples and for long documents, whole or view by view."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EncodedDocument:
 
 
 def example(document: EncodedDocument, view: View) -> Example:
-    """What the model is given of a view: its source, and the reference with `</s>` as the target."""
+    """The model's input for a view: its source, and the reference with `</s>` as the target."""
     sides = []
     for side in (document.source, document.target):
         sides.append(np.array([*(t for tokens in side[view.start : view.stop] for t in tokens), EOS], dtype=np.int64))
@@ -53,11 +53,11 @@ def token_losses(
     batch_tokens: int = 8192,
     progress: Callable[[float, int], None] | None = None,
 ) -> list[Floats]:
-    """For each document the negative log-probability, in nats, of every target token: all segments with their `<sep>`,
-    then one `</s>`, whatever the views.
+    """For each document, the negative log-probability, in nats, of every target token: all segments with their `<sep>`,
+    then one `</s>`, for any views.
 
-    views     of each document, together covering it once; tokens of a view's context are given, not counted, and of
-              the `</s>` of all views only that of the last one counts
+    views     of each document, covering it exactly once; the context of a view is given, not counted, and only the
+              `</s>` of the last view counts
     progress  called with the share of the tokens and their number so far
     Raises ValueError where the model gives NaN.
     """
@@ -78,10 +78,9 @@ def target_losses(
     batch_tokens: int,
     progress: Callable[[float, int], None] | None = None,
 ) -> list[Floats]:
-    """For each example the negative log-probability, in nats, of every target token, given all before it.
+    """For each example, the negative log-probability, in nats, of every target token, given all before it.
 
-    batch_tokens  most padded tokens, source and target together, that go through the model at once (a longer example
-                  goes alone)
+    batch_tokens  most padded tokens, source and target together, per batch (a longer example goes alone)
     progress      called with the share of the tokens and their number so far
     Raises ValueError where the model gives NaN.
     """
@@ -101,7 +100,7 @@ def _size(example: Example) -> int:
 
 
 def _batches(examples: Sequence[Example], budget: int) -> Iterator[list[int]]:
-    """Places of examples of like length together, the longest first: what does not fit into memory shows at once."""
+    """Batches of indices, similar lengths together, longest first: running out of memory shows at once."""
     batch: list[int] = []
     source = target = 0
     for place in sorted(range(len(examples)), key=lambda n: (-_size(examples[n]), -len(examples[n].source))):
@@ -126,12 +125,12 @@ def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:
         losses.append(logits.logsumexp(1) - logits.gather(1, y[:, None])[:, 0])
     flat = torch.cat(losses).cpu().numpy()
     if not np.isfinite(flat).all():
-        raise ValueError("the model gives a loss that is not finite: its weights are damaged; take another checkpoint")
+        raise ValueError("the model gives a loss that is not finite: its weights are damaged: take another checkpoint")
     return np.split(flat, np.cumsum([len(e.target) for e in examples])[:-1])
 
 
 def position_bins(longest: int) -> list[tuple[int, int]]:
-    """Ranges of target positions, each ending at some 1.4 times where it starts: [0, 16), [16, 23), [23, 32) ..."""
+    """Ranges of target positions, each ending at about 1.4 times its start: [0, 16), [16, 23), [23, 32) ..."""
     edges = [0, FINEST]
     while edges[-1] < longest:
         edges.append(round(FINEST * 2 ** ((len(edges) - 1) / 2)))

@@ -1,4 +1,4 @@
-"""Do terms come as they are asked for? Words that the training text translates in two ways, asked for one way."""
+"""Are requested terms used? Tests words that the training text translates in two ways, requesting one of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
 ASKS = ("reference", "other")
-LIKELY = 0.1  # the least probability of each of the two ways, in either direction
-SHORTEST = 4  # letters of such a word
+LIKELY = 0.1  # least probability of each of the two translations, in either direction
+SHORTEST = 4  # letters in such a word
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A segment of a test document with its neighbours, and the term that is asked of it."""
+    """A segment of a test document with its neighbours, and the term requested for it."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -33,12 +33,12 @@ class Asked:
 
 @dataclass(frozen=True)
 class TermScore:
-    """What became of so many segments with a term.
+    """The results on a number of segments with a term.
 
-    before, after          share of them whose translation has the target form as it is asked for, case ignored, without
-                           and with the terms; inflected: with them, also with another ending
+    before, after          share of segments whose translation has the requested target form, case ignored, without and
+                           with the terms; inflected: with them, also with a different ending
     bleu_before, bleu_after  of all segments of the windows
-    others, changed        segments without the term, and how many of these are others with it
+    others, changed        segments without a term, and how many of them change when terms are given
     """
 
     terms: int
@@ -57,7 +57,7 @@ class TermScore:
 
 
 def two_ways(documents: Iterable[Document]) -> dict[str, tuple[str, str]]:
-    """Words with the two likeliest ways in which these documents translate them, which are no endings of each other."""
+    """Words with their two most likely translations in these documents, which differ by more than an ending."""
     found = {}
     for word, ways in learn_partners(documents, LIKELY).items():
         best = sorted(ways, key=lambda way: (-ways[way], way))
@@ -74,10 +74,10 @@ def _same(form: str, other: str) -> bool:
 def find_asked(
     documents: Iterable[Document], ways: dict[str, tuple[str, str]], count: int, ask: str, around: int = 2
 ) -> list[Asked]:
-    """The first `count` segments whose source has one of the words and whose reference has one of its ways, once each;
-    no segment is in two windows, and no word is asked more often than a tenth of `count`, rounded up.
+    """The first `count` segments whose source has exactly one of the words and whose reference has one translation.
+    No segment is in two windows, and no word is tested more often than a tenth of `count`, rounded up.
 
-    ask: "reference" for the way that the reference has, "other" for the other one; around: segments to either side.
+    ask: "reference" for the translation in the reference, "other" for the other one; around: segments on either side.
     """
     found: list[Asked] = []
     used: dict[str, int] = {}
@@ -106,9 +106,9 @@ def find_asked(
 
 
 def score_terms(translator: Translator, asked: Sequence[Asked], config: DecodingConfig) -> TermScore:
-    """Translate the windows without the terms and with them. Raises ValueError where there are none."""
+    """Translate the windows without and with the terms. Raises ValueError without windows."""
     if not asked:
-        raise ValueError("no segment has a word that the training text translates in two ways: nothing to ask for")
+        raise ValueError("no segment has a word that the training text translates in two ways")
     sources = [one.source for one in asked]
     usual = translator.translate_documents(sources, config)
     told = translator.translate_documents(sources, config, terms=[{one.term.source: one.term.target} for one in asked])

@@ -1,4 +1,4 @@
-"""Translate documents, score them, and leave everything that the numbers were made from beside them."""
+"""Translates documents, scores them, and saves everything that the scores were computed from."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 class Evaluation:
     """Translations of documents and their scores.
 
-    documents   with the hypotheses as segments; where those of a document match otherwise than one to one, by beads
-    seconds     of the translation alone, None where an earlier call had begun it
+    documents   with the hypotheses as segments; where segments do not match one to one, with beads as segments
+    seconds     of the translation alone, None if an earlier call began it
     """
 
     documents: Sequence[Document]
@@ -67,10 +67,10 @@ def evaluate(
     tag: str | None = None,
     context: str = "own",
 ) -> Iterator[Evaluation]:
-    """Translate documents, whole or as `mode`, `max_tokens` and `tag` of the translator say, and score them as wholes.
+    """Translate documents as the translator's `mode`, `max_tokens` and `tag` say, and score them as wholes.
 
-    kept  the file in which finished documents outlive an interruption, until the block ends (`resumable_translations`):
-          the same call goes on behind them
+    kept  the file that keeps finished documents over an interruption, until the block ends (`resumable_translations`):
+          the same call continues after them
     context  own, or foreign: each segment is translated among those of other documents (`ForeignContext`)
 
     The block writes the results. A bar on stderr shows the translation. Raises ValueError: an unknown context, or a
@@ -113,12 +113,12 @@ def evaluate(
 def write_evaluation(
     folder: str | Path, name: str, evaluation: Evaluation, translator: Translator, extra: Mapping[str, Any]
 ) -> Path:
-    """Write NAME.json with the scores and their conditions, and beside it what they were made from:
+    """Write NAME.json with the scores and their conditions, and next to it their inputs:
 
-    NAME.jsonl            id, source, target (the reference), hypothesis, finished: a document a line
-    NAME.hypotheses.txt   a document a line, as d-BLEU sees it; NAME.references.txt likewise, so that
+    NAME.jsonl            id, source, target (the reference), hypothesis, finished: one document per line
+    NAME.hypotheses.txt   one document per line, as for d-BLEU; NAME.references.txt likewise, so that
                           `sacrebleu NAME.references.txt -i NAME.hypotheses.txt` gives the same number
-    Results of that name from another checkpoint or other documents go to previous/ there, and a warning says so.
+    Existing results of that name from a different checkpoint or documents move to previous/, with a warning.
     Returns the path of the JSON. Raises OSError.
     """
     folder = Path(folder)
@@ -129,7 +129,7 @@ def write_evaluation(
         for old in folder.glob(f"{name}.*"):
             os.replace(old, aside / old.name)
         log.warning(
-            "the results in %s were of another checkpoint or other documents: they are in %s now", folder, aside
+            "the results in %s were of a different checkpoint or other documents: moved them to %s", folder, aside
         )
     with atomic_writer(folder / f"{name}.jsonl") as file:
         for d, h, t in zip(evaluation.documents, evaluation.hypotheses, evaluation.translations, strict=True):
@@ -161,7 +161,7 @@ def write_evaluation(
 
 
 def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
-    """The hash of the checkpoint and the references behind the results that are there; None for no such results."""
+    """The hash of the checkpoint and of the references of existing results; None without results."""
     try:
         checkpoint = json.loads((folder / f"{name}.json").read_bytes())["checkpoint"]["sha256"]
         return checkpoint, (folder / f"{name}.references.txt").read_text(encoding="utf-8")
@@ -170,8 +170,8 @@ def _made_from(folder: Path, name: str) -> tuple[str, str] | None:
 
 
 def results_folder(checkpoint: Path) -> Path:
-    """Where the results of a model belong: results/ of its run, or beside the checkpoint or in the exported model;
-    results/OWNER/NAME here for one of the Hugging Face Hub, whose cache is no place to keep them."""
+    """The folder for results of a model: results/ of its run, next to the checkpoint or in the exported model; here in
+    results/OWNER/NAME for a model of the Hugging Face Hub, whose cache should not hold them."""
     if checkpoint.parent.name == "snapshots":
         return Path("results", *checkpoint.parents[1].name.split("--")[1:])
     if checkpoint.is_dir():

@@ -1,4 +1,4 @@
-"""Saved translations (`bleu-SPLIT.jsonl`): read again, and cut into lines that metrics compare."""
+"""Reads saved translations (`bleu-SPLIT.jsonl`), and cuts them into lines for metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SavedTranslation:
 
 @dataclass(frozen=True)
 class ParallelLines:
-    """Equally many sources, references and hypotheses, one line each."""
+    """Sources, references and hypotheses, line by line."""
 
     sources: list[str]
     references: list[str]
@@ -36,7 +36,7 @@ class ParallelLines:
 
 
 def read_translations(path: str | Path) -> list[SavedTranslation]:
-    """What `scaleformer.evaluation.translation_run.write_evaluation` wrote. Raises DataError with file and line."""
+    """Read a file of `scaleformer.evaluation.translation_run.write_evaluation`. Raises DataError with file and line."""
     found = []
     for number, line in read_lines(path):
         try:
@@ -54,12 +54,12 @@ def read_translations(path: str | Path) -> list[SavedTranslation]:
 
 
 def stem(path: str | Path) -> str:
-    """The name of a file of translations without what tells its format: `bleu-test` of bleu-test.jsonl.gz."""
+    """The name of a file of translations without its extensions: `bleu-test` of bleu-test.jsonl.gz."""
     return Path(path).name.removesuffix(".gz").removesuffix(".jsonl")
 
 
 def result_of(path: str | Path) -> dict[str, Any]:
-    """The result beside saved translations; {} where there is none: translations of another program, or moved."""
+    """The result file of saved translations; {} without one, as for moved files or other programs."""
     path = Path(path)
     try:
         record = json.loads(path.with_name(f"{stem(path)}.json").read_text(encoding="utf-8"))
@@ -69,8 +69,8 @@ def result_of(path: str | Path) -> dict[str, Any]:
 
 
 def origin(path: str | Path) -> dict[str, Any]:
-    """Seed, checkpoint and its parent of saved translations, as `provenance` takes them, from the result beside them,
-    else {}."""
+    """Seed, checkpoint and its parent of saved translations, as `provenance` takes them, from their result file; {}
+    without one."""
     record = result_of(path)
     try:
         checkpoint = record["checkpoint"] or {"path": None, "sha256": None}
@@ -81,10 +81,10 @@ def origin(path: str | Path) -> dict[str, Any]:
 
 
 def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> ParallelLines:
-    """A line a document, its segments joined by a space, or a line a segment of the reference, hypotheses aligned.
+    """One line per document, its segments joined by a space, or one line per reference segment, hypotheses aligned.
 
-    Where the source has another number of segments than the reference, the sources of segments are empty.
-    Raises ValueError for another level.
+    Where segment counts of source and reference differ, the sources of segments are empty.
+    Raises ValueError for an unknown level.
     """
     if level not in LEVELS:
         raise ValueError(f"level={level}: choose one of {', '.join(LEVELS)}")
@@ -102,11 +102,11 @@ def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> P
 
 
 def windows_of(documents: Sequence[SavedTranslation], window: int, stride: int = 1) -> ParallelLines:
-    """A line for each window of so many segments, joined by a space, as SLIDE [Raunak 2023] scores them.
+    """One line for each window of so many segments, joined by a space, as SLIDE [Raunak 2023] scores them.
 
-    Windows begin at every `stride`-th segment of a document and lie within it; the last one ends with the document, and
-    one of fewer segments is a window whole. Sources and references have as many segments. Raises ValueError for a
-    window or stride below 1.
+    Windows begin at every `stride`-th segment and lie within a document; the last one ends with the document. A shorter
+    document is one window. Segment counts of source and reference are equal. Raises ValueError for a window or stride
+    below 1.
     """
     if min(window, stride) < 1:
         raise ValueError(f"window={window} stride={stride}: wanted 1 or more segments")
@@ -125,17 +125,17 @@ def windows_of(documents: Sequence[SavedTranslation], window: int, stride: int =
 
 
 def same_documents(systems: dict[str, list[SavedTranslation]]) -> None:
-    """ValueError unless all systems translated the same documents, in the same order, with the same references."""
+    """Raises ValueError unless all systems translated the same documents in the same order with the same references."""
     (first, documents), *others = systems.items()
     for name, found in others:
         if [(d.id, d.target) for d in found] != [(d.id, d.target) for d in documents]:
             raise ValueError(
-                f"{first} has {len(documents)} translations and {name} {len(found)}, or of other documents or "
-                "references: they cannot be compared line by line"
+                f"{first} ({len(documents)} documents) and {name} ({len(found)}) differ in documents or references: "
+                "wanted translations of the same ones"
             )
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not a text")
     return value

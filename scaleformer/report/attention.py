@@ -20,7 +20,7 @@ TITLES = {
     "decoder": "decoder: the translation looks back at itself",
 }
 SIDES = {"cross": ("target", "source"), "encoder": ("source", "source"), "decoder": ("target", "target")}
-SIZE, SITE_SIZE = 7.0, 5.0  # points of the pieces on the axes: of the large map, of those by layer and head
+SIZE, SITE_SIZE = 7.0, 5.0  # font sizes in points of the pieces on the axes: large map, maps by layer and head
 
 
 def plot_attention(
@@ -30,12 +30,12 @@ def plot_attention(
     folder: str | Path,
     name: str = "attention",
 ) -> dict[str, Path]:
-    """NAME-mean.png, cross-attention averaged over layers and heads, large; NAME-SITE.png, every layer and head.
+    """NAME-mean.png, a large map of cross-attention averaged over layers and heads; NAME-SITE.png, all of them.
 
     weights     site -> (layers, heads, queries, keys), rows summing to 1
-    pieces      "source", "target" -> what stands on the axes
+    pieces      "source", "target" -> texts on the axes
     mechanisms  site -> name
-    Darker is more; each map reaches from 0 to its own 99.5th percentile, so that faint ones can be read.
+    Darker is more; each map is scaled from 0 to its own 99.5th percentile, to keep faint ones readable.
     """
     folder = Path(folder)
     found = {}
@@ -96,7 +96,7 @@ def _draw(axis: Axes, weights: NDArray[Any]) -> Any:
 def _name_pieces(
     axis: Axes, below: Sequence[str], beside: Sequence[str], inches: tuple[float, float], size: float
 ) -> None:
-    """The pieces beside an axis of so many inches: each of them, or where there is no room every n-th, numbered."""
+    """Label an axis of so many inches with its pieces: all of them, or every n-th, numbered, where space is short."""
     axis.tick_params(labelsize=size)
     for side, pieces, room in ((axis.xaxis, below, inches[0]), (axis.yaxis, beside, inches[1])):
         most = max(1, int(room * 72 / (1.35 * size)))  # a line of text each

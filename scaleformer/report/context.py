@@ -12,9 +12,9 @@ SHARES = {"contrastive": "the right one is the most probable", "generative": "th
 
 
 def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> Path | None:
-    """A panel for each kind of phenomenon and way of asking, a line for each result; None where nothing is there.
+    """A panel for each kind of phenomenon and score, a line for each result; None without data.
 
-    results  name of a line -> the content of a context-*.json. Raises ValueError where one is none.
+    results  name of a line -> the content of a context-*.json. Raises ValueError for other content.
     """
     try:
         kinds = list(dict.fromkeys(s["kind"] for result in results.values() for s in result["scores"]))
@@ -48,7 +48,7 @@ def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> 
                     color="0.55",
                     linestyle=":",
                     linewidth=1.2,
-                    marker="_",  # one distance makes no line
+                    marker="_",  # a single distance makes no line
                     markersize=12,
                     label="by chance",
                 )
@@ -64,12 +64,12 @@ def plot_context(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> 
 
 
 def _rows(result: Mapping[str, Any], kind: str, share: str) -> list[Mapping[str, Any]]:
-    """The scores of a kind at single distances that have the share asked for."""
+    """The scores of a kind at single distances that have this share."""
     found = result["scores"]
     return [s for s in found if s["kind"] == kind and s["distance"] != "all" and s[share] is not None]
 
 
 def _places(distances: Sequence[str]) -> dict[str, int]:
-    """Where on the x-axis each distance ("3", "9-16", "?") stands."""
+    """The x position of each distance ("3", "9-16", "?")."""
     ordered = sorted(set(distances), key=lambda d: (d == "?", int(d.split("-")[0]) if d != "?" else 0))
     return {distance: place for place, distance in enumerate(ordered)}

@@ -1,4 +1,4 @@
-"""Figures from the files of a run; nothing is computed here but running means."""
+"""Figures from the files of a run; computes only running means."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Curve:
 
 
 PANELS = {
-    "loss, nats a token": (
+    "loss, nats per token": (
         Curve("train/loss", "training (with label smoothing and dropout)", noisy=True),
         Curve("val/loss", "validation", seldom=True, best=min),
     ),
     "validation BLEU": (Curve("val/bleu", "validation", seldom=True, best=max),),
     "learning rate": (Curve("train/learning_rate", "learning rate"),),
-    "training tokens a second": (Curve("train/tokens_per_second", "speed", noisy=True),),
+    "training tokens per second": (Curve("train/tokens_per_second", "speed", noisy=True),),
 }
 
 
 def plot_learning_curves(run: str | Path, path: str | Path | None = None) -> Path | None:
-    """metrics.csv -> plots/learning_curves.png of the run, or `path`: a panel for each quantity that has been logged.
+    """metrics.csv -> plots/learning_curves.png of the run, or `path`: a panel for each logged quantity.
 
-    None without any. What is not finite is a gap, and a quantity that never is finite has no panel.
+    None without any. Values that are not finite are gaps; a quantity without finite values has no panel.
 
-    Raises ValueError where metrics.csv is none that a run has written.
+    Raises ValueError where metrics.csv is not that of a run.
     """
     run = Path(run)
     curves = _finite_curves(run)
@@ -59,9 +59,9 @@ def plot_learning_curves(run: str | Path, path: str | Path | None = None) -> Pat
 
 
 def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path | None:
-    """The curves of several runs, a panel for each column of metrics.csv that two of them have; None without any.
+    """The curves of several runs, a panel for each column that at least two metrics.csv have; None without any.
 
-    runs  name in the legend -> run directory. Raises ValueError where a metrics.csv is none that a run has written.
+    runs  name in the legend -> run directory. Raises ValueError where a metrics.csv is not that of a run.
     """
     curves = {name: _finite_curves(run) for name, run in runs.items()}
     wanted = [(title, curve) for title, shown in PANELS.items() for curve in shown]
@@ -90,10 +90,10 @@ def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path 
 
 
 def read_curves(path: Path) -> dict[str, Points]:
-    """The columns of a metrics.csv that hold values, each with the steps at which it does; {} without a file.
+    """The non-empty columns of a metrics.csv, each with the steps of its values; {} without a file.
 
-    Gaps are left out. Where a step occurs again, as after a resume, the rows before count no more from there on.
-    Raises ValueError for a file that is no such table.
+    Gaps are left out. Where a step occurs again, as after a resume, its rows replace the earlier ones from there on.
+    Raises ValueError for any other file.
     """
     if not path.is_file():
         return {}
@@ -112,9 +112,9 @@ def read_curves(path: Path) -> dict[str, Points]:
 
 
 def running_mean(values: Sequence[float], width: int) -> list[float]:
-    """The mean of the finite ones of up to `width` values, the one at the place and those before it.
+    """The mean of the finite values among `width` values: the current one and those before it.
 
-    A value that is not finite stays a gap, and is nan.
+    A value that is not finite stays a gap, as nan.
     """
     means = []
     for i, value in enumerate(values):
@@ -126,7 +126,7 @@ def running_mean(values: Sequence[float], width: int) -> list[float]:
 
 
 def _finite_curves(run: Path) -> dict[str, Points]:
-    """The curves of a run that have a finite value somewhere; values that are not finite are nan."""
+    """The curves of a run with at least one finite value; values that are not finite are nan."""
     found = {}
     for name, (steps, values) in read_curves(run / "metrics.csv").items():
         if any(map(math.isfinite, values)):
@@ -135,7 +135,7 @@ def _finite_curves(run: Path) -> dict[str, Points]:
 
 
 def _lonely(values: Sequence[float]) -> list[int]:
-    """The places of finite values between gaps: no line would show them."""
+    """The indices of finite values between gaps, which no line would show."""
     finite = [False, *map(math.isfinite, values), False]
     return [i for i in range(len(values)) if finite[i : i + 3] == [False, True, False]]
 

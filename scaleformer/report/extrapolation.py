@@ -1,4 +1,4 @@
-"""Figures of extrapolation.json (docs/result-files.md): what becomes of quality, faults and cost as documents grow."""
+"""Figures of extrapolation.json (docs/result-files.md): quality, faults and cost as documents grow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Value = Callable[[Mapping[str, Any]], float | None]
 
 @dataclass(frozen=True)
 class Panel:
-    """A quantity against length. reference: the same of the reference; least: a range that the axis shows at least."""
+    """A quantity against length. reference: its value for the reference; least: a range that the axis always shows."""
 
     title: str
     unit: str
@@ -41,9 +41,9 @@ class Panel:
 
 
 def plot_extrapolation(result: Mapping[str, Any], folder: str | Path, name: str = "extrapolation") -> dict[str, Path]:
-    """Draw what there is: NAME-quality.png, -faults.png, -position.png and -cost.png. Title of each -> its file.
+    """Draw NAME-quality.png, -faults.png, -position.png and -cost.png, as far as there is data. Returns title -> file.
 
-    result  the content of extrapolation.json. Raises ValueError where it is none.
+    result  the content of extrapolation.json. Raises ValueError for other content.
     """
     try:
         figures = {
@@ -64,17 +64,17 @@ def plot_extrapolation(result: Mapping[str, Any], folder: str | Path, name: str 
 
 
 def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
-    """s-BLEU, d-BLEU and loss against length, in one figure; what was not computed is left out.
+    """s-BLEU, d-BLEU and loss against length, in one figure; missing scores are left out.
 
-    s-BLEU compares the same segments at every length; in a longer line d-BLEU finds more n-grams by chance, so that it
+    s-BLEU compares the same segments at every length. d-BLEU finds more n-grams by chance in longer lines, so it
     compares systems, not lengths. Raises OSError.
     """
     metrics = result["settings"]["metrics"]
     told = "" if metrics in ("default", {"tokenize": "13a", "lowercase": False}) else f" ({_in_words(metrics)})"
     wanted = (
-        Panel(f"s-BLEU{told}, the same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
+        Panel(f"s-BLEU{told}, same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
         Panel(f"d-BLEU{told}", "", _score("d-BLEU"), least=(0, 1)),
-        Panel("loss, nats a target token", "", _loss),
+        Panel("loss, nats per target token", "", _loss),
     )
     figure = _against_length(result, wanted, columns=3)
     assert figure is not None, "an evaluation computes something"
@@ -82,12 +82,12 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
 
 
 def _in_words(metrics: str | Mapping[str, Any]) -> str:
-    """How text was compared; older results have a name for it."""
+    """The metrics in words; older results have a name for them."""
     return metrics if isinstance(metrics, str) else str(Metrics(**metrics))
 
 
 def by_segments(lengths: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the lengths are numbers of segments, and so is the axis; else it is mean source tokens."""
+    """Whether the lengths are numbers of segments, which the axis then shows; otherwise it shows mean source tokens."""
     return {length["unit"] for length in lengths if length["label"] not in ("segment", "whole")} == {"segments"}
 
 
@@ -116,7 +116,7 @@ def _quality(result: Mapping[str, Any]) -> Figure | None:
             Panel("s-BLEU", "BLEU, aligned segments", _score("s-BLEU")),
             Panel("d-BLEU", "BLEU, documents as lines", _score("d-BLEU")),
             Panel("chrF++", "chrF++, aligned segments", _score("chrF++")),
-            Panel("teacher-forced loss", "nats a target token", _loss),
+            Panel("teacher-forced loss", "nats per target token", _loss),
         ),
     )
 
@@ -133,7 +133,7 @@ def _faults(result: Mapping[str, Any]) -> Figure | None:
         (
             Panel(
                 "repeated 4-grams",
-                "% of the 4-grams of a document",
+                "% of 4-grams in a document",
                 lambda r: 100 * r["decode"]["repeated_4grams"],
                 reference=lambda r: 100 * r["decode"]["reference_repeated_4grams"],
                 least=(0, 1),
@@ -141,7 +141,7 @@ def _faults(result: Mapping[str, Any]) -> Figure | None:
             Panel("missing, extra or empty segments", "% of those of the reference", segments, least=(0, 1)),
             Panel(
                 "cut at the length limit",
-                "% of the documents",
+                "% of documents",
                 lambda r: 100 * len(r["decode"]["unfinished"]) / max(documents[r["length"]], 1),
                 least=(0, 1),
             ),
@@ -167,8 +167,8 @@ def _cost_of(part: str, name: str, unit: float) -> Value:
 
 
 def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns: int = 2) -> Figure | None:
-    """The panels of what is there; in each a line for each system and mode. Whole documents, which are of mixed
-    lengths, stand beside it, hollow."""
+    """Panels for the available quantities; in each, a line for each system and mode. Whole documents, of mixed lengths,
+    are hollow markers next to it."""
     segments = by_segments(result["lengths"])
     lengths = {length["label"]: _place(length, segments) for length in result["lengths"]}
     styles = _styles(result)
@@ -206,7 +206,7 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
             floor_at_zero(axis)
         if panel.least is not None:
             low, high = axis.get_ylim()
-            high = max(high, panel.least[1], 1.15 * axis.dataLim.y1)  # a flat line would lie on the upper edge
+            high = max(high, panel.least[1], 1.15 * axis.dataLim.y1)  # keeps a flat line off the upper edge
             axis.set_ylim(min(low, panel.least[0]) if panel.least[0] else -0.04 * high, high)
         _mark_trained(axis, result)
     legend_below(figure, columns=3 if columns < 3 else 5)
@@ -214,7 +214,7 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
 
 
 def _present(row: Mapping[str, Any], value: Value) -> float | None:
-    """A value of a result; None where that part was not computed."""
+    """A value of a result; None if it was not computed."""
     try:
         return value(row)
     except TypeError:
@@ -224,7 +224,7 @@ def _present(row: Mapping[str, Any], value: Value) -> float | None:
 
 
 def _position(result: Mapping[str, Any]) -> Figure | None:
-    """Of the longest documents: loss against the target position, and chrF++ against the place in the document."""
+    """For the longest documents: loss by target position, and chrF++ by position in the document."""
     styles = _styles(result)
     by_length = {(r["system"], r["mode"], r["length"]): r for r in result["results"]}
     longest = max(result["lengths"], key=lambda length: length["source_tokens"]["mean"])["label"]
@@ -241,7 +241,7 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
             points = [((b["from"] + b["to"]) / 2, b["nats_per_token"]) for b in bins if b["tokens"]]
             places |= {place for place, _ in points}
             axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
-        label(axis, f"loss against position ({longest})", "target position, tokens", "nats a target token")
+        label(axis, f"loss against position ({longest})", "target position, tokens", "nats per target token")
         length_axis(axis, places)
     if deciles:
         axis = rest.pop(0)
@@ -250,7 +250,7 @@ def _position(result: Mapping[str, Any]) -> Figure | None:
             if points:
                 axis.plot(*zip(*points, strict=True), **styles[key], label=_name(key, styles))
         floor_at_zero(axis)
-        label(axis, f"quality against place ({longest})", "place in the document, %", "chrF++, aligned segments")
+        label(axis, f"quality against position ({longest})", "position in the document, %", "chrF++, aligned segments")
     legend_below(figure, columns=3)
     return figure
 

@@ -1,4 +1,4 @@
-"""Fonts for what a figure says: names and pieces of text may be of any script."""
+"""Fonts for the texts of figures: names and pieces may be in any script."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from matplotlib.font_manager import FontProperties, findfont, findSystemFonts, f
 from matplotlib.text import Text
 
 INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
-NOTO = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC"), "CJK")  # in whose font a script is
+NOTO = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "IDEOGRAPHIC"), "CJK")  # script -> the font that has it
 
-_told: set[str] = set()  # scripts that were told to be missing
+_told: set[str] = set()  # scripts already reported as missing
 
 
 def choose_fonts(figure: Figure) -> None:
-    """Let the texts of a figure take what the usual font lacks from other fonts of this machine.
+    """Let the texts of a figure use other fonts of this machine for characters that the usual font lacks.
 
-    What no font has is a box in the figure; a line on stderr says so, once for each script.
+    Characters without a font are boxes in the figure; a line on stderr reports them once per script.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # of the texts before they have their fonts
-        figure.draw_without_rendering()  # ticks have their texts only then
+        warnings.filterwarnings("ignore", "Glyph")  # from texts that do not have their fonts yet
+        figure.draw_without_rendering()  # ticks get their texts here
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
     wanted = {c for text in texts for c in text.get_text() if unicodedata.category(c) not in INVISIBLE}
     missing = _without(wanted, findfont(FontProperties()))
@@ -52,13 +52,13 @@ def _without(characters: Set[str], path: str) -> set[str]:
 
 
 def _others() -> list[tuple[str, str]]:
-    """The upright fonts of normal weight, those installed since matplotlib listed them too: families and files."""
+    """The upright fonts of normal weight, also those newer than matplotlib's list: families and files."""
     known = {entry.fname for entry in fontManager.ttflist}
     for path in findSystemFonts():
         if path not in known:
             try:
                 fontManager.addfont(path)
-            except (OSError, RuntimeError):  # of a kind that matplotlib does not read
+            except (OSError, RuntimeError):  # a format that matplotlib cannot read
                 continue
     return [
         (entry.name, entry.fname)
@@ -79,7 +79,7 @@ def _tell(missing: Set[str]) -> None:
         _told.update(new)
         which = "; ".join(f"{script}: {found[:8]}{' ...' if len(found) > 8 else ''}" for script, found in new.items())
         print(
-            f"no font of this machine has some characters of the figures ({which}): boxes stand there. Install fonts "
-            "that have them, such as Noto (Debian: fonts-noto-cjk for CJK, else fonts-noto), and draw again",
+            f"no font on this machine has some characters of the figures ({which}): they are drawn as boxes. Install "
+            "fonts that have them, such as Noto (Debian: fonts-noto-cjk for CJK, else fonts-noto), and draw again",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""One page that holds everything: text, tables and pictures in a single HTML file that needs no network."""
+"""One page with everything: text, tables and images in a single HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ nav a { margin-right: 1rem; }
 
 
 def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
-    """The whole file, from sections of (heading, HTML); those without content are left out."""
+    """The whole file, from sections of (heading, HTML); empty ones are left out."""
     present = [(heading, body) for heading, body in sections if body]
     links = "".join(f'<a href="#s{number}">{escape(heading)}</a>' for number, (heading, _) in enumerate(present))
     bodies = "\n".join(
@@ -45,7 +45,7 @@ def page(title: str, sections: Iterable[tuple[str, str]]) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | float | int | None]]) -> str:
-    """A table; numbers to the right, floats with two digits, None as nothing."""
+    """A table; numbers right-aligned, floats with two digits, None as an empty cell."""
     head = "".join(f'<th dir="auto">{escape(name)}</th>' for name in columns)
     body = "\n".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
@@ -64,15 +64,15 @@ def note(text: str) -> str:
 
 
 def folded(summary: str, body: str) -> str:
-    """Content that opens by a click."""
+    """Content that opens on a click."""
     return f'<details><summary dir="auto">{escape(summary)}</summary>{body}</details>'
 
 
 def samples(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Texts side by side: source, reference, then hypotheses, whose differences from the reference are marked.
 
-    Words that the reference does not have there are underlined on grey; where words of the reference are missing there
-    is a caret. Both survive printing in grey.
+    Words that the reference does not have at that place are underlined on grey; a caret marks missing words of the
+    reference. Both survive printing in grey.
     """
     head = "".join(f'<th dir="auto">{escape(name)}</th>' for name in columns)
     body = "\n".join(

@@ -1,4 +1,4 @@
-"""The comparison of the attentions: tables and a figure from the results of each."""
+"""The comparison of attentions: tables and a figure from the results of each."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Results = Mapping[str, Mapping[str, Any]]
 def write_comparison(
     results: Results, report: Path, made: str, lengths: Sequence[int], slope_lengths: Sequence[int]
 ) -> None:
-    """Write a page of Markdown and the figure beside it.
+    """Write a page of Markdown, and its figure next to it.
 
     results  mechanism -> {"tasks": {task: {"steps", "accuracy", "decoded"}}, "train": {"loss"},
              "lengths": {"parameters", "points": [{"times", "loss", "bleu"}]},
              "speed": {"points": [{"length", "tokens_per_second", "memory"}]},
-             "slopes": {"points": [{"site", "length", "seconds"}]}}; what is missing is left empty, and {"error"} in its
-             place is shown
-    made     how the results were made
-    lengths  of the speeds, in tokens; slope_lengths those of the times of one attention alone
+             "slopes": {"points": [{"site", "length", "seconds"}]}}; missing parts are left empty, and an {"error"} in
+             place of a part is shown
+    made     text on how the results were made
+    lengths  of the speeds, in tokens; slope_lengths: of the times of a single attention
     """
     text = f"""# The attentions side by side
 
@@ -40,11 +40,11 @@ def write_comparison(
 
 ## Cost
 
-A model with each attention. In brackets: relative to `softmax`.
+A model with each attention. In parentheses: relative to `softmax`.
 
 {cost_table(results, lengths)}
 
-One attention alone, in milliseconds a pass, and the slope of log time against log length from the shortest to the
+One attention alone, in milliseconds per pass, and the slope of log time against log length from the shortest to the
 longest: 1 is linear, 2 quadratic.
 
 {slope_table(results, slope_lengths)}
@@ -57,7 +57,7 @@ longest: 1 is linear, 2 quadratic.
 
 
 def task_table(results: Results) -> str:
-    """The steps to 99% of the tokens in each task, and what is right in decoding."""
+    """The steps to 99% of the tokens in each task, and the accuracy of decoding."""
     known = {mechanism: result["tasks"] for mechanism, result in results.items() if "tasks" in result}
     names = list(dict.fromkeys(n for found in known.values() for n, task in found.items() if isinstance(task, dict)))
     rows = [["attention", *(head for name in names for head in (f"{name}: steps", "decoded"))]]
@@ -87,7 +87,7 @@ def quality_table(results: Results) -> str:
 
 
 def cost_table(results: Results, lengths: Sequence[int]) -> str:
-    """Speed and memory at each length, also as a multiple of those of `softmax`."""
+    """Speed and memory at each length, also relative to `softmax`."""
     heads = [f"{n:,}: tokens/s" for n in lengths] + [f"{n:,}: MiB" for n in lengths]
     rows = [["attention", *heads]]
     speeds = {b: {p["length"]: p for p in r["speed"]["points"]} for b, r in results.items() if "speed" in r}
@@ -101,7 +101,7 @@ def cost_table(results: Results, lengths: Sequence[int]) -> str:
 
 
 def slope_table(results: Results, lengths: Sequence[int]) -> str:
-    """The times of an attention alone at each site, and how they grow."""
+    """The times of a single attention at each site, and their growth."""
     rows = [["attention", "site", *(f"{n:,}" for n in lengths), "slope"]]
     for mechanism, result in results.items():
         points = result.get("slopes", {}).get("points", [])
@@ -123,7 +123,7 @@ def _cell(
 
 
 def _slope(times: Mapping[int, float]) -> str:
-    """Of log time between the shortest and the longest length, which are sorted."""
+    """The slope of log time between the shortest and the longest length, in sorted order."""
     if len(times) < 2:
         return ""
     short, *_, long = times
@@ -131,13 +131,13 @@ def _slope(times: Mapping[int, float]) -> str:
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells, the first the headings, as a table of Markdown; numbers to the right."""
+    """Rows of cells, the first one headings, as a Markdown table; numbers right-aligned."""
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---|" + "--:|" * (len(rows[0]) - 1), *lines[1:]])
 
 
 def draw(results: Results, path: Path) -> None:
-    """Loss against length, and tokens a second against length; a line for each attention."""
+    """Loss against length, and tokens per second against length; a line for each attention."""
     figure, (quality, speed) = pyplot.subplots(1, 2, figsize=(14, 5.5), layout="constrained")
     lines = {}
     styles = line_styles(list(results))
@@ -150,8 +150,8 @@ def draw(results: Results, path: Path) -> None:
         if known:
             speeds = [p["tokens_per_second"] for p in known]
             lines[mechanism] = speed.plot([p["length"] for p in known], speeds, **style)[0]
-    label(quality, "Beyond the trained length", "segments of a document, by the most in training", "loss, nats a token")
-    label(speed, "Training speed", "source tokens, and as many target tokens", "tokens a second")
+    label(quality, "Beyond the trained length", "segments of a document / most in training", "loss, nats per token")
+    label(speed, "Training speed", "source tokens, and as many target tokens", "tokens per second")
     for axis in (quality, speed):
         axis.set_xscale("log")
         log_axis(axis)

@@ -1,4 +1,4 @@
-"""From the files of one or more runs to figures and one page: nothing is computed but what is drawn."""
+"""From the files of one or more runs to figures and one page; computes nothing else."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ Row = Sequence[str | float | int | None]
 
 @dataclass
 class Report:
-    """Figures and tables as they are made: title -> file; (title, columns, rows)."""
+    """Collects figures, title -> file, and tables, (title, columns, rows)."""
 
     page: Path
     figures: dict[str, Path] = field(default_factory=dict)
     tables: list[tuple[str, Sequence[str], list[Row]]] = field(default_factory=list)
 
     def draw(self, figures: Mapping[str, Path | None]) -> str:
-        """Keep figures, and give them as HTML."""
+        """Collect figures, and return them as HTML."""
         found = {title: path for title, path in figures.items() if path is not None}
         self.figures |= found
         return "".join(html.figure(path, title) for title, path in found.items())
 
     def table(self, title: str, columns: Sequence[str], rows: list[Row]) -> str:
-        """Keep a table, and give it as HTML; nothing without rows."""
+        """Collect a table, and return it as HTML; empty without rows."""
         if not rows:
             return ""
         self.tables.append((title, columns, rows))
@@ -54,8 +54,9 @@ class Report:
 def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 5, segments: int = 8) -> Report:
     """Draw every figure that the files of the runs allow into `folder`, and report.html with all of them inside.
 
-    samples   documents shown side by side; segments: of each at most
-    Raises ValueError: a directory that is no run or named twice, a file of another kind; OSError: no place to write.
+    samples   documents shown side by side; segments: most of each
+    Raises ValueError for a directory that is not a run or is given twice, and for files of the wrong kind; OSError
+    where writing fails.
     """
     folder = Path(folder)
     files = list(read_runs(runs))
@@ -73,7 +74,7 @@ def write_report(runs: Sequence[str | Path], folder: str | Path, samples: int = 
         ]
     except (KeyError, TypeError, IndexError) as error:
         where = ", ".join(str(run.path / "results") for run in files)
-        raise ValueError(f"{where}: a result file of another format ({type(error).__name__}: {error})") from error
+        raise ValueError(f"{where}: a result file of an unknown format ({type(error).__name__}: {error})") from error
     title = ", ".join(run.name for run in files)
     folder.mkdir(parents=True, exist_ok=True)
     report.page.write_text(html.page(title, sections), encoding="utf-8")
@@ -116,7 +117,7 @@ _COUNTED, _SHARED = ("kind", "words", "mentions"), ("as_reference", "consistent"
 
 
 def _other_scores(report: Report, run: RunFiles) -> str:
-    """COMET and consistency, where they have been computed."""
+    """COMET and consistency, if computed."""
     comet: list[Row] = [
         (name.removeprefix("comet-"), r["signatures"]["COMET"], len(r["segments"]), f"{r['score']:.4f}")
         for name, r in run.of("comet-").items()
@@ -126,7 +127,7 @@ def _other_scores(report: Report, run: RunFiles) -> str:
         for name, r in run.of("consistency-").items()
         for s in r["scores"]
     ]
-    columns = ("split", "kind", "repeated words", "mentions", "as the reference, %", "consistent, %")
+    columns = ("split", "kind", "repeated words", "mentions", "as reference, %", "consistent, %")
     return report.table(f"COMET of {run.name}", ("split", "model", "segments", "score"), comet) + report.table(
         f"Names and terms of {run.name}", columns, consistency
     )
@@ -162,7 +163,7 @@ def _positions(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
         results = {run.name: run.results[name] for run in runs if name in run.results}
         split = name.removeprefix("bleu-")
         figure = plot_positions(results, folder / f"positions-{split}.png")
-        parts.append(report.draw({f"Quality by place in the document and by its length ({split})": figure}))
+        parts.append(report.draw({f"Quality by position in the document and by its length ({split})": figure}))
     return "".join(parts)
 
 
@@ -176,7 +177,7 @@ def _length(report: Report, runs: Sequence[RunFiles], folder: Path) -> str:
             rows: list[Row] = [
                 (r["system"], MODES[r["mode"]], r["length"], *_of_length(r)) for r in result["results"]
             ]  # fmt: skip
-            columns = ("system", "read", "length", "d-BLEU", "chrF++", "nats a token", "repeated 4-grams, %", "cut")
+            columns = ("system", "read", "length", "d-BLEU", "chrF++", "nats per token", "repeated 4-grams, %", "cut")
             table = report.table(f"By length ({run.name})", columns, rows)
             parts.append(html.folded("table", table))
     return "".join(parts)
@@ -238,7 +239,7 @@ def _samples(runs: Sequence[RunFiles], count: int, segments: int) -> str:
         )
         for name in names_of(runs, "bleu-")
     ]
-    legend = "Underlined on grey: not so in the reference. ‸: words of the reference are missing there."
+    legend = "Underlined on grey: differs from the reference. ‸: words of the reference are missing."
     return html.note(legend) + "".join(parts) if any(parts) else ""
 
 

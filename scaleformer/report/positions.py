@@ -1,4 +1,4 @@
-"""Figures of the `positions` of bleu-*.json (docs/result-files.md): quality by place and length of a document."""
+"""Figures of the `positions` of bleu-*.json (docs/result-files.md): quality by position and by document length."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ PARTS = {"tenths": "tenth of the document", "lengths": "segments of the document
 
 
 def plot_positions(results: Mapping[str, Mapping[str, Any]], path: str | Path) -> Path | None:
-    """A panel for each score by tenth and by length of document, a line for each result; None where nothing is there.
+    """A panel for each score by tenth and by length of document, a line for each result; None without data.
 
-    results  name of a line -> the content of a bleu-*.json. Raises ValueError where one has positions of another kind.
+    results  name of a line -> the content of a bleu-*.json. Raises ValueError for positions in an unknown form.
     """
     try:
         found = {name: result["positions"] for name, result in results.items() if result.get("positions")}

@@ -1,4 +1,4 @@
-"""What runs have left: their result files, and what these say in words."""
+"""Reads the result files of runs, and summarizes them in words."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a run directory holds: its results by file name without .json."""
+    """The contents of a run directory: its results by file name without .json."""
 
     name: str
     path: Path
     results: dict[str, Record]
 
     def of(self, start: str) -> dict[str, Record]:
-        """The results whose names begin so."""
+        """The results whose names begin with `start`."""
         return {name: result for name, result in self.results.items() if name.startswith(start)}
 
 
 def read_runs(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
-    """The files of some runs. Raises ValueError for a directory that is no run or named twice, and for other files."""
+    """The files of runs. Raises ValueError for a directory that is not a run or is given twice, and for other files."""
     paths = [Path(run).resolve() for run in runs]
     for path in paths:
         if paths.count(path) > 1:
-            raise ValueError(f"{path}: named {paths.count(path)} times: wanted different runs, leave it in once")
+            raise ValueError(f"{path}: given {paths.count(path)} times: give each run once")
         if not path.is_dir() or not ((path / "metrics.csv").is_file() or (path / "results").is_dir()):
-            raise ValueError(f"{path}: no run: wanted a directory with metrics.csv or results/")
+            raise ValueError(f"{path}: not a run: wanted a directory with metrics.csv or results/")
         depths = range(1, len(path.parts))
         apart = (n for n in depths if sum(p.parts[-n:] == path.parts[-n:] for p in paths) == 1)
-        depth = next(apart, len(path.parts))  # the whole path, where another one ends in it
+        depth = next(apart, len(path.parts))  # the whole path, if another one ends with it
         results: dict[str, Record] = {}
         for file in sorted((path / "results").glob("*.json")):
             try:
@@ -47,14 +47,14 @@ def read_runs(runs: Sequence[str | Path]) -> Iterator[RunFiles]:
 
 
 def names_of(runs: Sequence[RunFiles], start: str) -> list[str]:
-    """The names of results that begin so, of any of the runs."""
+    """The names of results of any run that begin with `start`."""
     return list(dict.fromkeys(name for run in runs for name in run.of(start)))
 
 
 def told_apart(signatures: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, str]:
-    """Signature -> which results have it, "" where all do; and a word of caution where runs differ in one split."""
+    """Signature -> which results have it, "" if all do; with a warning where runs differ in one split."""
     splits = [split for found in signatures.values() for split in {split for _, split in found}]
-    caution = ", not to be compared with the others" if len(set(splits)) < len(splits) else ""
+    caution = ", not comparable with the others" if len(set(splits)) < len(splits) else ""
     if len(signatures) == 1:
         return dict.fromkeys(signatures, "")
     return {
@@ -64,7 +64,7 @@ def told_apart(signatures: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str,
 
 
 def several_checkpoints(run: RunFiles) -> str:
-    """Which results are of which checkpoint, where they are not all of one; "" where they are."""
+    """Which results belong to which checkpoint, if there are several; otherwise ""."""
     found: dict[str, list[str]] = {}
     for name, result in run.results.items():
         checkpoint = result.get("checkpoint")
@@ -72,11 +72,11 @@ def several_checkpoints(run: RunFiles) -> str:
             which = f"{Path(str(checkpoint['path'])).name} ({checkpoint['sha256'][:8]})"  # files may be copies
             found.setdefault(checkpoint["sha256"], [which]).append(name)
     parts = "; ".join(f"{which}: {', '.join(names)}" for which, *names in found.values())
-    return f"has results of several checkpoints, of {parts}" if len(found) > 1 else ""
+    return f"has results of several checkpoints: {parts}" if len(found) > 1 else ""
 
 
 def details(score: Record) -> tuple[str, str, str]:
-    """Precisions, brevity penalty and length ratio, of the scores that have them."""
+    """Precisions, brevity penalty and length ratio, for scores that have them."""
     found = score["details"]
     if not found:
         return "", "", ""
@@ -85,9 +85,9 @@ def details(score: Record) -> tuple[str, str, str]:
 
 
 def facts(name: str, result: Record) -> str:
-    """Counts of segments, the corpus, and the documents that were cut."""
+    """Counts of segments, the corpus, and truncated documents."""
     text = (
-        f"{name}: another number of segments than the reference in {result['count_mismatches']} of "
+        f"{name}: segment count differs from the reference in {result['count_mismatches']} of "
         f"{result['documents']} documents"
     )
     cut = result["unfinished"]

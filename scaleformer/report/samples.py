@@ -1,4 +1,4 @@
-"""Saved translations (`bleu-SPLIT.jsonl`) as HTML, those of several runs beside each other."""
+"""Saved translations (`bleu-SPLIT.jsonl`) as HTML, with those of several runs side by side."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Key = tuple[str, str]
 
 
 def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
-    """The first `count` documents of each file, every run that has them beside the others; "" without any.
+    """The first `count` documents of each file, side by side with those of other runs that have them; "" without any.
 
-    files     name of a run -> its translations, a document a line
-    segments  most of a document. Raises ValueError for a file of another kind.
+    files     name of a run -> its translations, one document per line
+    segments  most per document. Raises ValueError for a file of the wrong kind.
     """
     read = {name: _documents(path) for name, path in files.items()}
     parts = []
@@ -27,7 +27,7 @@ def side_by_side(files: Mapping[str, Path], count: int, segments: int) -> str:
         first = read[having[0]][key]
         reference = first["target"]
         hypotheses = [align_segments(read[name][key]["hypothesis"], reference)[:segments] for name in having]
-        columns = (first["source"][:segments], reference[:segments], *hypotheses)  # a corpus may have uneven sides
+        columns = (first["source"][:segments], reference[:segments], *hypotheses)  # segment counts may differ
         rows = list(zip_longest(*columns, fillvalue=""))
         size = f"{len(reference)} segment{'s' if len(reference) > 1 else ''}"
         cut = f", the first {segments} shown" if len(reference) > segments else ""

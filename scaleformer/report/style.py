@@ -1,4 +1,4 @@
-"""What all figures share: lines that stay apart in grey print, axes with plain numbers, and how a figure is saved."""
+"""The style of all figures: lines distinct in grey print, axes with plain numbers, and saving."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from rich.cells import cell_len
 
 from scaleformer.report.fonts import choose_fonts
 
-# names and pieces of text may hold two dollars, which are no formula; set here, since all figures come by this module
+# two dollars in a name or text are not a formula; set here, since all figures use this module
 matplotlib.rcParams["text.parse_math"] = False
 
-#: of systems: dark to light, so that grey print keeps the order; the marker tells them apart without any colour
+#: of systems: dark to light, so that grey print keeps the order; markers distinguish them without colour
 COLORS = ("#111111", "#0b5fa5", "#d55e00", "#7a5195", "#2e9e6b", "#d4a017", "#8c8c8c")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")  # two more than colours: an eighth line is no second first
-#: of modes, kinds and the like
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<")  # two more than colours: line 8 differs from line 1
+#: for modes, kinds and so on
 DASHES = ("-", "--", ":", "-.")
 
 
 def line_styles(names: Sequence[str], variants: Sequence[str] = ("",)) -> dict[tuple[str, str], dict[str, Any]]:
-    """How the line of each (name, variant) is drawn: a colour and a marker for the name, dashes for the variant.
+    """The style of each (name, variant): a colour and a marker for the name, dashes for the variant.
 
-    Where there is one name only, colours and markers tell the variants apart too; where there is one variant of more
-    names than COLORS, dashes tell the names apart too.
+    With a single name, colours and markers distinguish the variants too; with a single variant and more names than
+    COLORS, dashes distinguish the names too.
     """
     styles = {}
     colors = spread_colors(len(names) if len(names) > 1 else len(variants))
@@ -56,20 +56,20 @@ def line_styles(names: Sequence[str], variants: Sequence[str] = ("",)) -> dict[t
 
 
 def spread_colors(count: int) -> list[str]:
-    """So many different colours: COLORS, or from all over a colour map where those are too few."""
+    """So many different colours: COLORS, or spread over a colour map if those are too few."""
     if count <= len(COLORS):
         return list(COLORS[:count])
     shades = pyplot.colormaps["turbo"]
     colors = []
     for i in range(count):
-        dark = (0.85, 0.6)[i % 2]  # neighbours differ, and yellow can be seen on white
+        dark = (0.85, 0.6)[i % 2]  # neighbours differ, and yellow is visible on white
         red, green, blue, _ = shades(i / (count - 1))
         colors.append(to_hex((dark * red, dark * green, dark * blue)))
     return colors
 
 
 def panels(count: int, columns: int = 2, width: float = 4.8, height: float = 3.3) -> tuple[Figure, list[Axes]]:
-    """A figure with so many axes, `columns` a row at most; width and height of each in inches."""
+    """A figure with so many axes, at most `columns` per row; width and height of each in inches."""
     columns = min(count, columns)
     rows = -(-count // columns)
     size = (width * columns, height * rows)
@@ -104,7 +104,7 @@ def step_axis(axis: Axes) -> None:
 
 
 def log_axis(axis: Axes) -> None:
-    """A logarithmic y-axis with plain numbers: at 1, 2 and 5 times the powers of ten, closer where it spans less."""
+    """A logarithmic y-axis with plain numbers: at 1, 2 and 5 times the powers of ten, closer for small ranges."""
     axis.set_yscale("log")
     low, high = axis.get_ylim()
     axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high / low > 12 else MaxNLocator(5))
@@ -113,7 +113,7 @@ def log_axis(axis: Axes) -> None:
 
 
 def length_axis(axis: Axes, lengths: Iterable[float], ticks: int = 8) -> None:
-    """A logarithmic x-axis with ticks at the lengths themselves, thinned where they would run into each other.
+    """A logarithmic x-axis with ticks at the lengths themselves, thinned where they would overlap.
 
     The longest always has one.
     """
@@ -134,13 +134,13 @@ def floor_at_zero(axis: Axes) -> None:
     """No numbers below zero on the y-axis of what cannot be negative, and room for a marker at zero."""
     low, high = axis.get_ylim()
     if low < 0 <= axis.dataLim.y0:
-        high = high if axis.dataLim.y1 > 0 else 1.0  # all is zero
+        high = high if axis.dataLim.y1 > 0 else 1.0  # all values are zero
         axis.set_ylim(-0.04 * high, high)
 
 
 def legend_below(figure: Figure, columns: int = 4) -> None:
-    """One legend for the lines of all panels, under them: in as many columns as its names leave room for, names longer
-    than the figure broken."""
+    """One legend for the lines of all panels, below them, in as many columns as its names allow; names wider than the
+    figure are wrapped."""
     pairs = [zip(*axis.get_legend_handles_labels(), strict=True) for axis in figure.axes]
     lines = {name: handle for pair in reversed(pairs) for handle, name in pair}
     ordered = dict.fromkeys(name for axis in figure.axes for name in axis.get_legend_handles_labels()[1])
@@ -160,7 +160,7 @@ def legend_below(figure: Figure, columns: int = 4) -> None:
 
 
 def _inches(text: str, size: float) -> float:
-    """The length of a line of text: what the usual font lacks is as wide as it is high."""
+    """The length of a line of text: characters that the usual font lacks are as wide as high."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")
         drawn = TextPath((0, 0), text, size=size).get_extents().width
@@ -173,7 +173,7 @@ def save(figure: Figure, path: str | Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     choose_fonts(figure)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # `choose_fonts` has told them
+        warnings.filterwarnings("ignore", "Glyph")  # `choose_fonts` has reported them
         figure.savefig(path, dpi=120)
     pyplot.close(figure)
     return path

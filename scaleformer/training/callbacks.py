@@ -1,4 +1,4 @@
-"""What happens around the training loop: translation of the validation set, random numbers, averaging."""
+"""Callbacks of the training loop: translating the validation set, seeding, averaging weights, early stopping."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from scaleformer.translation.search import DecodingConfig, decode
 
 
 class ValidationBleu(Callback):
-    """Logs `val/bleu` and `val/chrf` (chrF++) of real translations of examples drawn from the whole validation set.
+    """Translates a sample of the validation set and logs `val/bleu` and `val/chrf` (chrF++).
 
     An example is a document, or the part of one that fits `data.max_tokens`; segments are joined by a space. The
-    scripts evaluate whole documents; this curve is for choosing checkpoints. The draw is the same in every validation,
-    whatever the seed of the run and the number of processes; each process translates what it holds of it.
+    commands evaluate whole documents; this curve serves to choose checkpoints. Every validation uses the same sample,
+    whatever the seed and the number of processes. Each process translates its share.
 
-    Of several corpora each has its own `val/bleu/NAME` and `val/chrf/NAME`, and the others are the means of these.
+    With several corpora, each one has its own `val/bleu/NAME` and `val/chrf/NAME`, and `val/bleu` and `val/chrf` are
+    their means.
 
-    data      which names the examples, and whose target tokenizer turns tokens into text
-    examples  how many, of all processes together (of several corpora, of each); examples of one name are taken together
+    data      names the examples; its target tokenizer turns tokens into text
+    examples  how many over all processes (per corpus where there are several); examples of one name stay together
     decoding  greedy by default, since it runs at every validation
-    metrics   how text is compared; `auto`, by the target language of each of several corpora
+    metrics   how texts are compared; with several corpora, `auto` follows the target language of each
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ValidationBleu(Callback):
         return {(corpus, name) for corpus, data in corpora.items() for name in self._draw(data.validation_ids())}
 
     def _draw(self, ids: Sequence[str]) -> set[str]:
-        """Names of examples. Validation goes from short to long: the first ones would be short."""
+        """Names of examples. Drawn at random: validation runs from short to long."""
         counts = Counter(ids)
         names = sorted(counts)
         random.Random(0).shuffle(names)
@@ -84,8 +85,8 @@ class ValidationBleu(Callback):
     ) -> None:
         if trainer.sanity_checking:
             return
-        rows = [row for row, name in enumerate(batch.ids) if (batch.corpus, name) in self.drawn]  # a filler has no ids
-        if len(self.waiting) + len(rows) > len(batch):  # together no more than a batch, that is about equally long
+        rows = [row for row, name in enumerate(batch.ids) if (batch.corpus, name) in self.drawn]  # fillers have no ids
+        if len(self.waiting) + len(rows) > len(batch):  # at most one batch, of similar lengths
             self._translate(pl_module)
         for row in rows:
             real, target = batch.source_mask[row], batch.target_output[row][batch.target_mask[row]]
@@ -93,7 +94,7 @@ class ValidationBleu(Callback):
             self.waiting.append((*source, self._text(target.tolist()), batch.corpus))
 
     def _translate(self, pl_module: pl.LightningModule) -> None:
-        """Translate what waits for it."""
+        """Translate the waiting examples."""
         assert isinstance(pl_module, TranslationModule)
         if not self.waiting:
             return
@@ -116,7 +117,7 @@ class ValidationBleu(Callback):
         if found:
             scores = {name: sum(own[name] for own in found) / len(found) for name in found[0]}
             scores |= {f"{n}/{c}": v for c, own in zip(corpora, found, strict=True) if c for n, v in own.items()}
-            pl_module.log_dict(scores, prog_bar=True, sync_dist=False)  # the same for all processes already
+            pl_module.log_dict(scores, prog_bar=True, sync_dist=False)  # already equal in all processes
         self.hypotheses, self.references, self.corpora = [], [], []
 
     def _scores(self, corpus: str, pairs: list[list[str]]) -> dict[str, float]:
@@ -124,7 +125,7 @@ class ValidationBleu(Callback):
         metrics = self.metrics.for_language(target_language(self.data.parts[corpus].config)) if corpus else self.metrics
         try:
             metrics.check(references)
-        except ValueError as error:  # a reason to look at the data, not to lose a training
+        except ValueError as error:  # worth a warning, not worth ending the training
             warnings.warn(str(error), stacklevel=2)
         return {
             "val/bleu": corpus_bleu(hypotheses, references, metrics),
@@ -132,7 +133,7 @@ class ValidationBleu(Callback):
         }
 
     def _gathered(self, trainer: pl.Trainer) -> list[tuple[str, str, str]]:
-        """Hypothesis, reference and corpus of all that the processes have translated, each document once."""
+        """Hypothesis, reference and corpus of everything that all processes have translated, each document once."""
         own = list(zip(self.hypotheses, self.references, self.corpora, strict=True))
         parts: list[Any] = [own]
         if trainer.world_size > 1:
@@ -145,10 +146,10 @@ class ValidationBleu(Callback):
 
 
 class RandomState(Callback):
-    """Seeds torch, numpy and Python anew before every batch, from (seed, batches trained on, process).
+    """Seeds torch, numpy and Python before every batch from (seed, batches trained on, process).
 
-    So what a step draws depends neither on what was drawn before it (by a validation, by an iterator over batches) nor
-    on whether the run was resumed, and a checkpoint needs no random states of all its processes.
+    The draws of a step then depend neither on earlier draws (of a validation or of an iterator over batches) nor on a
+    resume, and a checkpoint need not hold the random states of all processes.
     """
 
     def __init__(self, seed: int) -> None:
@@ -160,17 +161,17 @@ class RandomState(Callback):
         seen = trainer.fit_loop.epoch_loop.total_batch_idx
         key = np.random.SeedSequence((self.seed, seen + 1, trainer.global_rank)).generate_state(3)
         own, numpy, python = (int(number) for number in key)
-        torch.manual_seed(own)  # of all devices
+        torch.manual_seed(own)  # seeds all devices
         np.random.seed(numpy)  # noqa: NPY002
         random.seed(python)
 
 
 class WeightAverage(EMAWeightAveraging):
-    """Exponential moving average of the weights, from those after `start_step` steps on; until then the weights as are.
+    """Exponential moving average of the weights from step `start_step` on; before that, the weights themselves.
 
-    The average of n weights takes in the next at a decay of min(decay, (1 + n) / (10 + n)), so that after a few hundred
-    steps it is not yet made of the first ones. Lightning's own has no such warm-up, keeps the initial weights until it
-    starts, and would validate and save these; and it averages tensor by tensor.
+    The average of n weights takes in the next with a decay of min(decay, (1 + n) / (10 + n)), so that the first weights
+    soon count for little. Lightning's own average has no such warm-up. Until it starts, it keeps, validates and saves
+    the initial weights. It also averages tensor by tensor, which is slower.
     """
 
     def __init__(self, decay: float, start_step: int = 0) -> None:
@@ -180,7 +181,7 @@ class WeightAverage(EMAWeightAveraging):
         self.start_step = start_step
 
     def _update(self, averages: list[Tensor], weights: list[Tensor], averaged: Tensor | int) -> None:
-        """Move averages of `averaged` weights towards the next, in place; whole numbers are those of the next."""
+        """Move the averages of `averaged` weights towards the next weights, in place; integers are copied."""
         count = int(averaged)
         if averages[0].is_floating_point():
             torch._foreach_lerp_(averages, weights, 1 - min(self.decay, (1 + count) / (10 + count)))
@@ -192,21 +193,21 @@ class WeightAverage(EMAWeightAveraging):
     ) -> None:
         assert self._average_model is not None
         if trainer.global_step <= self.start_step:
-            self._average_model.n_averaged.zero_()  # the next update is a copy then
+            self._average_model.n_averaged.zero_()  # makes the next update a copy
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """What a module keeps beside its weights (`performer` its draw) has no average: that of the present."""
+        """Save the extra state of modules (the random features of `performer`) as it is: it has no average."""
         super().on_save_checkpoint(trainer, pl_module, checkpoint)
         present = checkpoint.get("current_model_state", {})
         checkpoint["state_dict"] |= {k: v for k, v in present.items() if k.endswith("_extra_state")}
 
 
 class Patience(EarlyStopping):
-    """Early stopping that stays with a run: what it has ended trains no more when it is resumed, unless the patience
-    is raised. (Lightning's own restores the patience, and begins to wait at the next validation.)"""
+    """Early stopping that survives a resume: a resumed run that it has ended trains no further, unless the patience is
+    raised. (Lightning's own restores the patience, but only checks it at the next validation.)"""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict({**state_dict, "patience": self.patience})
@@ -218,10 +219,11 @@ class Patience(EarlyStopping):
 def build_callbacks(
     config: CallbacksConfig, run: Path, data: DocumentDataModule, seed: int, signals: SignalWatch, metrics: Metrics
 ) -> list[Callback]:
-    """The callbacks that `conf/callbacks` describes, in the order that they need.
+    """The callbacks of `conf/callbacks`, in the order that they need.
 
-    Before the averaging come the translation, since the end of a validation puts the raw weights back, and the final
-    checkpoint, since the end of training replaces them by the average. Lightning calls the two other checkpoints last.
+    Validation BLEU comes before the average, because the average puts the raw weights back when validation ends. The
+    final checkpoint comes before it too, because training ends with the average in place of the weights. Lightning
+    calls the two other checkpoints last.
     """
     checkpoint, ema, patience = config.checkpoint, config.ema, config.early_stopping.patience
     last, folder = run / "checkpoints" / "last.ckpt", run / "checkpoints"

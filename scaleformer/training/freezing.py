@@ -1,4 +1,4 @@
-"""`freeze`: parts of a model that training leaves as they are."""
+"""`freeze`: excludes parts of a model from training."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
-# What stands for several modules of a Transformer.
+# Names for several modules of a Transformer.
 GROUPS = {
     "embeddings": ("source_embedding", "target_embedding", "source_positions", "target_positions"),
     "encoder": ("encoder", "encoder_norm"),
@@ -16,12 +16,12 @@ GROUPS = {
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Take the weights of the named modules out of training: no gradient, so neither decay nor state of the optimizer.
+    """Freeze the weights of the named modules: no gradient, no weight decay, no optimizer state.
 
-    patterns  names of modules or weights (`decoder.0`, `decoder.*.cross_attention`), or of `GROUPS`; a weight that is
-              tied to one of these is the same weight
-    Returns a line for each pattern and one for all, with their shares of the parameters. Raises ValueError for a
-    pattern that no weight goes by, and where nothing would be left to train.
+    patterns  names of modules or weights (`decoder.0`, `decoder.*.cross_attention`), or of `GROUPS`; weights tied to
+              one of these are frozen too
+    Returns a line for each pattern and a total, with their shares of the parameters. Raises ValueError for a pattern
+    that matches no weight, and where nothing would be left to train.
     """
     total = sum(p.numel() for p in model.parameters())
     lines = []
@@ -31,20 +31,20 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
             parts = [name for name, part in model.named_children() if any(True for _ in part.parameters())]
             known = ", ".join(dict.fromkeys([*GROUPS, *parts]))
             raise ValueError(
-                f"freeze={pattern}: no weight goes by that name; there are {known} and their parts, such as decoder.0 "
-                "or decoder.*.cross_attention"
+                f"freeze={pattern}: matches no weight: choose from {known} or their parts, such as decoder.0 or "
+                "decoder.*.cross_attention"
             )
         for parameter in found:
             parameter.requires_grad_(False)
         lines.append(_share(pattern, sum(p.numel() for p in found), total))
     frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
     if frozen == total:
-        raise ValueError(f"freeze=[{','.join(patterns)}]: nothing is left to train")
-    return [*lines, _share("in all", frozen, total)] if len(patterns) > 1 else lines
+        raise ValueError(f"freeze=[{','.join(patterns)}]: this freezes every weight: leave some to train")
+    return [*lines, _share("total", frozen, total)] if len(patterns) > 1 else lines
 
 
 def _goes_by(name: str, pattern: str) -> bool:
-    """Whether a weight, or a module around it, has a name of that pattern."""
+    """Whether the name of a weight, or of a module around it, matches the pattern."""
     parts = name.split(".")
     around = [".".join(parts[: n + 1]) for n in range(len(parts))]
     return any(fnmatchcase(outer, choice) for outer in around for choice in GROUPS.get(pattern, (pattern,)))

@@ -1,4 +1,4 @@
-"""Gradients of a whole step: their norm once, scaled once, and a name for those that are wrong."""
+"""Gradients of a whole step: their norm, their scaling, and the names of the largest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor
 def total_norm(gradients: Sequence[Tensor], device: torch.device) -> Tensor:
     """Euclidean norm of all gradients as one vector: a scalar in fp32, NaN or infinite where one of them is.
 
-    Of gradients that are spread over processes it is the norm of the whole, for which all have to ask.
+    For sharded gradients this is the norm over all processes, and all of them must call it.
     """
     norm = torch.nn.utils.get_total_norm(gradients) if gradients else torch.zeros((), device=device)
     if isinstance(norm, DTensor):
@@ -28,7 +28,7 @@ def scale_(gradients: Sequence[Tensor], factor: float) -> None:
 
 
 def clip_factor(norm: float, limit: float | None) -> float:
-    """The number of at most 1 by which gradients of that norm become no longer than `limit`; None or 0: no limit.
+    """The factor, at most 1, that reduces a gradient norm to `limit`; None or 0: no limit.
 
     limit / (norm + 1e-6), as `torch.nn.utils.clip_grad_norm_`.
     """
@@ -36,7 +36,7 @@ def clip_factor(norm: float, limit: float | None) -> float:
 
 
 def largest_gradients(parameters: Iterable[tuple[str, nn.Parameter]], scale: float = 1.0, count: int = 3) -> str:
-    """The parameters with the largest gradients, times `scale`, in words; those that are not finite come first."""
+    """Text with the largest gradient norms, times `scale`, by parameter; non-finite ones come first."""
     norms = [(name, scale * float(p.grad.detach().float().norm())) for name, p in parameters if p.grad is not None]
     norms.sort(key=lambda pair: -pair[1] if math.isfinite(pair[1]) else -math.inf)
     return ", ".join(f"{name} {norm:.3g}" for name, norm in norms[:count]) or "none"

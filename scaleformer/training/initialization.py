@@ -1,4 +1,4 @@
-"""`init_from`: a training that begins from the weights and tokenizers of a model that there is."""
+"""`init_from`: begins training with the weights and tokenizers of an existing model."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_extension import Extension, extend, read_terms
 from scaleformer.model.transformer import ModelConfig, Transformer
 
-# Of the tokenizers' settings, those that a finished vocabulary no longer asks for.
+# Tokenizer settings that do not matter once the vocabulary is built.
 FREE = ("sample_alpha", "max_segments", "extend")
 SHOWN = 3  # weights named in an error
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """What became of a parent's weights. new, left: modules or weights that only the child, only the parent has."""
+    """How the parent's weights were used. new, left: modules or weights that only the child or the parent has."""
 
     taken: int
     new: tuple[str, ...]
     left: tuple[str, ...]
 
     def describe(self) -> str:
-        """For the user, a line."""
+        """A line for the user."""
         new, left = (", ".join(names) or "none" for names in (self.new, self.left))
-        return f"{self.taken} weights taken; new here, started as usual: {new}; left out of the parent's: {left}"
+        return f"{self.taken} weights copied; new, initialized as usual: {new}; not used from the parent: {left}"
 
 
 def load_parent(path: str, config: TokenizerConfig) -> LoadedModel:
-    """The model to begin from: a run, checkpoint, exported model, or a name of the Hugging Face Hub.
+    """The model to begin with: a run, checkpoint, exported model, or a name on the Hugging Face Hub.
 
-    Raises ValueError in one line where it cannot be read, and where its tokenizers are not those that `config` asks
-    for.
+    Raises ValueError in one line where it cannot be read, and where `config` asks for different tokenizers.
     """
     try:
         parent = load_model(path)
@@ -49,23 +48,23 @@ def load_parent(path: str, config: TokenizerConfig) -> LoadedModel:
     if differing := {n: saved[n] for n, value in wanted.items() if n in saved and saved[n] != value}:
         here = ", ".join(f"tokenizer.{name}={json.dumps(wanted[name])}" for name in differing)
         give = " ".join(f"tokenizer.{name}={json.dumps(value)}" for name, value in differing.items())
-        raise ValueError(f"init_from={path}: its tokenizers are not of {here}: give {give}")
+        raise ValueError(f"init_from={path}: its tokenizers differ from {here}: set {give}")
     if config.joint and parent.source_tokenizer.proto != parent.target_tokenizer.proto:
-        raise ValueError(f"init_from={path}: it has a tokenizer for each language: give tokenizer.joint=false")
+        raise ValueError(f"init_from={path}: it has a separate tokenizer for each language: set tokenizer.joint=false")
     return parent
 
 
 def tokenizers_of(parent: LoadedModel) -> tuple[Tokenizer, Tokenizer]:
-    """(source, target), one and the same where they are alike, so that nothing is encoded twice."""
+    """(source, target); one object where they are equal, so that nothing is encoded twice."""
     source, target = parent.source_tokenizer, parent.target_tokenizer
     return source, source if source.proto == target.proto else target
 
 
 def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedModel, str]:
-    """The model with the terms of `config.extend` as pieces, and a line for the user.
+    """The model with the terms of `config.extend` added to its vocabulary, and a line for the user.
 
-    Embeddings and output weights of a new piece are the mean of those that it was split into, on its side. Raises
-    ValueError where every term is a piece already, and as the file is read.
+    Embeddings and output weights of a new piece are the mean of those of its former pieces, on its side. Raises
+    ValueError where the vocabulary has every term already, or the file cannot be read.
     """
     assert config.extend is not None
     terms, tokenizers = read_terms(config.extend), tokenizers_of(parent)
@@ -73,8 +72,8 @@ def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedM
     target = source if tokenizers[1] is tokenizers[0] else extend(tokenizers[1], terms, config.model_type)
     if not source.split and not target.split:
         raise ValueError(
-            f"tokenizer.extend={config.extend}: all of its {len(terms)} terms are pieces of the vocabulary already: "
-            "leave it out, or give others"
+            f"tokenizer.extend={config.extend}: the vocabulary already has all of its {len(terms)} terms: leave it "
+            "out, or give other terms"
         )
     sizes = source.tokenizer.vocab_size, target.tokenizer.vocab_size
     model = Transformer(replace(parent.model.config, source_vocabulary=sizes[0], target_vocabulary=sizes[1]))
@@ -84,33 +83,33 @@ def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedM
     extended = replace(parent, model=model, source_tokenizer=source.tokenizer, target_tokenizer=target.tokenizer)
     names = {"": source} if source is target else {"source ": source, "target ": target}
     counts = [
-        f"{name}{len(side.split)} pieces added, {side.tokenizer.vocab_size:,} in all, {len(terms) - len(side.split)} "
-        "were there already"
+        f"{name}{len(side.split)} pieces added, {side.tokenizer.vocab_size:,} in total, {len(terms) - len(side.split)} "
+        "already there"
         for name, side in names.items()
     ]
     return extended, f"tokenizer.extend {config.extend}: {'; '.join(counts)}"
 
 
 def _widened(weight: Tensor, side: Extension) -> Tensor:
-    """(V, D) and a row for each new piece."""
+    """Append a row for each new piece: (V, D) -> (V + new, D)."""
     return torch.stack([*weight, *(weight[ids].mean(0) for ids in side.split)])  # (V + new, D)
 
 
 def origin_of(parent: LoadedModel) -> dict[str, Any]:
-    """What the files of a run say of its parent: where it was, its hash, and the same of its own parent."""
+    """What a run records of its parent: path, hash, and the same of the parent's own parent."""
     return {"path": str(parent.path), "sha256": parent.sha256, "parent": parent.parent}
 
 
 def transfer_weights(parent: LoadedModel, model: Transformer) -> Transfer:
-    """Give `model` the weights of its parent by their names; those of a name that the parent has not stay as they are.
+    """Copy the weights of the parent into `model` by name; weights that the parent lacks stay as they are.
 
-    Raises ValueError, and leaves the model alone, where one of a name has another shape, where the model has one weight
-    for what are two in the parent, and where it has other heads.
+    Raises ValueError and leaves the model alone where shapes differ, where the model ties two weights that differ in
+    the parent, and where the number of heads differs.
     """
-    if parent.model.config.heads != model.config.heads:  # which no shape shows
+    if parent.model.config.heads != model.config.heads:  # no shape shows this
         heads = parent.model.config.heads, model.config.heads
         raise ValueError(
-            f"init_from={parent.path} has {heads[0]} heads, here are {heads[1]}: give model.heads={heads[0]}"
+            f"init_from={parent.path} has {heads[0]} heads, this model has {heads[1]}: set model.heads={heads[0]}"
         )
     theirs, own = parent.model.state_dict(), model.state_dict()
     taken = [name for name in own if name in theirs]
@@ -131,11 +130,11 @@ def transfer_weights(parent: LoadedModel, model: Transformer) -> Transfer:
 
 
 def _differing(theirs: ModelConfig, own: ModelConfig) -> str:
-    """The settings to give for a model like the parent's, attention aside, whose options are many."""
+    """The settings that match the parent's model, without those of attentions, which are many."""
     skipped = ("attention", "sites", "dropout", "gradient_checkpointing", "source_vocabulary", "target_vocabulary")
     values = {name: value for name, value in asdict(theirs).items() if name not in (*skipped, "shared_vocabulary")}
     give = " ".join(f"model.{name}={value}" for name, value in values.items() if getattr(own, name) != value)
-    return f": give {give}" if give else ": give the options of the attention that it has"
+    return f": set {give}" if give else ": set the options of its attention"
 
 
 def _check_tied(parent: LoadedModel, own: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
@@ -146,12 +145,12 @@ def _check_tied(parent: LoadedModel, own: Mapping[str, Tensor], theirs: Mapping[
             setting = "model.tie_embeddings=false" if "output_weight" in (name, other) else "tokenizer.joint=false"
             raise ValueError(
                 f"init_from={parent.path} does not fit: {other} and {name}, of shape {tuple(theirs[name].shape)} each, "
-                f"are two there and one here: give {setting}"
+                f"differ there but are tied here: set {setting}"
             )
 
 
 def _modules(names: Iterable[str], everything: Iterable[str]) -> tuple[str, ...]:
-    """Names of weights, one for all of a module where all of it is meant."""
+    """Names of weights; where all weights of a module are listed, only the name of the module."""
     chosen = set(names)
     others = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
     found = (next((prefix for prefix in _prefixes(n) if prefix not in others), n) for n in everything if n in chosen)

@@ -1,4 +1,4 @@
-"""Signals that end a training so that it can go on later."""
+"""Signals that end a training so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -19,33 +19,34 @@ from scaleformer.system.errors import RESUMABLE, Interrupted
 
 NAMES = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
 SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
-PATIENCE = 10.0  # seconds that a library may keep Python from hearing of a signal that ends the program at once
+PATIENCE = 10.0  # seconds that a library may keep Python from handling a signal that should end the program
 
 
 def interrupted(stop: int, step: int, run: Path) -> Interrupted:
-    """What to raise for a wish (`TranslationModule.stop`) once the run in that folder is saved."""
-    return Interrupted(f"interrupted by {SIGNALS[stop - 1].name}, saved at step {step:,}: go on by resume={run}")
+    """The exception for a stop request (`TranslationModule.stop`) once the run is saved."""
+    return Interrupted(f"interrupted by {SIGNALS[stop - 1].name}, saved at step {step:,}: continue with resume={run}")
 
 
 class SignalWatch(Callback):
-    """Makes SIGINT, SIGTERM, SIGUSR1 and SIGHUP end the program by `Interrupted`; a SIGHUP that is ignored (`nohup`)
-    stays so.
+    """Makes SIGINT, SIGTERM, SIGUSR1 and SIGHUP end the program with `Interrupted`; an ignored SIGHUP (`nohup`) stays
+    ignored.
 
-    Outside of training, and at the second signal, at once; in training after the present step (a validation is
-    finished first), when all processes know of it and `LastCheckpoint` has saved. To tell one process is enough.
-    Used as a context manager around all of it; leaving it puts the handlers back that were there before.
+    Outside training, and at the second signal, the program ends at once. In training it ends after the current step
+    (and a validation in progress), when all processes know of the signal and `LastCheckpoint` has saved. A signal to
+    one process is enough. Use it as a context manager around the program; on exit it restores the previous handlers.
 
-    Python hears of a signal between two of its instructions alone, and a wait for other machines is one. Where it has
-    not heard for `PATIENCE` seconds of one that ends the program at once, a thread calls `ending` and exits with 75.
+    Python handles signals only between two of its instructions, and waiting for another machine is one instruction.
+    Where Python has not handled a signal that should end the program for `PATIENCE` seconds, a thread calls `ending`
+    and exits with 75.
     """
 
-    writer: int | None = None  # of the pipe into which the system writes each signal as it comes
+    writer: int | None = None  # write end of the pipe in which the system reports signals
 
     def __init__(self) -> None:
         self.module: Any = None
         self.before: dict[int, Any] = {}
         self.ending: Callable[[], object] = lambda: None
-        self.heard = 0.0  # when Python last heard of a signal
+        self.heard = 0.0  # when Python last handled a signal
         self.unheard = 0  # signals since
 
     def __enter__(self) -> SignalWatch:
@@ -68,7 +69,7 @@ class SignalWatch(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self.module = pl_module
-        for number in self.before:  # Lightning has put its own before ours, which waits for other processes in there
+        for number in self.before:  # Lightning has installed handlers of its own, which wait for other processes
             signal.signal(number, self.receive)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -78,13 +79,13 @@ class SignalWatch(Callback):
         self.module = None
 
     def receive(self, number: int, frame: FrameType | None) -> None:
-        """The handler of the signals."""
+        """Handle a signal."""
         self.heard, self.unheard = time.monotonic(), 0
         if self.module is None or self.module.stop:
-            at_once = " at once, what came after the last checkpoint is lost" if self.module else ""
+            at_once = " at once; the steps after the last checkpoint are lost" if self.module else ""
             raise Interrupted(f"interrupted by {signal.Signals(number).name}{at_once}")
         self.module.stop = 1 + SIGNALS.index(signal.Signals(number))
-        _say("\nstopping after this step (once more: at once)")
+        _say("\nstopping after this step (once more: stop at once)")
 
     def _watch(self, reader: int) -> None:
         while number := os.read(reader, 1):
@@ -95,25 +96,25 @@ class SignalWatch(Callback):
         os.close(reader)
 
     def _judge(self, number: int, came: float) -> None:
-        """End the program if Python has not heard of this signal, and should have ended by it."""
-        if self.heard > came - 1:  # a second, for Python may hear of it before the thread does
+        """End the program if Python has not handled this signal and should have ended."""
+        if self.heard > came - 1:  # Python may handle it up to a second before the thread sees it
             return
         self.unheard += 1
         if self.module is None or self.module.stop or self.unheard > 1:
             self.ending()
             name = signal.Signals(number).name
-            _say(f"interrupted by {name} while something, another machine perhaps, was waited for")
+            _say(f"interrupted by {name} while waiting, perhaps for another machine")
             os._exit(RESUMABLE)
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # a terminal that has gone
-        os.write(2, f"{line}\n".encode())  # a print might be what was interrupted
+    with suppress(OSError):  # the terminal may be closed
+        os.write(2, f"{line}\n".encode())  # print is unsafe here: it may be what was interrupted
 
 
 def _forget() -> None:
     if SignalWatch.writer is not None:
-        signal.set_wakeup_fd(-1)  # a forked process, such as one that makes batches, has signals of its own
+        signal.set_wakeup_fd(-1)  # a forked process, such as a data worker, gets signals of its own
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Where a run writes its curves and results: metrics.csv always, and where `logger=` says."""
+"""The loggers of a run: metrics.csv always, and the one that `logger=` names."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def build_loggers(config: LoggerConfig, directory: Path, resumed_at: int | None = None) -> list[Logger]:
-    """The loggers of a run in `directory`, which goes on at that step or is new; nothing is started yet.
+    """The loggers of a run in `directory`, new or resumed at a step; none is started yet.
 
-    ValueError where the one asked for is not installed, or has no place to write to.
+    Raises ValueError where the chosen logger is not installed, or has no place to write to.
     """
     loggers: list[Logger] = [MetricsCsv(directory, resumed_at)]
     try:
-        if config.name == "wandb":  # each of them takes a second to import
+        if config.name == "wandb":  # each takes a second to import
             from scaleformer.training.wandb_logger import WandbRun
 
             loggers.append(WandbRun(config, directory, resumed_at))
@@ -44,18 +44,18 @@ def build_loggers(config: LoggerConfig, directory: Path, resumed_at: int | None 
 
 @rank_zero_only
 def start_loggers(loggers: Sequence[Logger], config: Mapping[str, Any]) -> None:
-    """Hand them the configuration. ValueError where one cannot be reached."""
+    """Hand the configuration to the loggers. Raises ValueError where one cannot be reached."""
     for logger in _takers(loggers):
         logger.begin(config)
 
 
 @rank_zero_only
 def log_results(loggers: Sequence[Logger], results: RunResults) -> None:
-    """Give them the final tables and the learning curves, and end their runs; what goes wrong there is a warning."""
+    """Hand the final tables and the learning curves to the loggers and end their runs; failures become warnings."""
     for logger in _takers(loggers):
         try:
             logger.finish(results)
-        except Exception as error:  # of whatever kind that library has: all of it is in the run's folder
+        except Exception as error:  # any error of that library: the run's folder holds all results
             log.warning("%s did not get the results: %s", logger.title, " ".join(str(error).split()))
 
 

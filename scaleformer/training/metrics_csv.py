@@ -1,4 +1,4 @@
-"""The logger that is always there: metrics.csv."""
+"""metrics.csv, the logger that every run has."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scaleformer.system.provenance import atomic_writer
 class MetricsCsv(Logger):
     """One row a logged step in `directory`/metrics.csv, with a column `step` and one for each metric.
 
-    Lightning's own CSVLogger deletes the file of the run that it resumes, and splits training and validation of one
-    step over two rows. This one keeps the rows up to the step it is resumed at, drops those after it (a killed run
-    has logged steps that its checkpoint does not know), and replaces the file whole, so that it is never half-written.
+    Lightning's own CSVLogger deletes the file of a resumed run, and splits training and validation of a step over two
+    rows. This one keeps the rows up to the resumed step and drops later ones (a killed run has logged steps that its
+    checkpoint does not know). It replaces the file as a whole, so that it is never half-written.
 
-    resumed_at  the step up to which the rows that are there belong to the run; None: none does. The others go with the
-                first row that is logged
-    Raises ValueError where the rows of a resumed run are none of its own.
+    resumed_at  the step up to which existing rows belong to the run; None: none do. The first logged row removes the
+                others
+    Raises ValueError where the rows of a resumed run are not metrics.
     """
 
     def __init__(self, directory: str | Path, resumed_at: int | None = None) -> None:
@@ -52,7 +52,7 @@ class MetricsCsv(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """The run's config.yaml holds them."""
+        """Nothing to do: the run's config.yaml holds them."""
 
     def _read(self) -> list[dict[str, Any]]:
         try:
@@ -76,5 +76,5 @@ class MetricsCsv(Logger):
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        if status == "success":  # a failure may be that of this very file, and each row has been saved already
+        if status == "success":  # after a failure, rows are saved already, and this file may be the cause
             self.save()

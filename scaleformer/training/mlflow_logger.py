@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would tell its makers of every run; read at the import
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report every run to its makers; read at import
 
 from mlflow.exceptions import MlflowException
 from pytorch_lightning.loggers import MLFlowLogger
@@ -17,13 +17,13 @@ from pytorch_lightning.loggers import MLFlowLogger
 from scaleformer.training.run_results import RunResults
 from scaleformer.training.settings import LoggerConfig
 
-logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of its tables
+logging.getLogger("mlflow").setLevel(logging.WARNING)  # it reports its database tables
 STORE = "sqlite:///mlflow.db"  # where `mlflow ui` looks
-IDENTITY = "mlflow_run"  # the file in a run's folder that names its run there
+IDENTITY = "mlflow_run"  # the file in a run's folder with the id of its MLflow run
 
 
 class MlflowRun(MLFlowLogger):
-    """A run of MLflow, and the same one when the training goes on."""
+    """A run of MLflow; a resumed training continues it."""
 
     title = "MLflow"
 
@@ -44,9 +44,9 @@ class MlflowRun(MLFlowLogger):
     def begin(self, config: Mapping[str, Any]) -> None:
         try:
             identity = str(self.run_id)
-            if not self.resumed:  # it takes the value of a setting once
+            if not self.resumed:  # MLflow takes each setting once
                 self.log_hyperparams(dict(config))
-            self.experiment.log_dict(identity, dict(config), "config.yaml")  # whole, which those are not when long
+            self.experiment.log_dict(identity, dict(config), "config.yaml")  # complete: long settings are cut above
         except MlflowException as error:
             raise _unreachable(self._tracking_uri, error) from error
         (self.directory / IDENTITY).write_text(f"{identity}\n", encoding="utf-8")
@@ -64,4 +64,4 @@ class MlflowRun(MLFlowLogger):
 
 
 def _unreachable(uri: str, error: Exception) -> ValueError:
-    return ValueError(f"logger=mlflow: {uri}: {' '.join(str(error).split())} (logger.tracking_uri=URI is another)")
+    return ValueError(f"logger=mlflow: {uri}: {' '.join(str(error).split())} (logger.tracking_uri=URI sets another)")

@@ -1,4 +1,4 @@
-"""Thin adapter: batch -> model -> loss -> log."""
+"""The Lightning module: batch -> model -> loss -> log."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from scaleformer.training.interruption import SIGNALS
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates, split_decaying
 from scaleformer.training.sharding import shard_model
 
-# Losses are weighted by tokens / UNIT before they are differentiated, so that gradients stay of ordinary size (fp16)
-# while the number of tokens of the whole step is not known yet.
+# Losses are weighted by tokens / UNIT before differentiation: gradients keep an ordinary size (fp16) while the number
+# of tokens of the whole step is still unknown.
 UNIT = 1024
-WISHES = 1 + len(SIGNALS)  # `TranslationModule.stop` is a number below it
+WISHES = 1 + len(SIGNALS)  # `TranslationModule.stop` is below it
 
 
 class TranslationModule(pl.LightningModule):
     """Trains a Transformer by cross-entropy on the target tokens.
 
-    The gradient of a step is that of the mean over all its target tokens, whatever the number of processes and of
-    accumulated batches: N processes do what one does with N times as many accumulated batches. A step whose loss or
-    gradients are NaN or infinite is skipped by all processes alike (`StepGuard`).
+    The gradient of a step is that of the mean over all its target tokens, for any number of processes and accumulated
+    batches: N processes do what one does with N times as many accumulated batches. A step whose loss or gradients are
+    NaN or infinite is skipped by all processes (`StepGuard`).
 
-    package          what a checkpoint must hold besides the weights, so that it translates on its own (`checkpoint`)
+    package          what a checkpoint needs besides the weights to translate on its own (`checkpoints.model_file`)
     label_smoothing  share of the probability spread over the whole vocabulary, in training only
-    r_drop           weight of the divergence between two passes of a batch in training [`ops.r_drop`]; 0 = one pass.
-                     The loss that is logged is without it
-    stop, save       set by a process to the number of a signal (of `SIGNALS`, from 1 on), or to 1, to ask for the end
-                     of training or a checkpoint; `stopping` and `saving` hold the largest such number once all
-                     processes have done the same step
+    r_drop           weight of the divergence between two passes over a training batch [`ops.r_drop`]; 0 = one pass.
+                     The logged loss does not include it
+    stop, save       set by a process to request the end of training (the number of a signal in `SIGNALS`, from 1) or a
+                     checkpoint (1); `stopping` and `saving` hold the largest request of all processes once they have
+                     done the same step
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class TranslationModule(pl.LightningModule):
         self.r_drop = r_drop
         self.guard = guard or StepGuard()
         self.stop = self.stopping = self.save = self.saving = 0
-        self.batch: Batch | None = None  # the last one, of training or validation
-        self.batches: list[Batch] = []  # of the present step
-        self.idle_share = 0.0  # of the present step: what processes wait for the one with the largest batches
-        self._sums: dict[str, Tensor] = {}  # (2,): target tokens and summed loss of the present step, or validation
+        self.batch: Batch | None = None  # the latest, in training or validation
+        self.batches: list[Batch] = []  # of the current step
+        self.idle_share = 0.0  # of the current step: waiting for the process with the largest batches
+        self._sums: dict[str, Tensor] = {}  # (2,): target tokens and summed loss of the current step or validation
         self._row: dict[str, float] = {}
 
     def configure_model(self) -> None:
-        """Spread the weights over the processes where the strategy is `ShardedStrategy`."""
+        """Shard the weights over the processes where the strategy is `ShardedStrategy`."""
         if self.device_mesh is not None:
             shard_model(self.model, self.device_mesh["data_parallel"])
 
@@ -84,8 +84,8 @@ class TranslationModule(pl.LightningModule):
         refresh_rates(scheduler)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
-        # Lightning logs where its own count of the steps says so, which is one too many once a run that ended with a
-        # validation goes on: it would never agree with `_due`.
+        # Lightning decides by its own step count whether to log. In a resumed run that had ended with a validation,
+        # that count is one too high and would never agree with `_due`.
         self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.trainer.global_step
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
@@ -105,12 +105,12 @@ class TranslationModule(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Scale the gradients to those of the mean over all tokens of the step, clip them, and judge the step."""
+        """Scale the gradients to those of the mean over all tokens of the step, clip them, and skip a bad step."""
         trainer = self.trainer
         gradients = [p.grad for p in self.parameters() if p.grad is not None]
         tokens, summed = self._reduced("train")
         raw = float(total_norm(gradients, self.device))
-        # DDP gave the mean over the processes, Lightning that over accumulated batches
+        # DDP averages over processes, Lightning over accumulated batches
         factor = UNIT * trainer.world_size * trainer.accumulate_grad_batches / max(tokens, 1.0)
         norm, loss = raw * factor, summed / max(tokens, 1.0)
         step = trainer.global_step + 1
@@ -120,7 +120,7 @@ class TranslationModule(pl.LightningModule):
             self._row["train/idle_share"] = self.idle_share
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if not tokens:
-            optimizer.zero_grad(set_to_none=True)  # nothing but fillers
+            optimizer.zero_grad(set_to_none=True)  # only fillers
         elif math.isfinite(loss) and math.isfinite(norm):
             by_value = gradient_clip_algorithm == "value"
             scale_(gradients, factor * (1.0 if by_value else clip_factor(norm, gradient_clip_val)))
@@ -130,8 +130,8 @@ class TranslationModule(pl.LightningModule):
         elif scaler is None or not math.isfinite(loss) or scaler.get_scale() <= 1:
             largest = largest_gradients(self.named_parameters(), factor)
             self.guard.bad(step, loss, norm, self._ids(everywhere=True), largest)
-            optimizer.zero_grad(set_to_none=True)  # the optimizer leaves alone what has no gradient
-        # else: the scale of fp16 was too large; the scaler skips the step and lowers it
+            optimizer.zero_grad(set_to_none=True)  # the optimizer skips parameters without a gradient
+        # else: the fp16 loss scale was too large; the scaler skips the step and lowers it
         self._row["train/skipped_steps"] = float(self.guard.skipped)
         if self._due(step):
             self.log_dict(self._row)
@@ -139,9 +139,9 @@ class TranslationModule(pl.LightningModule):
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_index: int) -> None:
         step = self.trainer.global_step
-        if self._due(step):  # a call costs a fifth of a millisecond
+        if self._due(step):  # logging costs 0.2 ms
             self.log("step", float(step))
-        elif self.trainer.should_stop and self._row:  # Lightning logs the last step, wherever training stops
+        elif self.trainer.should_stop and self._row:  # Lightning also logs the last step
             self.log_dict({**self._row, "step": float(step)})
 
     def _due(self, step: int) -> bool:
@@ -160,8 +160,8 @@ class TranslationModule(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         tokens, summed = self._reduced("valid")
         if tokens:
-            self.log("val/loss", summed / tokens, sync_dist=False)  # the same for all processes already
-        if corpora := sorted(name for name in self._sums if name.startswith("valid/")):  # alike in all processes
+            self.log("val/loss", summed / tokens, sync_dist=False)  # already equal in all processes
+        if corpora := sorted(name for name in self._sums if name.startswith("valid/")):  # the same in all processes
             sums = torch.stack([self._sums.pop(name) for name in corpora])  # (corpora, 2)
             if self.trainer.world_size > 1:
                 torch.distributed.all_reduce(sums)
@@ -172,7 +172,7 @@ class TranslationModule(pl.LightningModule):
         self.log("step", float(self.trainer.global_step))
 
     def configure_optimizers(self) -> Any:
-        fused = self.trainer.precision != "16-mixed"  # whose scaler has to come between gradients and optimizer
+        fused = self.trainer.precision != "16-mixed"  # its scaler acts between gradients and optimizer
         optimizer = self.optimizer_config.build(self.named_parameters(), fused=fused)
         scheduler = self.schedule_config.build(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
@@ -180,7 +180,7 @@ class TranslationModule(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["scaleformer"] = self.package
         data = getattr(self.trainer, "datamodule", None)
-        if data is not None and self.trainer.is_global_zero:  # which alone has counted
+        if data is not None and self.trainer.is_global_zero:  # only this process has counted
             known = {"longest_segment": data.longest_segment, "segmentation": data.segmentation}
             checkpoint["scaleformer"] = {**self.package, **known}
         checkpoint["guard"] = self.guard.state_dict()
@@ -190,18 +190,18 @@ class TranslationModule(pl.LightningModule):
         if self.trainer.state.fn != TrainerFn.FITTING:
             return
         averaging = any(isinstance(callback, EMAWeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
-        if "current_model_state" in checkpoint and not averaging:  # the weights that were trained, not their average
+        if "current_model_state" in checkpoint and not averaging:  # the trained weights, not their average
             checkpoint["state_dict"] = checkpoint["current_model_state"]
         found = [len(group["params"]) for group in checkpoint["optimizer_states"][0]["param_groups"]]
         wanted = [len(part) for part in split_decaying(self.named_parameters())]
         if found != wanted:
             raise ValueError(
-                f"resume: the run's optimizer holds {found} parameters (that decay, that do not), this version has "
+                f"resume: the run's optimizer holds {found} parameters (with, without decay), this version has "
                 f"{wanted}: finish the run with the version of scaleformer that began it"
             )
 
     def describe_memory(self, batch_tokens: int, error: BaseException) -> str:
-        """What to say when memory ran out: the batch it ran out on, and what to lower."""
+        """The message for running out of memory: on which batch, and what to lower."""
         reason = " ".join(str(error).split())[:200]
         if self.batch is None:
             return f"out of memory before the first batch ({reason}): take a smaller model"
@@ -210,19 +210,19 @@ class TranslationModule(pl.LightningModule):
             f"out of memory after step {self.trainer.global_step:,} on a batch of {source[0]} x ({source[1]} source + "
             f"{target[1]} target) tokens, documents {name_documents(self.batch.ids)}: lower data.batch_tokens="
             f"{batch_tokens} (and data.max_tokens where one document alone is too long), or set "
-            f"model.gradient_checkpointing=true; go on by resume= ({reason})"
+            f"model.gradient_checkpointing=true; continue with resume= ({reason})"
         )
 
     def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int]:
-        """Mean cross-entropy in nats a real target token, and the number of these; 0 for a batch without any."""
+        """Mean cross-entropy in nats per real target token, and their number; 0 for a batch without any."""
         states = self.model(batch)[batch.target_mask]  # (tokens, D)
         targets = batch.target_output[batch.target_mask]  # (tokens,)
-        if not len(targets):  # a filler: it takes part, so that no process waits for this one
+        if not len(targets):  # a filler: it must take part, or the other processes would wait
             return (states.sum() + self.model.output_weight.sum()) * 0.0, 0
         return linear_cross_entropy(states, self.model.output_weight, targets, label_smoothing), len(targets)
 
     def _loss_of_two(self, batch: Batch) -> tuple[Tensor, Tensor, int]:
-        """What is trained of two passes, its cross-entropy alone, and the tokens of one pass."""
+        """The training loss of two passes, its cross-entropy alone, and the target tokens of one pass."""
         twice = batch.twice()
         states = self.model(twice)[twice.target_mask].unflatten(0, (2, -1))  # (2, tokens, D)
         targets = batch.target_output[batch.target_mask]  # (tokens,)
@@ -236,10 +236,10 @@ class TranslationModule(pl.LightningModule):
         self._sums[name] = self._sums[name] + sums if name in self._sums else sums
 
     def _reduced(self, name: str) -> tuple[float, float]:
-        """Target tokens and summed loss of all processes, in one exchange with what they wish and how much they do."""
+        """Target tokens and summed loss of all processes, in one exchange that also carries requests and workloads."""
         world, rank = self.trainer.world_size, self.trainer.global_rank
         sums = self._sums.pop(name, torch.zeros(2, device=self.device))
-        rest = sums.new_zeros(WISHES + 1 + world)  # how many processes set each `stop`, and `save`; positions of each
+        rest = sums.new_zeros(WISHES + 1 + world)  # counts of each `stop`, of `save`; positions of each process
         rest[self.stop] = 1
         rest[WISHES] = self.save
         rest[WISHES + 1 + rank] = sum(batch.source.numel() + batch.target_input.numel() for batch in self.batches)
@@ -255,7 +255,7 @@ class TranslationModule(pl.LightningModule):
         return tokens, summed
 
     def _ids(self, everywhere: bool = False) -> list[str]:
-        """Names of the examples of this step; everywhere: of all processes, which all have to ask."""
+        """Names of the examples of this step; everywhere: of all processes, and all must call it."""
         ids = [name for batch in self.batches for name in batch.ids]
         if not everywhere or self.trainer.world_size == 1:
             return ids

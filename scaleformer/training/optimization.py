@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules, by configuration."""
+"""Optimizers and learning-rate schedules."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SCHEDULES = ("inverse_sqrt", "cosine", "constant")
 class OptimizerConfig:
     """An optimizer; `learning_rate` is the peak of the schedule.
 
-    Only weights of linear maps and embeddings of tokens decay: no biases and norms, and nothing else that an attention
-    learns (relative embeddings, gates, salience): zero is no simpler a value of these than any other.
+    Weight decay applies to the weights of linear maps and token embeddings only: not to biases, norms and other
+    parameters of an attention (relative embeddings, gates, salience), for which zero is no simpler than other values.
     """
 
     name: str = "adamw"
@@ -40,8 +40,8 @@ class OptimizerConfig:
             raise ValueError(f"optimizer.eps is {self.eps}: it must be above 0, and finite")
 
     def build(self, parameters: Iterable[tuple[str, nn.Parameter]], fused: bool = False) -> torch.optim.Optimizer:
-        """parameters: with their names (`named_parameters`), of which frozen ones are left out; fused: one kernel for
-        all, several times faster on a CPU too."""
+        """parameters: named (`named_parameters`); frozen ones are left out. fused: one kernel for all, several times
+        faster on a CPU too."""
         decaying, others = split_decaying(parameters)
         groups = [{"params": decaying, "weight_decay": self.weight_decay}, {"params": others, "weight_decay": 0.0}]
         betas = (self.beta1, self.beta2)
@@ -49,8 +49,7 @@ class OptimizerConfig:
 
 
 def split_decaying(parameters: Iterable[tuple[str, nn.Parameter]]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The parameters that decay and those that do not, told by their names: matrices called `weight`. Frozen ones are
-    neither."""
+    """(with decay, without): parameters called `weight` that are matrices decay. Frozen ones are left out."""
     parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
     for name, parameter in parameters:
         if parameter.requires_grad:
@@ -63,7 +62,7 @@ class ScheduleConfig:
     """The share of the peak learning rate at each step.
 
     name          "inverse_sqrt" [Vaswani 2017, section 5.3], "cosine" or "constant"
-    warmup_steps  steps of linear rise from 0, before any of them
+    warmup_steps  steps of the linear rise from 0 that comes first
     total_steps   where the cosine ends; null = trainer.max_steps
     floor         share of the peak at which the cosine ends
     """
@@ -77,13 +76,13 @@ class ScheduleConfig:
         if self.name not in SCHEDULES:
             raise ValueError(f"schedule.name is {self.name!r}: choose one of {', '.join(SCHEDULES)}")
         if self.name == "cosine" and (self.total_steps is None or self.total_steps <= 0):
-            raise ValueError("schedule.name=cosine ends somewhere: set trainer.max_steps or schedule.total_steps")
+            raise ValueError("schedule.name=cosine needs an end: set trainer.max_steps or schedule.total_steps")
         if self.warmup_steps < 0:
             raise ValueError(f"schedule.warmup_steps is {self.warmup_steps}: it must be at least 0")
         if not 0 <= self.floor <= 1:
             raise ValueError(f"schedule.floor is {self.floor}: it must be in [0, 1], a share of the peak")
         if self.floor and self.name != "cosine":
-            raise ValueError(f"schedule.floor is {self.floor}: schedule={self.name} has none, schedule=cosine has")
+            raise ValueError(f"schedule.floor is {self.floor}: only schedule=cosine has a floor, not {self.name}")
 
     def factor(self, step: int) -> float:
         """Share of the peak learning rate at `step`, counted from 0."""
@@ -102,8 +101,8 @@ class ScheduleConfig:
 
 
 def refresh_rates(scheduler: LambdaLR) -> None:
-    """Set the rates to those of the scheduler's own schedule at its place: an optimizer that was read from a checkpoint
-    has the rate that another schedule gave it."""
+    """Set the rates to those of this schedule: an optimizer read from a checkpoint holds the rate of the schedule that
+    it was saved with."""
     rates = zip(scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True)
     for group, base, factor in rates:
         group["lr"] = base * factor(scheduler.last_epoch)

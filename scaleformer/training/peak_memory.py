@@ -1,4 +1,4 @@
-"""Resident memory in bounds."""
+"""Keeps resident memory bounded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scaleformer.system.measure import memory_status
 
 
 class TrimMemory(Callback):
-    """Gives free memory back to the system when the process holds `GROWTH` times what a few batches need.
+    """Returns free memory to the system when the process holds `GROWTH` times what a few batches need.
 
-    Batches of ever different lengths leave holes in the heap of the C library that the next batch does not fit into:
-    without this a training on a CPU holds several times what it uses. What is needed is the most that is held in the
-    first `BATCHES` batches after memory was given back; that is not done after every batch, since the next one has to
-    fetch it again, page by page.
+    Batches of varying length leave holes in the heap of the C library that the next batch does not fit into: without
+    this callback, training on a CPU holds several times the memory that it uses. The need is the largest amount held
+    in the first `BATCHES` batches after memory was returned. Memory is not returned after every batch, since the next
+    one would have to fetch it again page by page.
     """
 
     BATCHES = 10

@@ -1,4 +1,4 @@
-"""What a training shows of itself while it runs."""
+"""The progress display of a training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = (("train/loss", "loss", 3), ("val/loss", "val", 3), ("val/bleu", "BLEU",
 
 
 class StatusBar(Progress):
-    """A bar with a line of text below it: both fit into 80 columns."""
+    """A bar above a line of text; both fit into 80 columns."""
 
     def __init__(self, console: Console) -> None:
         self.status = ""
@@ -35,7 +35,7 @@ class StatusBar(Progress):
 
 
 class DataClock(PassThroughProfiler):
-    """Adds up the seconds that training waits for batches, from what Lightning tells a profiler."""
+    """Adds up the seconds that training waits for batches, from Lightning's profiler calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,15 +51,15 @@ class DataClock(PassThroughProfiler):
 
 
 class TrainingProgress(Callback):
-    """A bar with loss, tokens a second and time left; a line at every logged step where there is no terminal.
+    """A bar with loss, tokens per second and time left; without a terminal, a line at every logged step.
 
-    The end is the nearer of `trainer.max_steps` and `trainer.max_time`; the time left by steps goes by the average of
-    this process so far, validations included.
+    Training ends at the nearer of `trainer.max_steps` and `trainer.max_time`. The time left is estimated from this
+    process's average time per step, validations included.
 
     Logs, over the batches since the last logged step:
-    train/tokens_per_second  real source and target tokens of all devices, without pads, over the time spent training:
-                             the clock stands still in validations and while what they found is saved
-    train/padding            share of the positions of the padded batches that hold no token
+    train/tokens_per_second  real source and target tokens of all devices, without padding, over the training time; the
+                             clock stops while validating and saving
+    train/padding            share of positions in the padded batches that hold no token
     train/data_share         share of that time spent waiting for batches (not with a trainer.profiler of your own)
     """
 
@@ -69,7 +69,7 @@ class TrainingProgress(Callback):
         self.started = self.since = 0.0
         self.first_step = 0
         self.paused: float | None = None
-        self.tokens: Tensor | int = 0  # on the device, so that counting waits for nothing
+        self.tokens: Tensor | int = 0  # on the device: counting does not wait for it
         self.positions = 0
         self.speed = 0.0
         self.shown = -1
@@ -98,8 +98,8 @@ class TrainingProgress(Callback):
         self.tokens = self.tokens + (batch.source_mask.sum() + batch.target_mask.sum())
         self.positions += batch.source_mask.numel() + batch.target_mask.numel()
         step, every = trainer.global_step, trainer.log_every_n_steps  # type: ignore[attr-defined]
-        due = step % every == 0 and step != self.shown  # while gradients accumulate, the step stands still
-        if due or self._ends(trainer):  # Lightning also logs the last step, wherever training stops
+        due = step % every == 0 and step != self.shown  # the step does not change while gradients accumulate
+        if due or self._ends(trainer):  # Lightning also logs the last step
             seconds = max(time.perf_counter() - self.since, 1e-9)
             self.speed = float(self.tokens) * trainer.world_size / seconds
             row = {"tokens_per_second": self.speed, "padding": 1 - float(self.tokens) / self.positions}
@@ -114,7 +114,7 @@ class TrainingProgress(Callback):
             self.bar.update(self.bar.task, **self._place(trainer))
 
     def _ends(self, trainer: pl.Trainer) -> bool:
-        """Whether training stops here; a Timer says so after this callback."""
+        """Whether training stops here; a Timer would say so only after this callback."""
         timers = [c for c in trainer.callbacks if isinstance(c, Timer)]  # type: ignore[attr-defined]
         return trainer.should_stop or any((timer.time_remaining() or 1.0) <= 0 for timer in timers)
 
@@ -154,7 +154,7 @@ class TrainingProgress(Callback):
             self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _place(self, trainer: pl.Trainer) -> dict[str, Any]:
-        """The share that is done, and the time left in words."""
+        """The completed share, and the time left as text."""
         shares, left = [0.0], []
         if trainer.max_steps > 0:
             shares.append(trainer.global_step / trainer.max_steps)

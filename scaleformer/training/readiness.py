@@ -1,4 +1,4 @@
-"""Whether the data are there, and fit the model, before the first step."""
+"""Checks before the first step that the data exist and fit the model."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scaleformer.training.settings import Settings
 
 
 def prepare(data: DocumentDataModule, settings: Settings) -> None:
-    """Make the data ready and see that every split that the run will want is there and can be read."""
+    """Prepare the data, and check that every split that the run needs exists and can be read."""
     data.source("train")
     if settings.test.enabled:
         try:
             data.documents(settings.test.split)
         except MissingSplit as error:
             raise ValueError(
-                f"{error} (wanted for the final evaluation: test.split names another, test.enabled=false does without)"
+                f"{error} (the final evaluation needs it: set test.split=NAME, or test.enabled=false to skip it)"
             ) from error
     try:
         fingerprints(data, settings)
@@ -28,21 +28,21 @@ def prepare(data: DocumentDataModule, settings: Settings) -> None:
         if settings.data.format != "hub":
             raise
         raise ValueError(
-            f'{error} (data.hub.train and data.hub.valid name the splits; data.hub.valid="" where there is none)'
+            f'{error} (data.hub.train and data.hub.valid name the splits; data.hub.valid="" for none)'
         ) from error
     if settings.callbacks.early_stopping.patience and "valid" not in data.sources:
-        raise ValueError("callbacks.early_stopping.patience needs a valid split, and the data have none")
+        raise ValueError("callbacks.early_stopping.patience needs a valid split, and there is none: set it to null")
     data.prepare_data()
 
 
 def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModule) -> None:
-    """Raises ValueError where a text, as far as they are known, is longer than the model can read or write."""
+    """Raises ValueError where a text of known length is longer than the model can read or write."""
     limits = model.most_source_tokens, model.most_target_tokens
     if limits == (math.inf, math.inf):
         return
     longest = {name: (split.longest_source, split.longest_target) for name, split in data.report.splits.items()}
-    advice = dict.fromkeys(longest, "cut at a smaller data.max_tokens")
-    if settings.test.enabled:  # whole documents; a translation ends at the limit, which is counted
+    advice = dict.fromkeys(longest, "set a smaller data.max_tokens")
+    if settings.test.enabled:  # whole documents; translations stop at the limit, which is counted
         corpus = data.encoded(settings.test.split)
         tokens = int(np.bincount(corpus.document_of, corpus.source_lengths).max()) + 1
         longest["final evaluation"], advice["final evaluation"] = (tokens, 0), "set test.enabled=false"
@@ -50,12 +50,12 @@ def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModu
         for side, length, most in zip(("source", "target"), lengths, limits, strict=True):
             if length > most:
                 raise ValueError(
-                    f"{name}: a {side} has {length:,} tokens, and the attention takes {most:,} at most: raise its "
+                    f"{name}: a {side} has {length:,} tokens, but the attention takes at most {most:,}: raise "
                     f"model.attention.max_positions or max_length, or {advice[name]}"
                 )
 
 
 def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]:
-    """Those of the splits that the run reads: others may be named that are not there."""
+    """The fingerprints of the splits that the run reads: others may be configured but missing."""
     wanted = {"train", "valid"} | ({settings.test.split} if settings.test.enabled else set())
     return data.fingerprint(split for split in data.sources if split in wanted)

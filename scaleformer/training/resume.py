@@ -1,4 +1,4 @@
-"""Going on with a run: the command line that it was started with, and its last checkpoint."""
+"""Resuming a run: the command line that started it, and its last checkpoint."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from scaleformer.evaluation.metrics import metrics_of
 from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
-# Settings of older runs, by what they are called now.
+# Old names of settings -> their names today.
 RENAMED = {"test.metrics": "metrics", "callbacks.validation_bleu.tokenize": "metrics.tokenize"}
-RECORD = Path(".hydra") / "hydra.yaml"  # of what the configuration was composed
-CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a run goes on from them
-# What the weights and the state of the optimizer are made for, but for settings that leave their meaning alone.
+RECORD = Path(".hydra") / "hydra.yaml"  # what Hydra composed the configuration from
+CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a resume tries them
+# Settings that the weights and the optimizer state depend on, and the exceptions below them.
 FIXED = ("model", "tokenizer", "optimizer", "init_from", "freeze")
 FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
-FREE_OF_ATTENTION = ("algorithm", "explore")  # at whatever site
-CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # which attention, of all sites or of one
-# Settings that do not touch the numbers of training.
+FREE_OF_ATTENTION = ("algorithm", "explore")  # at any site
+CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # the choice of attention, for all sites or one
+# Settings that do not change the numbers of training.
 HARMLESS = (
     *("resume", "run_dir", "hydra", "threads", "logger", "test", "decoding", "metrics"),
     *("callbacks.checkpoint", "callbacks.early_stopping", "callbacks.validation_bleu", "callbacks.max_bad_steps"),
     *("trainer.max_steps", "trainer.max_time", "trainer.max_epochs", "trainer.log_every_n_steps"),
     *("trainer.val_check_interval", "trainer.detect_anomaly", "data.cache_dir", "data.num_workers"),
     *("data.num_proc", "data.target_language"),
-    "data.path",  # what stands there is known by its fingerprint
+    "data.path",  # its content is compared by fingerprint
 )
 
-# Settings that older runs do not name, with the value that they were trained with.
+# Settings that older runs do not have, with the value that they were trained with.
 ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
-ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # at whatever place
+ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # in any group
 ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "annotate_terms", "word_dropout", "mask_source"), 0.0)
 ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None}
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
-    """Raise ValueError where `directory` holds a run, unless `checkpoint` is one of it."""
+    """Raise ValueError where `directory` holds a run, unless `checkpoint` belongs to that run."""
     held = next(directory.glob("checkpoints/*.ckpt"), None)
     if held is not None and (checkpoint is None or not checkpoint.parent.samefile(held.parent)):
-        raise ValueError(f"{directory} holds a run: go on with it by resume={directory}, or take another hydra.run.dir")
+        raise ValueError(f"{directory} holds a run: continue it with resume={directory}, or set another hydra.run.dir")
 
 
 def merge_overrides(overrides: Iterable[str]) -> list[str]:
-    """One override a key, the last one, so that a list that is added to at every resume does not grow."""
+    """Keep the last override of each key, so that the list does not grow with every resume."""
     merged: dict[str, str] = {}
     for override in overrides:
         key, *value = override.split("=", 1)
@@ -63,7 +63,7 @@ def merge_overrides(overrides: Iterable[str]) -> list[str]:
 
 
 def record_overrides(directory: Path, overrides: Iterable[str], record: Mapping[str, Any] | None = None) -> None:
-    """Leave the overrides, and what Hydra tells of the start, where `resumed_arguments` looks for them."""
+    """Write the overrides, and Hydra's record of the start, where `resumed_arguments` looks for them."""
     for path, content in ((OVERRIDES, merge_overrides(overrides)), (RECORD, record)):
         if content is not None:
             with atomic_writer(directory / path) as file:
@@ -71,9 +71,9 @@ def record_overrides(directory: Path, overrides: Iterable[str], record: Mapping[
 
 
 def renewed(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A configuration from before there was the group `metrics`, as it would be recorded now; others as they are.
+    """A configuration from before the group `metrics` existed, as it would be recorded now; others unchanged.
 
-    That version matched no segments unless told to: what it recorded was nobody's choice, unless `overrides` make it.
+    That version did not match segments unless told to, so the recorded value is a default, unless `overrides` set it.
     """
     if "metrics" in config or not all(isinstance(config.get(group), Mapping) for group in ("test", "callbacks")):
         return dict(config)
@@ -90,22 +90,21 @@ def renewed(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, An
 
 
 def last_checkpoint(run: str | Path) -> Path:
-    """The checkpoint with which a run goes on if it can be read. ValueError if there is none."""
+    """The checkpoint to resume a run from, if it can be read. ValueError if there is none."""
     return next(iter(candidates(run)), None) or find_checkpoint(run)
 
 
 def candidates(run: str | Path) -> list[Path]:
-    """The checkpoints that a run could go on from, that to be tried first at first."""
+    """The checkpoints that a run could be resumed from, in the order to try them."""
     paths = [Path(run) / "checkpoints" / name for name in CHECKPOINTS]
     return [path for path in paths if path.is_file()]
 
 
 def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
-    """The checkpoint with which a run goes on, and what it says of the run (`model_file.make_package`), its
-    `step` too.
+    """The checkpoint to resume a run from, and its package (`model_file.make_package`) with its `step`.
 
-    One that is cut short or has wrong bits is passed over with a warning for the one before it. Raises ValueError where
-    none can be read, and where it has another format.
+    A truncated or corrupt checkpoint is skipped with a warning, and the one before it is used. Raises ValueError where
+    none can be read, and where the format differs.
     """
     problem: ValueError | None = None
     for path in candidates(run) or [find_checkpoint(run)]:
@@ -117,33 +116,33 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
         package, step = content["scaleformer"], content.get("global_step", 0)
         if package.get("format") != FORMAT:
             raise ValueError(
-                f"{path}: the checkpoint has format {package.get('format')}, this version goes on with format "
+                f"{path}: the checkpoint has format {package.get('format')}, this version resumes format "
                 f"{FORMAT}: use the version of scaleformer that wrote it"
             )
         if problem is not None:
-            warnings.warn(f"{problem}: going on from {path.name} instead, step {step}", stacklevel=2)
+            warnings.warn(f"{problem}: continuing from {path.name} instead, step {step}", stacklevel=2)
         return path, {**package, "step": step}
     assert problem is not None
     raise problem
 
 
 def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> None:
-    """Raises ValueError where `config` differs from the run in a setting that its weights are made for. Warnings name
-    other settings after whose change the run is not what it would have been, and an end that lies behind it."""
+    """Raises ValueError where `config` changes a setting that the weights of the run depend on. Warns of other changes
+    that affect results, and of a `trainer.max_steps` that the run has passed."""
     differing = []
     before, config = {**ADDED, **package["config"]}, {**ADDED, **config}
     for group in FIXED:
         saved = _flat(before.get(group, {}), group)
         for name, value in _flat(config[group], group).items():
-            # Where one has a group of settings and the other none, the names are those of different depths.
+            # A group of settings on one side may be a single value on the other: then the depths of names differ.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
             differing += [
                 (name, value, key, saved[key]) for key in others if not _is_free(name) and saved[key] != value
             ]
-    if differing:  # another attention first: its options follow it
+    if differing:  # report another attention first: its options differ with it
         name, value, key, old = min(differing, key=lambda found: CHOICE.fullmatch(found[2]) is None)
         raise ValueError(
-            f"resume: {name}={value}, but the run has {key}={old}, which its weights are made for: give "
+            f"resume: {name}={value}, but the run has {key}={old}, and its weights depend on it: set "
             f"{_given_as(key, old)} (a default may have changed since), or start a new run"
         )
     changed = []
@@ -157,15 +156,15 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
             if not harmless and not added and group in before and saved.get(name) != value:
                 changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
-        warnings.warn(f"resume: {', '.join(changed)}: from here on it is another run than before", stacklevel=2)
+        warnings.warn(f"resume: {', '.join(changed)}: results will differ from the run so far", stacklevel=2)
     step, last = package["step"], config["trainer"]["max_steps"]
     if 0 < last < step:
         what = f"the run is at step {step}, past trainer.max_steps={last}"
-        warnings.warn(f"resume: {what}: no step follows", stacklevel=2)
+        warnings.warn(f"resume: {what}: there is nothing left to train", stacklevel=2)
 
 
 def _given_as(key: str, value: Any) -> str:
-    """The override that makes a setting what it was; an attention is a group, chosen with all its options."""
+    """The override that restores a setting; an attention is a group, chosen with all its options."""
     if (choice := CHOICE.fullmatch(key)) is None:
         return f"{key}={json.dumps(value)}"
     place = "" if choice[1] == "attention" else f"@model.{choice[1]}"
@@ -177,7 +176,7 @@ def _is_free(name: str) -> bool:
 
 
 def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
-    """(source, target) of a run, one and the same where they are alike, so that nothing is encoded twice."""
+    """(source, target) of a run; one object where they are equal, so that nothing is encoded twice."""
     source, target = (package[f"{side}_tokenizer"].numpy().tobytes() for side in ("source", "target"))
     first = Tokenizer.from_proto(source)
     return first, first if source == target else Tokenizer.from_proto(target)

@@ -1,4 +1,4 @@
-"""A run from its settings to its scores: check, build, fit, test."""
+"""A run from its settings to its scores: check, build, fit, evaluate."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ from scaleformer.translation.translator import Translator
 
 @dataclass(frozen=True)
 class Run:
-    """What a training is made of.
+    """The parts of a training.
 
-    checkpoint  that it goes on from, at `step`; None for a new run, which begins at step 0
-    notes       what to tell of the weights it begins with, and of those that stay as they are
+    checkpoint  to resume from, at `step`; None for a new run, which begins at step 0
+    notes       lines for the user on the initial weights and the frozen ones
     """
 
     directory: Path
@@ -69,11 +69,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Start:
-    """How the command line has started a run, which its folder tells.
+    """How the command line started a run; recorded in its folder.
 
     runs       the folder in which a repetition of the run would get its own
-    overrides  of the command line, with which a resume begins
-    record     what Hydra tells of the start
+    overrides  of the command line; a resume starts with them
+    record     Hydra's record of the start
     """
 
     runs: str
@@ -82,8 +82,8 @@ class Start:
 
 
 def run(config: Mapping[str, Any], start: Start | None = None) -> float | None:
-    """Train and evaluate, and return the best value of `callbacks.checkpoint.monitor`, None where nothing was
-    validated. Everything that can be wrong with the input shows before the first step.
+    """Train and evaluate. Returns the best value of `callbacks.checkpoint.monitor`, None without a validation. Wrong
+    input is reported before the first step.
 
     config  the whole configuration, plain keys and values; `run_dir` is the folder of the run
 
@@ -108,13 +108,13 @@ def run(config: Mapping[str, Any], start: Start | None = None) -> float | None:
 
 
 def best_value(parts: Run) -> float | None:
-    """That of best.ckpt, in the metric which chooses it; None where nothing was validated."""
+    """The best value of the monitored metric, from best.ckpt; None without a validation."""
     best = next(c for c in parts.trainer.callbacks if isinstance(c, BestCheckpoint))  # type: ignore[attr-defined]
     return None if best.best_model_score is None else float(best.best_model_score)
 
 
 def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
-    """Everything that a training needs, checked; nothing is written into the folder of the run."""
+    """Build and check all parts of a training; writes nothing into the folder of the run."""
     settings = read_settings(config)
     directory = Path(config["run_dir"])
     checkpoint, package = open_checkpoint(config["resume"]) if config["resume"] else (None, None)
@@ -165,19 +165,19 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
 
 
 def train(parts: Run) -> None:
-    """Fit, and leave what was read of the data. Raises ValueError where no step was trained."""
+    """Fit, then record which data were read. Raises ValueError where no step was trained."""
     parameters = sum(p.numel() for p in parts.module.parameters())
     device = parts.trainer.accelerator.__class__.__name__
     print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *parts.notes]), flush=True)
     try:
         _fit(parts)
     finally:
-        with suppress(OSError):  # of a full disk, training itself has told what it could not write
+        with suppress(OSError):  # for a full disk, training itself has reported the error
             if (report := parts.data.trained_report) is not None:
                 write_counts(parts, report)
     if not parts.trainer.global_step:
         limits = ", ".join(f"trainer.{n}={parts.config['trainer'].get(n)}" for n in ("max_time", "max_epochs"))
-        raise ValueError(f"no step was trained before the limit was reached ({limits}): raise it")
+        raise ValueError(f"the limit ({limits}) was reached before the first step: raise it")
 
 
 def _fit(parts: Run) -> None:
@@ -185,7 +185,7 @@ def _fit(parts: Run) -> None:
 
 
 def evaluate(parts: Run) -> None:
-    """Draw the curves, translate the test split with the best checkpoint, and give the loggers both."""
+    """Plot the curves, translate the test split with the best checkpoint, and hand both to the loggers."""
     curves = plot_learning_curves(parts.directory)
     print(f"trained to step {parts.trainer.global_step:,}: {parts.directory}", flush=True)
     write_status(parts.directory, "evaluating", parts.trainer.global_step)
@@ -196,10 +196,10 @@ def evaluate(parts: Run) -> None:
 
 @contextmanager
 def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
-    """Leave in status.json the step that the block starts from, and how it ended; an interruption says how to go on."""
+    """Record in status.json the step at which the block starts and how it ends; an interruption says how to resume."""
 
     def leave(state: str) -> None:
-        with suppress(OSError):  # a full disk, say, which is the error already
+        with suppress(OSError):  # a full disk, for example, is reported already
             step = max(parts.trainer.global_step, parts.step)  # 0 before the checkpoint is read
             write_status(parts.directory, state, step)
 
@@ -211,7 +211,7 @@ def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
         leave("interrupted")
         if "resume=" in str(error) or not candidates(parts.directory):
             raise
-        raise Interrupted(f"{error}: go on by resume={parts.directory}") from error
+        raise Interrupted(f"{error}: continue with resume={parts.directory}") from error
     except BaseException:
         leave("failed")
         raise
@@ -219,14 +219,14 @@ def _status(parts: Run, signals: SignalWatch) -> Iterator[None]:
 
 
 def examine(parts: Run) -> DataReport:
-    """The counts of the data. Raises ValueError for texts that are too long."""
-    parts.data.trainer = parts.trainer  # the report counts its processes before Lightning tells the data of them
+    """The counts of the data. Raises ValueError for texts that the model cannot take."""
+    parts.data.trainer = parts.trainer  # the report needs its processes before Lightning attaches it
     check_lengths(parts.module.model, parts.settings, parts.data)
-    return parts.data.report  # raises for what data.overlong refuses
+    return parts.data.report  # raises ValueError where data.overlong=error
 
 
 def record(parts: Run, start: Start | None) -> None:
-    """Leave the command line, the configuration and the environment in the run's folder."""
+    """Write the command line, the configuration and the environment into the run's folder."""
     if start is not None:
         record_overrides(parts.directory, start.overrides, start.record)
     write_config(parts.directory, parts.config, start.runs if start is not None else None)
@@ -237,7 +237,7 @@ def record(parts: Run, start: Start | None) -> None:
 
 
 def write_counts(parts: Run, report: DataReport) -> None:
-    """Leave a report of the data in the run's folder, and show it."""
+    """Write a report of the data into the run's folder, and show it."""
     parent = parts.module.package["parent"]
     conditions = provenance(parts.trainer.strategy.root_device, parts.config["seed"], parent=parent)
     content = {**conditions, "fingerprint": fingerprints(parts.data, parts.settings), **report.to_dict()}
@@ -246,13 +246,13 @@ def write_counts(parts: Run, report: DataReport) -> None:
 
 
 def test(settings: Settings, directory: Path, data: DocumentDataModule) -> dict[str, Evaluation]:
-    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results. Of
-    several corpora those that have the split, one by one; the keys are the labels of their results."""
+    """Translate the test documents with the best checkpoint; print samples and the BLEU table, write the results. With
+    several corpora, evaluates each one that has the split. The keys are the labels of the results."""
     chosen, found = settings.test, {}
     translator = Translator.load(directory)
     for name, part in (data.parts or {"": data}).items():
         if data.parts and chosen.split not in part.sources:
-            print(f"{name}: no {chosen.split!r} split, and no evaluation", flush=True)
+            print(f"{name}: no {chosen.split!r} split, not evaluated", flush=True)
             continue
         own = ChosenCorpus(part.source(chosen.split), chosen.split, name, tag=part.config.tag)
         found[own.label] = evaluate_translations(

@@ -1,4 +1,4 @@
-"""What a run leaves in its folder besides weights and numbers: how to repeat it, what it ran on, how it ended."""
+"""The record of a run in its folder: how to repeat it, what it ran on, how it ended."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 FINISHED = "finished"
-# What trainings alone write into the folder of a run, under the name that it has until it is whole.
+# Files that only trainings write into the folder of a run, under their temporary names.
 WRITTEN = ("checkpoints/.*", ".config.yaml.*", ".environment.json.*", ".metrics.csv.*", ".status.json.*")
 
 
 def write_config(directory: Path, config: Mapping[str, Any], runs: str | None = None) -> None:
-    """config.yaml, from which `scaleformer train --config-path RUN --config-name config` repeats a run in a new folder.
+    """Write config.yaml, from which `scaleformer train --config-path RUN --config-name config` repeats a run.
 
-    runs  the folder for it; None for that of the experiment called default
+    runs  the folder for the repetition; None: that of the experiment called default
     """
     place = f"{runs or 'runs/default'}/${{now:%Y-%m-%d_%H-%M-%S}}"
     defaults = ["_self_", {"override hydra/job_logging": "stdout"}]
@@ -51,10 +51,10 @@ def write_environment(
     data: Mapping[str, str],
     parent: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add to environment.json with what the run starts, or goes on, now: command, code, packages, machine, data.
+    """Append this start or resume to environment.json: command, code, packages, machine, data.
 
     seeds, data  by name: numbers, and fingerprints of the splits
-    parent       path and hash of the model that the run has begun from; None where from nothing
+    parent       path and hash of the model that the run began with; None for random weights
     """
     path = directory / "environment.json"
     starts: list[Any] = []
@@ -85,14 +85,14 @@ def _packages() -> dict[str, str]:
 
 
 def git_revision(directory: Path) -> dict[str, Any] | None:
-    """The commit of a working tree, and whether files that git knows were changed since; None where there is none."""
+    """The commit of a working tree, and whether tracked files have changed; None without a repository."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(directory), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
 
     try:
-        if not (directory / ".git").exists():  # the repository of somebody else, around an installed package
+        if not (directory / ".git").exists():  # an installed package, perhaps inside another repository
             return None
         return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "-uno"))}
     except (OSError, subprocess.SubprocessError):
@@ -115,15 +115,15 @@ def _machine(device: torch.device, processes: int) -> dict[str, Any]:
 
 
 def write_status(directory: Path, state: str, step: int) -> None:
-    """status.json: training, evaluating, interrupted, failed or finished; a killed run still says one of the first two,
-    and the step that it can go on from."""
+    """Write status.json: training, evaluating, interrupted, failed or finished, and the step to resume from. A killed
+    run keeps one of the first two."""
     with atomic_writer(directory / "status.json") as file:
         json.dump({"state": state, "step": step, "time": _now()}, file)
         file.write("\n")
 
 
 def is_finished(directory: Path) -> bool:
-    """Whether a run says so; one that says nothing that can be read has to go on."""
+    """Whether a run is recorded as finished; one without a readable status is not."""
     try:
         return bool(json.loads((directory / "status.json").read_text(encoding="utf-8"))["state"] == FINISHED)
     except (OSError, ValueError, KeyError, TypeError):
@@ -132,15 +132,15 @@ def is_finished(directory: Path) -> bool:
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Keep other trainings out of a run's folder for a while; the system lets go of it when a process is killed.
+    """Keep other trainings out of a run's folder; the system releases the lock when a process is killed.
 
-    What such a process had half-written is cleared away: a checkpoint cut short may be large.
-    Raises ValueError where another one is at work there.
+    Removes what such a process left half-written: a partial checkpoint may be large.
+    Raises ValueError where another training holds the folder.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("a") as file:
         if not _lock(file):
-            raise ValueError(f"{directory}: another training is at work here: wait for its end, or end it")
+            raise ValueError(f"{directory}: another training is using this folder: wait until it ends, or stop it")
         for pattern in WRITTEN:
             for path in directory.glob(f"{pattern}.tmp"):
                 with suppress(OSError):
@@ -148,13 +148,13 @@ def claimed(directory: Path) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            if [path.name for path in directory.iterdir()] == [".lock"]:  # it failed before it began
+            if [path.name for path in directory.iterdir()] == [".lock"]:  # it failed before it wrote anything
                 (directory / ".lock").unlink()
             raise
 
 
 def is_claimed(directory: Path) -> bool:
-    """Whether a training of another process is at work in a run's folder."""
+    """Whether another process is training in a run's folder."""
     try:
         with (directory / ".lock").open("r+") as file:
             return not _lock(file)

@@ -1,4 +1,4 @@
-"""What the loggers of a run are given at its end."""
+"""What a run hands to its loggers when it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLES = 50
 
 @dataclass(frozen=True)
 class RunTable:
-    """A table of texts, which may have several lines, and numbers."""
+    """A table of numbers and texts, which may have several lines."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -22,8 +22,8 @@ class RunTable:
 
 @dataclass(frozen=True)
 class RunResults:
-    """The learning curves as a picture, None where there are none; scores and tables by names like test/scores; the
-    step at which the training ended."""
+    """The learning curves as an image file, None without any; scores and tables by names like test/scores; the step at
+    which training ended."""
 
     curves: Path | None
     scores: Mapping[str, float]
@@ -32,19 +32,19 @@ class RunResults:
 
 
 class ResultsLogger(Protocol):
-    """A logger that takes more than curves. title: what its users call it."""
+    """A logger that takes more than curves. title: its display name."""
 
     title: str
 
     def begin(self, config: Mapping[str, Any]) -> None:
-        """Take the configuration. ValueError where the place to write to cannot be reached."""
+        """Take the configuration. Raises ValueError where the logger cannot be reached."""
 
     def finish(self, results: RunResults) -> None:
-        """Take the results, and end the run there."""
+        """Take the results, and close the logger's run."""
 
 
 def results_of(evaluations: Mapping[str, Evaluation], curves: Path | None, step: int) -> RunResults:
-    """The results of a run; evaluations: by label, the split or CORPUS-SPLIT, none where it was not evaluated."""
+    """The results of a run; evaluations: by label, the split or CORPUS-SPLIT; may be empty."""
     scores: dict[str, float] = {}
     tables: dict[str, RunTable] = {}
     for label, evaluation in evaluations.items():

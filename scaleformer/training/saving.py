@@ -16,17 +16,17 @@ from scaleformer.training.run_folder import write_status
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """best.ckpt, by the metric that it monitors. It knows its score again in a folder that was moved."""
+    """best.ckpt, by the monitored metric. Keeps its best score when the folder is moved."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Lightning's own forgets the score where the folder has another name, and the next validation is best."""
+        """Lightning's own forgets the score when the folder is renamed, and takes the next validation for the best."""
         assert self.dirpath is not None
         folder = Path(self.dirpath)
         best = Path(state_dict.get("best_model_path") or "best.ckpt").name
         if (folder / best).is_file():
             state_dict = {**state_dict, **_moved(state_dict, folder), "dirpath": self.dirpath}
         elif state_dict.get("dirpath") != self.dirpath:
-            return  # going on in another folder than that of the run: there is no best yet
+            return  # resumed in a new folder, which has no best yet
         super().load_state_dict(state_dict)
 
 
@@ -39,14 +39,14 @@ def _moved(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 class LastCheckpoint(Checkpoint):
-    """last.ckpt every so many steps and minutes, and where a signal ends the training: then it raises `Interrupted`.
+    """last.ckpt at regular steps and minutes, and where a signal ends the training: then it raises `Interrupted`.
 
-    Where a validation follows the step, the checkpoint is written after it: a run that goes on from before it would not
-    catch up on it. Where an epoch ends with the step, it is written as the next one begins: Lightning would take the
-    first batches of that for more of the old one, and accumulate fewer of them. Training stops between steps alone,
-    never with gradients half accumulated.
+    Where a validation follows the step, the checkpoint is written after it: a run resumed from before it would skip it.
+    Where an epoch ends with the step, the checkpoint is written when the next epoch begins: otherwise Lightning would
+    count the first batches of the next epoch towards the old one, and accumulate fewer of them. Training stops only
+    between steps, never with gradients half accumulated.
 
-    minutes  None: by steps alone. The clock of the first process counts.
+    minutes  None: by steps only. The clock of the first process counts.
     """
 
     def __init__(self, path: Path, every_n_train_steps: int, minutes: float | None = None) -> None:
@@ -68,7 +68,7 @@ class LastCheckpoint(Checkpoint):
         if self.pending and not pl_module.batches:
             progress = trainer.fit_loop.epoch_loop.batch_progress
             for count in (progress.total, progress.current):
-                count.ready -= 1  # the batch that begins is none yet for a run that goes on
+                count.ready -= 1  # a resumed run has not begun this batch yet
             self._save(trainer)
             for count in (progress.total, progress.current):
                 count.ready += 1
@@ -82,8 +82,8 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         assert isinstance(pl_module, TranslationModule)
         if trainer.global_step == self.step:  # while gradients accumulate
-            # A Timer, which comes before this and asks again, ends training after any batch: gradients would be lost
-            # that the checkpoint counts as trained on.
+            # A Timer runs before this callback, checks again later, and would end training after any batch. That would
+            # lose gradients that the checkpoint counts as trained on.
             trainer.should_stop = False
             return
         self.step = trainer.global_step
@@ -110,8 +110,8 @@ class LastCheckpoint(Checkpoint):
 
 
 class FinalCheckpoint(Callback):
-    """last.ckpt as training stands when it ends, wherever that is between two regular checkpoints. A resumed training
-    that ends before its first step leaves the file alone: translations may have been begun with it."""
+    """Writes last.ckpt when training ends, also between two regular checkpoints. A resumed training that ends before
+    its first step leaves the file unchanged: translations may have been started with it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""The settings of a run, checked as far as they can be before anything is read or written."""
+"""The settings of a run, checked as far as possible before anything is read or written."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """every_n_train_steps, save_every_minutes: for last.ckpt; monitor, mode: what decides best.ckpt and how."""
+    """every_n_train_steps, save_every_minutes: of last.ckpt; monitor, mode: the metric of best.ckpt, min or max."""
 
     every_n_train_steps: int = 500
     monitor: str = "val/loss"
@@ -63,7 +63,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class EarlyStoppingConfig:
-    """patience: validations without a better `checkpoint.monitor` after which training stops; None = never."""
+    """patience: training stops after this many validations without a better `checkpoint.monitor`; None = never."""
 
     patience: int | None = None
 
@@ -74,7 +74,7 @@ class EarlyStoppingConfig:
 
 @dataclass(frozen=True)
 class EmaConfig:
-    """decay of the exponential moving average of the weights, None = none; it starts after start_step steps."""
+    """decay of the exponential moving average of the weights, None = no average; starts after start_step steps."""
 
     decay: float | None = None
     start_step: int = 0
@@ -87,7 +87,7 @@ class EmaConfig:
 
 @dataclass(frozen=True)
 class ValidationBleuConfig:
-    """examples translated at each validation (0 = none), and how to search."""
+    """examples translated at each validation (0 = none), and the search."""
 
     examples: int = 64
     decoding: DecodingConfig = field(default_factory=lambda: DecodingConfig(strategy="greedy"))
@@ -100,7 +100,7 @@ class ValidationBleuConfig:
 class CallbacksConfig:
     """The group `callbacks`.
 
-    max_bad_steps  in a row, with a loss or gradients that are no numbers, are skipped; one more ends the run
+    max_bad_steps  this many steps in a row with a NaN or infinite loss or gradient are skipped; one more ends the run
     """
 
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
@@ -120,7 +120,7 @@ class CallbacksConfig:
 
 @dataclass(frozen=True)
 class FinalTest:
-    """The evaluation that ends a run: split, samples to show, whether TER is computed."""
+    """The evaluation that ends a run: split, samples to show, whether to compute TER."""
 
     enabled: bool = True
     split: str = "test"
@@ -133,8 +133,8 @@ class FinalTest:
 
 @dataclass(frozen=True)
 class LoggerConfig:
-    """The group `logger`: metrics.csv is always written; project (MLflow's experiment) and run_name are those of
-    Weights & Biases and MLflow; tracking_uri is where MLflow keeps its runs."""
+    """The group `logger`: metrics.csv is always written. Weights & Biases and MLflow use project (MLflow's experiment)
+    and run_name; MLflow keeps its runs at tracking_uri."""
 
     name: str = "csv"
     project: str = "scaleformer"
@@ -148,7 +148,7 @@ class LoggerConfig:
 @dataclass(frozen=True)
 class Settings:
     """Every group of the configuration as its class; `model` with vocabularies of size 1 until they are known,
-    `metrics` with the tokenizer of the target language (of several corpora each may have its own)."""
+    `metrics` with the tokenizer of the target language (with several corpora, each may have its own)."""
 
     data: DataConfig
     tokenizer: TokenizerConfig
@@ -167,8 +167,8 @@ class Settings:
 def read_settings(config: Mapping[str, Any]) -> Settings:
     """The settings of a composed configuration.
 
-    Raises ValueError, in one line that names the setting, for whatever is wrong with it: an unknown key, another type,
-    a value out of range, settings that do not go together, an attention that cannot be built.
+    Raises ValueError, in one line that names the setting, for an unknown key, a wrong type, a value out of range,
+    settings that exclude each other, and an attention that cannot be built.
     """
     if unknown := [key for key in config if key not in (*SCALARS, *GROUPS)]:
         raise ValueError(f"{unknown[0]}: no such setting; there are {', '.join((*SCALARS, *GROUPS))}")
@@ -179,7 +179,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
         _mapping(group, config[group])
     _check_scalars(config)
     if config["r_drop"] and config["model"].get("dropout") == 0:
-        raise ValueError(f"r_drop={config['r_drop']}: two passes differ by their dropout, and model.dropout is 0")
+        raise ValueError(f"r_drop={config['r_drop']}: its two passes need dropout: set model.dropout above 0")
     _check_trainer(config["trainer"])
     model = dict(config["model"])
     attention, sites = model.pop("attention", None), model.pop("sites", None) or {}
@@ -187,10 +187,10 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     for site, choice in {"attention": attention, **{f"sites.{name}": value for name, value in sites.items()}}.items():
         if not isinstance(choice, Mapping) and (choice is not None or site == "attention"):
             where = "model/attention" if site == "attention" else f"model/attention@model.{site}"
-            raise ValueError(f"model.{site}={choice}: it is a group, chosen by a slash: {where}=softmax, for example")
+            raise ValueError(f"model.{site}={choice}: choose an attention with a slash, as in {where}=softmax")
     sized = {"source_vocabulary": 1, "target_vocabulary": 1, "shared_vocabulary": config["tokenizer"]["joint"] is True}
     if fixed := [name for name in sized if name in model]:
-        raise ValueError(f"model.{fixed[0]}: the tokenizers decide it (tokenizer.vocab_size, tokenizer.joint)")
+        raise ValueError(f"model.{fixed[0]}: the tokenizers decide this: set tokenizer.vocab_size and tokenizer.joint")
     data = from_mapping(DataConfig, config["data"], "data")
     metrics = from_mapping(Metrics, config["metrics"], "metrics")
     settings = Settings(
@@ -209,7 +209,7 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     )
     if settings.tokenizer.extend is not None and settings.init_from is None:
         raise ValueError(
-            f"tokenizer.extend={settings.tokenizer.extend}: it adds pieces to the vocabulary of another run: add "
+            f"tokenizer.extend={settings.tokenizer.extend}: this adds pieces to the vocabulary of another run: add "
             "init_from=RUN, or leave it out"
         )
     with torch.device("meta"):
@@ -231,17 +231,17 @@ def _check_scalars(config: Mapping[str, Any]) -> None:
     if isinstance(smoothing, bool) or not isinstance(smoothing, (int, float)) or not 0 <= smoothing < 1:
         raise ValueError(f"label_smoothing={smoothing}: wanted a number of at least 0 and below 1")
     if config["init_from"] is not None and not isinstance(config["init_from"], str):
-        raise ValueError(f"init_from={config['init_from']}: wanted null, or a run, checkpoint, exported model or name")
+        raise ValueError(f"init_from={config['init_from']}: wanted null or a run, checkpoint, export or Hub name")
     names = config["freeze"]
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"freeze={names}: wanted a list of names, freeze=[encoder] for example")
+        raise ValueError(f"freeze={names}: wanted a list of names, as in freeze=[encoder]")
     r_drop = config["r_drop"]
     if isinstance(r_drop, bool) or not isinstance(r_drop, (int, float)) or not 0 <= r_drop < math.inf:
         raise ValueError(f"r_drop={r_drop}: wanted a number of at least 0")
 
 
 def _check_trainer(trainer: Mapping[str, Any]) -> None:
-    """What Lightning takes without a word and stumbles over later; the rest is its own affair."""
+    """Check what Lightning accepts at first and fails on later; it checks the rest itself."""
     read = ("val_check_interval", "gradient_clip_val", "max_time")
     for name in ("max_steps", "accumulate_grad_batches", "log_every_n_steps", *read):
         if name not in trainer:
@@ -254,7 +254,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
     if not (_whole(interval) and interval >= 1) and not _duration(interval):
         raise ValueError(f"trainer.val_check_interval={interval}: wanted a number of batches, or DD:HH:MM:SS")
     if limit is not None and not _duration(limit) and not isinstance(limit, Mapping):  # of units, which Lightning reads
-        raise ValueError(f"trainer.max_time={limit}: wanted null or DD:HH:MM:SS, 00:01:30:00 for an hour and a half")
+        raise ValueError(f"trainer.max_time={limit}: wanted null or DD:HH:MM:SS, as in 00:01:30:00")
     if clip is not None and (isinstance(clip, bool) or not isinstance(clip, (int, float)) or not clip >= 0):
         raise ValueError(f"trainer.gradient_clip_val={clip}: wanted null or a norm of at least 0")
     if trainer["max_steps"] == -1 and trainer["max_time"] is None and trainer.get("max_epochs") is None:
@@ -263,7 +263,7 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
 
 def _mapping(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name}={value}: it is a group of settings, each with a name of its own ({name}.NAME=VALUE)")
+        raise ValueError(f"{name}={value}: it is a group of settings: set one as {name}.NAME=VALUE")
 
 
 def _duration(value: Any) -> bool:

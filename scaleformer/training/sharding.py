@@ -1,4 +1,4 @@
-"""Training with weights, gradients and states of the optimizer spread over all processes (FSDP)."""
+"""Training with weights, gradients and optimizer states sharded over all processes (FSDP)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 class ShardedStrategy(ModelParallelStrategy):
-    """Lightning's strategy for torch's `fully_shard`, over all processes of all machines, on GPUs and CPUs alike.
+    """Lightning's strategy for torch's `fully_shard`, over all processes of all machines, on GPUs and CPUs.
 
-    Each process holds its part of every weight and gathers those of a layer while it computes it. A checkpoint is one
-    file, the same as without sharding: it is put together on the first process, goes on with any strategy and number
-    of processes, and is exported and translated with like any other. (Lightning's own strategy called fsdp wants GPUs,
-    and its ModelParallelStrategy numbers the states of an optimizer otherwise than the optimizer itself does.)
+    Each process holds its part of every weight and gathers the weights of a layer while computing it. A checkpoint is
+    one file, as without sharding: the first process assembles it, and any strategy and number of processes can resume
+    from it, export it and translate with it. (Lightning's own fsdp strategy needs GPUs, and its ModelParallelStrategy
+    numbers optimizer states differently from the optimizer itself.)
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class ShardedStrategy(ModelParallelStrategy):
         super().setup_environment()
 
     def optimizer_state(self, optimizer: Optimizer | LightningOptimizer) -> dict[str, Any]:
-        """What the `state_dict` of the optimizer of one process would be; empty but on the first process."""
+        """The `state_dict` that an unsharded optimizer would have; empty except on the first process."""
         plain, names = self._names(optimizer)
         state: dict[str, Any] = get_optimizer_state_dict(self.model, plain, options=WHOLE)  # type: ignore[arg-type]
         if not state:
@@ -52,7 +52,7 @@ class ShardedStrategy(ModelParallelStrategy):
         return {"state": {number[name]: value for name, value in state["state"].items()}, "param_groups": groups}
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
-        """Read a checkpoint of any strategy, each process for itself, and hand out its weights and states."""
+        """Read a checkpoint of any strategy, in each process, and distribute its weights and states."""
         checkpoint: dict[str, Any] = self.checkpoint_io.load_checkpoint(checkpoint_path)
         assert self.model is not None
         own = dict(self.model.named_parameters())
@@ -69,7 +69,7 @@ class ShardedStrategy(ModelParallelStrategy):
         return checkpoint
 
     def _names(self, optimizer: Optimizer | LightningOptimizer) -> tuple[Optimizer, list[str]]:
-        """The optimizer itself, and the names of its parameters in its own order."""
+        """The optimizer itself, and the names of its parameters in its order."""
         plain: Any = optimizer.optimizer if isinstance(optimizer, LightningOptimizer) else optimizer
         assert self.model is not None
         names = {parameter: name for name, parameter in self.model.named_parameters()}
@@ -77,8 +77,8 @@ class ShardedStrategy(ModelParallelStrategy):
 
 
 def shard_model(model: Transformer, mesh: DeviceMesh) -> None:
-    """Spread the weights over the processes of a one-dimensional mesh, in place: layer by layer, then the embeddings
-    and what else is left."""
+    """Shard the weights over the processes of a one-dimensional mesh, in place: layer by layer, then the embeddings and
+    the rest."""
     for layer in (*model.encoder_layers, *model.decoder_layers):
         fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)  # the outermost stays gathered after the forward pass: the loss needs output_weight
+    fully_shard(model, mesh=mesh)  # the root stays gathered after the forward pass: the loss needs output_weight

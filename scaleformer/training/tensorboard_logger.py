@@ -10,13 +10,13 @@ from typing import Any
 
 from matplotlib import pyplot
 from pytorch_lightning.loggers import TensorBoardLogger
-from torch.utils.tensorboard import SummaryWriter  # noqa: F401  # what is not installed shows here
+from torch.utils.tensorboard import SummaryWriter  # noqa: F401  # fails here if not installed
 
 from scaleformer.training.run_results import RunResults, RunTable
 
 
 class TensorBoardRun(TensorBoardLogger):
-    """Events in the folder `tensorboard` of a run; one that goes on at a step takes back what came after that."""
+    """Events in the folder `tensorboard` of a run; a resumed run drops the events after its step."""
 
     title = "TensorBoard"
 
@@ -37,7 +37,7 @@ class TensorBoardRun(TensorBoardLogger):
 
 
 def markdown(table: RunTable) -> str:
-    """A table that TensorBoard's text panel shows; the lines of a text stand side by side with those of its row."""
+    """A Markdown table for TensorBoard's text panel; texts of several lines take several rows, side by side."""
     lines = [table.columns, ["---"] * len(table.columns)]
     for row in table.rows:
         lines += zip_longest(*(str(cell).split("\n") for cell in row), fillvalue="")
@@ -45,5 +45,5 @@ def markdown(table: RunTable) -> str:
 
 
 def _cell(text: str) -> str:
-    """A text in which Markdown finds nothing to read."""
+    """A text with Markdown and HTML escaped."""
     return "".join(f"&#{ord(c)};" if c in "\\`*_{}[]()#+!|~" else c for c in html.escape(text))

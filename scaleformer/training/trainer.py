@@ -1,4 +1,4 @@
-"""Lightning's trainer: made from the settings, and what it takes but cannot do well refused."""
+"""Builds Lightning's trainer from the settings, and rejects options that it accepts but cannot handle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scaleformer.training.interruption import interrupted
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.sharding import ShardedStrategy
 
-# How torch's back-ends say that the other end of an exchange is no longer there.
+# How torch's backends report that the other end of a connection has gone.
 PEER_GONE = (
     "Connection closed by peer",
     "Connection reset by peer",
@@ -34,34 +34,34 @@ PEER_GONE = (
 
 
 def quieten() -> None:
-    """Leave out what Lightning tells of itself."""
+    """Silence messages of Lightning that do not help."""
     for name in ("utilities.rank_zero", "trainer.connectors.checkpoint_connector"):  # advertisements
         logging.getLogger(f"pytorch_lightning.{name}").setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # batches are ready-made arrays
     warnings.filterwarnings("ignore", message="Total length of `list` across ranks is zero")  # no validation split
-    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # its own, with torch 2.13
-    warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # alike everywhere
-    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # that of the resume
+    warnings.filterwarnings("ignore", message=".*treespec, LeafSpec")  # Lightning's own, with torch 2.13
+    warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log\('step'")  # equal everywhere
+    warnings.filterwarnings("ignore", message="Checkpoint directory .* exists and is not empty")  # of the resumed run
     warnings.filterwarnings("ignore", message=r"It is recommended to use `self\.log.*sync_dist")  # reduced already
-    warnings.filterwarnings("ignore", message="You're using the WeightAveraging callback")  # fsdp is refused with it
-    warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")  # callbacks follow the settings
+    warnings.filterwarnings("ignore", message="You're using the WeightAveraging callback")  # we refuse fsdp with it
+    warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")  # settings decide callbacks
 
 
 def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
-    """The trainer; ValueError in one line for options that Lightning refuses, or that cannot go well."""
+    """The trainer. Raises ValueError in one line for options that Lightning rejects, or that would fail later."""
     chosen = {**options, "strategy": ShardedStrategy()} if options["strategy"] == "fsdp" else options
     try:
         trainer = pl.Trainer(
             **chosen,
             **parts,
-            check_val_every_n_epoch=None,  # validation counts steps: an epoch of documents may be days long
+            check_val_every_n_epoch=None,  # validation counts batches: an epoch of documents may take days
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
         )
-    except KeyError as error:  # SLURM's variables, in a shell of salloc for instance
-        raise ValueError(f"trainer: there is no {error} in the environment: start it by srun or torchrun") from error
+    except KeyError as error:  # SLURM's variables, for example in a salloc shell
+        raise ValueError(f"trainer: the environment has no {error}: start with srun or torchrun") from error
     except (MisconfigurationException, AttributeError, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(f"trainer: {error}") from error
     check_trainer(trainer, options)
@@ -71,9 +71,9 @@ def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
 
 
 def use_tensor_cores(device: torch.device, precision: str) -> None:
-    """On a GPU that trains in mixed precision, let TF32 do for the products that autocast leaves in fp32, such as the
-    scores of recall: it keeps more digits than bf16 does, and is many times as fast as fp32 [NVIDIA 2020, A100 tensor
-    core GPU architecture]. `32-true` stays fp32."""
+    """On a GPU in mixed precision, use TF32 for the products that autocast leaves in fp32, such as the scores of
+    recall: it keeps more digits than bf16 and is many times as fast as fp32 [NVIDIA 2020, A100 tensor core GPU
+    architecture]. `32-true` stays fp32."""
     if device.type == "cuda" and precision.endswith("-mixed"):
         torch.set_float32_matmul_precision("high")
 
@@ -83,21 +83,21 @@ def _unchanged(batch: Any) -> Any:
 
 
 def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
-    """ValueError for what Lightning takes, and fails with in the midst of training."""
+    """Raises ValueError for options that Lightning accepts, but that fail during training."""
     strategy, precision = options["strategy"], options["precision"]
     for name in ("reload_dataloaders_every_n_epochs", "overfit_batches"):
         if options.get(name):
             raise ValueError(
                 f"trainer.{name}={options[name]}: epochs follow one another whatever Lightning reloads: leave it out "
-                "(few documents to learn by heart: data.synthetic.train, or a file of them)"
+                "(to overfit a few documents: data.synthetic.train, or a small file)"
             )
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy, ShardedStrategy)):
         raise ValueError(f"trainer.strategy={strategy}: wanted auto, ddp or fsdp")
     launcher = trainer.strategy.launcher
     if launcher is not None and not isinstance(launcher, _SubprocessScriptLauncher):
         raise ValueError(f"trainer.strategy={strategy} copies this process: wanted ddp, which starts new ones")
-    if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64, too, which Lightning writes out
-        raise ValueError(f"trainer.precision={precision}: weights stay in fp32, wanted 32-true, bf16-mixed or 16-mixed")
+    if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64 too: it becomes 64-true
+        raise ValueError(f"trainer.precision={precision}: weights stay in fp32: wanted 32-true, bf16-mixed or 16-mixed")
     if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
         raise ValueError(
             f"trainer.val_check_interval={options['val_check_interval']}: the clocks of {trainer.world_size} processes "
@@ -107,8 +107,8 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             if isinstance(callback, ValidationBleu):
                 raise ValueError(
-                    "trainer.strategy=fsdp has no process with all weights that could translate in validations: set "
-                    "callbacks.validation_bleu.examples=0 (`scaleformer evaluate` takes its checkpoints)"
+                    "trainer.strategy=fsdp cannot translate in validations, as no process has all weights: set "
+                    "callbacks.validation_bleu.examples=0 (`scaleformer evaluate` can score its checkpoints)"
                 )
             if isinstance(callback, WeightAverage):
                 raise ValueError("trainer.strategy=fsdp does not average weights: set callbacks.ema.decay=null")
@@ -117,20 +117,20 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
 def fit(
     trainer: pl.Trainer, module: TranslationModule, data: DocumentDataModule, checkpoint: Path | None, directory: Path
 ) -> None:
-    """Train; what ends it too early takes the other processes down, and is said in one line where it is no fault of
-    the program. Raises `Interrupted` after a signal, in the last step too."""
+    """Train. An error stops the other processes, and is reported in one line where the program is not at fault. Raises
+    `Interrupted` after a signal, also one in the last step."""
     try:
         trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        if stop := module.stopping or module.stop:  # no step has followed that would have said so
+        if stop := module.stopping or module.stop:  # no step followed that would have raised it
             raise interrupted(stop, trainer.global_step, directory)
     except Interrupted:
         if trainer.global_rank and isinstance(trainer.strategy.cluster_environment, LightningEnvironment):  # type: ignore[attr-defined]
-            sys.exit(0)  # the first process, which has started this one, takes other codes for a failure and kills all
+            sys.exit(0)  # the first process takes any other code for a failure and kills all
         raise
     except BaseException as error:
         launcher = trainer.strategy.launcher
         if isinstance(launcher, _SubprocessScriptLauncher):
-            launcher.kill(signal.SIGKILL)  # they may wait in an exchange with this one for half an hour
+            launcher.kill(signal.SIGKILL)  # they may wait for this process for half an hour
         if isinstance(error, MisconfigurationException):
             raise ValueError(f"Lightning: {error}") from error
         if is_out_of_memory(error):
@@ -138,9 +138,9 @@ def fit(
         reason = " ".join(str(error).split())
         if reason.startswith("DataLoader worker"):
             raise ValueError(
-                f"a process that makes batches was ended from outside, for want of memory perhaps ({reason}): lower "
-                "data.num_workers; go on by resume="
+                f"a data worker was killed, perhaps for lack of memory ({reason}): lower data.num_workers; continue "
+                "with resume="
             ) from error
         if any(sign in reason for sign in PEER_GONE):
-            raise ValueError(f"another process of this run has ended, its own message says why ({reason})") from error
+            raise ValueError(f"another process of this run has ended ({reason}): its own message says why") from error
         raise

@@ -18,7 +18,7 @@ from scaleformer.training.settings import LoggerConfig
 
 
 class WandbRun(WandbLogger):
-    """A run of Weights & Biases, and the same one when the training goes on."""
+    """A run of Weights & Biases; a resumed training continues it."""
 
     title = "Weights & Biases"
 
@@ -46,10 +46,10 @@ class WandbRun(WandbLogger):
 def log_report(
     directory: Path, figures: Mapping[str, Path], tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[Any]]]]
 ) -> None:
-    """Give the figures and tables of a report to the Weights & Biases run of a run directory, or to a new one.
+    """Log the figures and tables of a report to the Weights & Biases run of a run directory, or to a new one.
 
-    figures  title -> PNG; tables  (title, columns, rows), see `scaleformer.report.page`. ValueError where it cannot be
-    reached.
+    figures  title -> PNG; tables  (title, columns, rows), see `scaleformer.report.page`. Raises ValueError where
+    Weights & Biases cannot be reached.
     """
     _stage(directory)
     identity = _wandb_id(directory)
@@ -69,12 +69,12 @@ def log_report(
 
 
 def _stage(directory: Path) -> None:
-    """Have wandb prepare tables and pictures in the run's folder, not at HOME, which need not be writable."""
+    """Have wandb stage tables and images in the run's folder: HOME may not be writable."""
     os.environ.setdefault("WANDB_DATA_DIR", str((directory / "wandb").absolute()))
 
 
 def _wandb_settings(directory: Path) -> dict[str, Any]:
-    """Project and name under which the run was logged, as far as its configuration says."""
+    """Project and name of the logged run, from its configuration where recorded."""
     config = directory / "config.yaml"
     logger = (yaml.safe_load(config.read_text(encoding="utf-8")) or {}).get("logger") if config.is_file() else None
     logger = logger if isinstance(logger, dict) else {}
@@ -86,7 +86,7 @@ def _unreachable(setting: str, error: Exception) -> ValueError:
 
 
 def _wandb_id(directory: Path) -> str | None:
-    """The id of the run that wandb kept in a folder, to go on with it; None if there was none."""
+    """The id of the wandb run in a folder, to continue it; None if there is none."""
     latest = directory / "wandb" / "latest-run"  # a link to [offline-]run-TIME-ID
     found = re.fullmatch(r"(?:offline-)?run-\d+_\d+-(.+)", latest.resolve().name) if latest.exists() else None
-    return found[1] if found else None  # which may have hyphens of its own
+    return found[1] if found else None  # an id may contain hyphens

@@ -1,4 +1,4 @@
-"""The benchmark of decoding: which steps are timed, what the state holds. What the times are is no matter here."""
+"""The decoding benchmark: which steps are timed, and the size of the state. The times themselves do not matter here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_model_never_ends_and_writes_segments() -> None:
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_every_step_but_the_first_is_timed(beams: int) -> None:
+def test_every_step_except_the_first_is_timed(beams: int) -> None:
     batch = make_batch(2, 12, 5, 30, torch.Generator().manual_seed(0))
     times = step_times(Endless(make_model("scaleformer", SIZES).eval(), 4), batch, beams, 9)
     assert len(times) == 8
@@ -41,7 +41,7 @@ def test_every_step_but_the_first_is_timed(beams: int) -> None:
 
 @pytest.mark.parametrize(("attention", "growth"), [("scaleformer", 0.0), ("softmax", 2 * 8 * 4.0)])
 def test_a_curve(attention: str, growth: float) -> None:
-    """The cache of softmax grows by a key and a value, in steps that double it: here from 64 tokens to 128."""
+    """The cache of softmax grows by a key and a value per token, in doubling steps: here from 64 to 128 tokens."""
     curve = measure_curve(attention, SIZES, documents=2, beams=2, positions=110, source=12, segment=5, windows=3)
     assert curve.ends == [73, 91, 109]
     assert len(curve.seconds) == 3

@@ -1,4 +1,4 @@
-"""What an attention costs: that every point comes back, and what is left out or does not fit is said."""
+"""The cost of an attention: every point is reported, including those that are skipped or do not fit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = Conditions({"width": 16, "feedforward": 16, "heads": 2}, 1, 1, 10.0, 0.9
 
 
 class Sent(list):
-    """What a process would have sent."""
+    """The points that a process would have sent."""
 
     def send(self, point: dict[str, Any]) -> None:
         self.append(point)
@@ -34,14 +34,14 @@ def test_a_model_is_timed_with_the_memory_it_takes() -> None:
     assert 2**14 < sent[0]["memory"] < sent[1]["memory"] < 2**26
 
 
-def test_a_pass_that_would_take_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_would_take_too_long_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "time_of", lambda step, repeats, most: 1.0)
     sent = Sent()
     module._alone_points({"name": "shaw"}, [8, 24, 80], SMALL, sent)  # type: ignore[arg-type]
     assert sent == [{"seconds": 1.0}, {"seconds": 1.0}, {}] * 2
 
 
-def test_too_little_memory_is_said_and_a_mistake_is_not_hidden() -> None:
+def test_lack_of_memory_is_reported_and_errors_are_not_hidden() -> None:
     def fail(error: Exception) -> dict[str, Any]:
         raise error
 

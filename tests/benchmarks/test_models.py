@@ -11,7 +11,7 @@ from scaleformer.benchmarks.models import Sizes, available_memory, make_batch, m
 from scaleformer.vocabulary import BOS, EOS, SEP
 
 
-def test_documents_are_batches_as_training_has_them() -> None:
+def test_documents_are_batches_as_in_training() -> None:
     batch = make_batch(2, 11, 4, 50, torch.Generator().manual_seed(1))
     assert batch.source.shape == batch.target_input.shape == (2, 11)
     for side in (batch.source, batch.target_output):

@@ -52,7 +52,7 @@ def cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
 
 
-def test_attention_beside_the_plain_one_and_its_memory() -> None:
+def test_attention_from_plain_python_and_its_memory() -> None:
     more = [r | {"system": "segment-gated", "ratio": None, "kernel_ratio": 1.5} for r in ATTENTION["rows"][:1]]
     _, beside, memory = attention_tables({"rows": [r | {"memory": 3 * 2**19} for r in [*ATTENTION["rows"], *more]]})
     assert cells(beside)[2:] == [["causal, forward, segment-gated", "1.50"]]
@@ -84,7 +84,7 @@ def test_choices() -> None:
         ["causal, forward: all scores", "2", ""],
         ["causal, forward: auto", "all scores +100%", "linear +0%"],
     ]
-    assert words == "At worst `auto` takes longer than the best by: ours 100%."
+    assert words == "Largest excess of `auto` over the best: ours 100%."
 
 
 def test_training() -> None:
@@ -131,7 +131,7 @@ def test_long_steps() -> None:
     ]
 
 
-def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
+def test_the_page_shows_existing_results(tmp_path: Path) -> None:
     (tmp_path / "attention.json").write_text(json.dumps({**CONDITIONS, **ATTENTION}))
     training = {
         **CONDITIONS,
@@ -157,7 +157,7 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_results(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no results of a benchmark there"):
+    with pytest.raises(ValueError, match="no benchmark results"):
         write(tmp_path, tmp_path / "page.md")
 
 

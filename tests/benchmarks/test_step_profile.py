@@ -1,4 +1,4 @@
-"""Where the time of a step goes. How long anything takes is no matter here."""
+"""The profile of a step. The times themselves do not matter here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short tasks: what is asked, and that attentions of several kinds learn it."""
+"""The short tasks: their contents, and that attentions of several kinds learn them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scaleformer.benchmarks import tasks
 from scaleformer.benchmarks.tasks import documents, learn
 
 
-def test_a_translation_is_a_dictionary_and_neighbours_exchanged() -> None:
+def test_a_translation_is_a_dictionary_with_swapped_neighbours() -> None:
     batch = documents("translation", torch.Generator().manual_seed(3))
     for source, target in zip(batch.source.tolist(), batch.target_output.tolist(), strict=True):
         assert [source[5], source[11], source[12]] == [target[5], target[11], target[12]] == [4, 4, 3]
@@ -37,7 +37,7 @@ def test_an_attention_learns_to_copy(monkeypatch: pytest.MonkeyPatch, name: str)
     assert found["decoded"] > 0.95
 
 
-def test_what_is_not_learnt_in_time_is_said() -> None:
+def test_a_task_not_learned_in_time_is_reported() -> None:
     found = learn({"name": "softmax"}, "translation", most_steps=2)
     assert found["steps"] == 2
     assert found["accuracy"] < 0.5

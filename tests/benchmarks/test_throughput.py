@@ -1,4 +1,4 @@
-"""Whole translations: what is translated, and beside which peer. What the times are is no matter here."""
+"""Whole translations: what is translated, and with which peer. The times themselves do not matter here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TINY = Sizes(1, 8, 8, 2, 30)
 
 
 class Peer:
-    """Takes no time worth naming, and tells of what it was given."""
+    """Takes hardly any time, and records its arguments."""
 
     def __init__(self, sizes: Sizes, threads: int, precision: str) -> None:
         self.precision = precision
@@ -24,7 +24,7 @@ class Peer:
         return 2.0
 
 
-def test_each_system_translates_the_same_as_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_system_translates_as_much_as_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     peers: list[Peer] = []
 
     def make(*given: object) -> Peer:
@@ -45,6 +45,6 @@ def test_each_system_translates_the_same_as_the_peer(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_the_peer_writes_as_many_tokens_as_it_is_told(precision: str) -> None:
+def test_the_peer_writes_the_given_number_of_tokens(precision: str) -> None:
     pytest.importorskip("ctranslate2")
     assert CTranslate2(TINY, 1, precision).seconds(torch.randint(5, 30, (2, 6)), 6, 2) > 0

@@ -1,4 +1,4 @@
-"""The benchmark of training: what is timed, foreseen and left out. What the times are is no matter here."""
+"""The training benchmark: what is timed, predicted and skipped. The times themselves do not matter here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.helpers import PAD
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 
 
-def test_a_step_changes_the_weights_and_counts_what_it_holds() -> None:
+def test_a_step_changes_the_weights_and_counts_its_memory() -> None:
     trained = TrainedSystem("segment_gated", SIZES, 16, "bfloat16")
     before = [p.detach().clone() for p in trained.model.parameters()]
     trained.step(make_batch(2, 16, 5, 30, torch.Generator().manual_seed(0)))
@@ -27,7 +27,7 @@ def test_a_step_changes_the_weights_and_counts_what_it_holds() -> None:
 @pytest.mark.parametrize(
     ("known", "margin", "expected"),
     [
-        ({128: 1.0}, 0.0, 4.0),  # nothing is known of the growth: quadratic attention
+        ({128: 1.0}, 0.0, 4.0),  # growth unknown: assumes quadratic attention
         ({128: 1.0, 512: 1.0}, 0.3, 1.0),  # flat stays flat
         ({128: 1.0, 512: 2.0}, 0.0, 4.0),  # the square root of the length
         ({128: 1.0, 512: 2.0}, 0.5, 8.0),
@@ -36,20 +36,20 @@ def test_a_step_changes_the_weights_and_counts_what_it_holds() -> None:
     ],
     ids=["one", "flat", "root", "margin", "steep", "falling"],
 )
-def test_costs_are_foreseen_from_shorter_lengths(known: dict[int, float], margin: float, expected: float) -> None:
+def test_costs_are_predicted_from_shorter_lengths(known: dict[int, float], margin: float, expected: float) -> None:
     length = 4 * max(known)
     assert foresee(known, length, margin, alone=1.0) == pytest.approx(expected)
 
 
-def test_one_length_foretells_less_time_than_memory() -> None:
+def test_one_length_predicts_less_time_than_memory() -> None:
     limits = Limits(step_seconds=10, memory=1e9, seconds=1, repeats=1)
     one = {128: 1e-3}
-    assert Course(0, one, {128: 1e3}).reason_to_skip(512, 4096, limits) == ""  # 8 s, were it quadratic 16
+    assert Course(0, one, {128: 1e3}).reason_to_skip(512, 4096, limits) == ""  # 8 s; 16 if it were quadratic
     assert Course(0, one, {128: 1e3}).reason_to_skip(512, 8192, limits) == "skipped: about 16 s a step"
     assert Course(0, one, {128: 1e6}).reason_to_skip(512, 512, limits) == "skipped: about 2 GiB"
 
 
-def test_what_will_not_do_is_left_out_with_the_reason() -> None:
+def test_infeasible_lengths_are_skipped_with_a_reason() -> None:
     limits = Limits(step_seconds=10, memory=4 * training.GIB, seconds=1, repeats=1)
     assert Course().reason_to_skip(2048, 2048, limits) == ""
     flat = {128: 1e-3, 512: 1e-3}
@@ -68,8 +68,8 @@ def test_steps_take_turns_and_slow_ones_stop() -> None:
 
 
 def test_operations_are_those_of_the_weights() -> None:
-    """Every matrix counts once for each token that it meets: those of the encoder, and the keys and values that
-    cross-attention makes of the source, meet source tokens."""
+    """Every matrix counts once for each token that it processes: those of the encoder, and of the keys and values of
+    cross-attention, process source tokens."""
     model = make_model("softmax", SIZES)
     source = target = 0
     for name, weight in model.named_parameters():
@@ -84,7 +84,7 @@ def test_operations_are_those_of_the_weights() -> None:
 
 @pytest.mark.usefixtures("small_products")
 def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that stands for those that need not be installed: one of ours under its name."""
+    """One of our systems under the name of a peer, which need not be installed."""
     make_system = training.make_system
 
     def replaced(system: str, *rest: object) -> object:
@@ -111,7 +111,7 @@ def test_rows_of_all_systems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_products")
-def test_what_is_too_slow_to_warm_up_is_not_timed() -> None:
+def test_systems_too_slow_to_warm_up_are_not_timed() -> None:
     limits = Limits(step_seconds=0, memory=float("inf"), seconds=0, repeats=2)
     rows, _ = measure_steps(["softmax"], SIZES, "float32", [8, 16], 32, 5, limits, lambda what: None)
     assert len(rows) == 2
@@ -119,5 +119,5 @@ def test_what_is_too_slow_to_warm_up_is_not_timed() -> None:
     assert all(row.count == 0 and row.speed == 0 for row in rows)
 
 
-def test_pads_have_the_number_that_the_peers_are_told() -> None:
+def test_peers_know_the_padding_token() -> None:
     assert peers.PAD == PAD

@@ -50,12 +50,12 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
         monkeypatch, capsys, "average_checkpoints.py", f"checkpoints=[{listed}]", f"output={output}"
     )
     assert code == 0, err
-    assert f"the mean of 3 checkpoints is in {output}" in out
+    assert f"averaged 3 checkpoints into {output}" in out
     assert len(Translator.load(output, "cpu").translate([["a dog"]])) == 1
     assert [path.name for path in output.parent.iterdir()] == ["mean.ckpt"]
     before = files[0].read_bytes()
     for name, problem in (
-        (files[0], "exists already: take another name"),
+        (files[0], "exists already: give another name"),
         (output.parent / "one.ckpt", "1 checkpoint"),
     ):
         arguments = f"checkpoints=[{files[0]}]", f"output={name}"

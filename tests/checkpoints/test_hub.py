@@ -131,7 +131,7 @@ def test_scores_of_other_options_are_not_those_of_the_model(run: Path, hub: Hub,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "where to? give output=DIR, push=OWNER/NAME, or both"),
+        ((), "no destination: give output=DIR, push=OWNER/NAME, or both"),
         (("push=small",), "push=small: wanted OWNER/NAME"),
         (("push=people/small@main",), "push=people/small@main: wanted OWNER/NAME"),
     ],

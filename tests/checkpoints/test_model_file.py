@@ -128,7 +128,7 @@ def test_a_hostile_pickle_does_not_run(run: Path) -> None:
     assert not marker.exists()
 
 
-def test_a_truncated_checkpoint_is_named(run: Path) -> None:
+def test_a_truncated_checkpoint_is_reported(run: Path) -> None:
     path = run / "checkpoints" / "best.ckpt"
     content = path.read_bytes()
     for size in (0, 1, len(content) // 2, len(content) - 1):
@@ -138,7 +138,7 @@ def test_a_truncated_checkpoint_is_named(run: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_another_format_is_named(run: Path) -> None:
+def test_an_unknown_format_is_reported(run: Path) -> None:
     change(run, format=0)
     with pytest.raises(ValueError, match="format 0, but this version reads format 1"):
         load_model(run)

@@ -1,4 +1,4 @@
-"""Commands in this process: as a user calls them, or by their settings."""
+"""Runs commands in this process: as a user calls them, or from their settings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 class Benchmark:
-    """A command without groups, called with its arguments alone: no process, no Hydra."""
+    """A command without groups, called with its arguments: no process, no Hydra."""
 
     def __init__(self, name: str) -> None:
         self.name, self.module = name, module_of(name)
 
     def read(self, arguments: Sequence[str]) -> Any:
-        """The settings that the arguments give."""
+        """The settings of the arguments."""
         changes: Any = OmegaConf.to_container(OmegaConf.from_cli(list(arguments)))
         return default_options(self.name, **changes)
 
     def main(self, arguments: Sequence[str]) -> None:
-        """Run it; what is wrong ends in one line."""
+        """Run it; wrong input ends in one line."""
 
         @one_line_errors()
         def command() -> None:
@@ -53,7 +53,7 @@ def run_script(monkeypatch: Any, capsys: Any, name: str, *arguments: object) -> 
 
 
 def error_line(result: tuple[int, str, str]) -> str:
-    """The one line in which a command has said what is wrong."""
+    """The one-line error of a command."""
     code, out, err = result
     assert (code, out) == (1, "")
     assert err.startswith("error: ")

@@ -1,4 +1,4 @@
-"""The comparison of the attentions: what is done again, what is refused, and what the report says."""
+"""The comparison of attentions: what is repeated, what is refused, and the text of the report."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return made
 
 
-def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
+def test_finished_stages_are_not_repeated(tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "docs").mkdir()
     places = [f"output={tmp_path / 'out'}", f"report={tmp_path / 'docs' / 'page.md'}"]
     COMMAND.main(["mechanisms=[softmax,alibi]", "steps=3", *places])
     stages = ["tasks", "train", "evaluate_lengths", "speed", "slopes"]
-    # a training that failed is not evaluated, but its attention can be timed
+    # a failed training is not evaluated, but its attention can be timed
     assert calls == [(s, b) for b in ("softmax", "alibi") for s in stages if (s, b) != ("evaluate_lengths", "alibi")]
     calls.clear()
     COMMAND.main(["mechanisms=[softmax,shaw horizon=4]", "steps=3", *places])
@@ -59,14 +59,14 @@ def test_what_is_there_is_not_done_again(tmp_path: Path, calls: list, capsys: py
     assert "a comparison with other settings" in capsys.readouterr().err
 
 
-def test_some_stages_now_and_the_others_later(
+def test_stages_can_run_in_several_calls(
     tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scaleformer.report.mechanisms.draw", lambda results, path: None)
     given = ["mechanisms=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
     COMMAND.main([*given, "stages=[lengths]"])
     assert calls == []
-    assert "no training yet" in capsys.readouterr().out
+    assert "not trained yet" in capsys.readouterr().out
     COMMAND.main([*given, "stages=[train,lengths]"])
     stages = ("train", "evaluate_lengths")
     assert calls == [(stage, mechanism) for mechanism in ("softmax", "shaw") for stage in stages]
@@ -112,14 +112,14 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
     assert quality[4].startswith("| `broken` |  | nothing |")
 
 
-@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose of"), ("[]", "none: choose of")])
-def test_an_unknown_choice_is_named(given: str, message: str) -> None:
+@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose from"), ("[]", "none: choose from")])
+def test_an_unknown_choice_is_refused(given: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         COMMAND.read([f"mechanisms={given}"])
 
 
-def test_an_unknown_stage_is_named() -> None:
-    with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose of tasks, train, lengths, speed, slopes"):
+def test_an_unknown_stage_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose from tasks, train, lengths"):
         COMMAND.read(["stages=[train,sleep]"])
 
 

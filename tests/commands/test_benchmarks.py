@@ -49,7 +49,7 @@ def test_a_long_step(training: Benchmark, tmp_path: Path, capsys: pytest.Capture
     training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", *places])
     (step,) = json.loads((tmp_path / "training_long.json").read_text())["steps"]
     assert (step["system"], step["tokens"], step["failure"]) == ("scaleformer", 40, "")
-    assert "GiB resident at most" in capsys.readouterr().out
+    assert "GiB peak resident memory" in capsys.readouterr().out
     assert "A training step on a pair of long documents" in (tmp_path / "page.md").read_text()
 
 
@@ -58,7 +58,7 @@ def test_a_profile(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
     training.main(
         [*TINY, "profile=40", "batch_tokens=80", "repeats=1", "systems=[scaleformer,T5 (transformers)]", *places]
     )
-    (profile,) = json.loads((tmp_path / "training_profile.json").read_text())["profiles"]  # of our own alone
+    (profile,) = json.loads((tmp_path / "training_profile.json").read_text())["profiles"]  # of our system only
     assert (profile["system"], profile["length"], profile["documents"]) == ("scaleformer", 40, 2)
     assert set(profile["seconds"]) == {"float32", "bfloat16"}
     assert "products of attention" in capsys.readouterr().out
@@ -87,7 +87,7 @@ def test_decoding(
     assert (tmp_path / "decoding.png").stat().st_size > 1000
 
 
-def test_decoding_far(decoding: Benchmark, tmp_path: Path) -> None:
+def test_long_decoding(decoding: Benchmark, tmp_path: Path) -> None:
     sizes = ["long=20", "long_windows=3", "source=9", "systems=[scaleformer]"]
     decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={tmp_path / 'page.md'}"])
     result = json.loads((tmp_path / "decoding_long.json").read_text())
@@ -108,7 +108,7 @@ def test_decoding_far(decoding: Benchmark, tmp_path: Path) -> None:
         ("training", "profile=4", "profile=4: wanted at least 8"),
         ("training", "long=40 profile=40", "long=40, profile=40: give one of the two"),
         ("decoding", "beams=[]", "beams=[]: give at least one"),
-        ("decoding", "systems=[fairseq]", "systems names fairseq: choose of scaleformer"),
+        ("decoding", "systems=[fairseq]", "systems names fairseq: choose from scaleformer"),
         ("decoding", "windows=0", "windows=0: wanted at least 1"),
         ("decoding", "long=4", "long=4: wanted at least 8"),
         ("decoding", "peer_position=20", "peer_position=20: wanted more than peer_steps=24"),

@@ -1,4 +1,4 @@
-"""From a command line to a command: the list, the help, names as they were typed, settings that do not exist."""
+"""From a command line to a command: the list, the help, quoting of names, unknown settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITHOUT_OPTIONS = {"train"}
 
 
 def error_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
-    """The one line in which the program says what is wrong."""
+    """The one-line error of the program."""
     for name in ("HYDRA_FULL_ERROR", "SCALEFORMER_ONE_LINE", "SCALEFORMER_TRACEBACK"):
         monkeypatch.setenv(name, "0")
     monkeypatch.setattr(sys, "argv", ["scaleformer", *arguments])
@@ -51,7 +51,7 @@ def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]
         (["zzz"], "zzz: no such command; there are train"),
     ],
 )
-def test_an_unknown_command_is_told_the_nearest(capsys, monkeypatch, given: list[str], line: str) -> None:
+def test_an_unknown_command_suggests_the_closest(capsys, monkeypatch, given: list[str], line: str) -> None:
     assert error_of(capsys, monkeypatch, *given).startswith(line)
 
 
@@ -72,7 +72,7 @@ def test_help_describes_every_setting(name: str) -> None:
     for setting in own:
         assert f"\n  {setting.name}" in text
         assert setting.text in " ".join(text.split()) or " ".join(setting.text.split()) in " ".join(text.split())
-    if name == "translate":  # its own keys and those of the search, nothing else
+    if name == "translate":  # only its own keys and those of the search
         assert "decoding.beam_size = 5  (int)" in text
         assert "optimizer" not in text
         assert "max_tokens = null  (int | null)" in text
@@ -114,7 +114,7 @@ hydra:
         ("unknown=1_0", "unknown=1_0"),
     ],
 )
-def test_names_are_taken_as_typed(argument: str, expected: str) -> None:
+def test_names_are_kept_as_typed(argument: str, expected: str) -> None:
     assert typed(argument, module_of("translate").Options) == expected
 
 
@@ -155,7 +155,7 @@ def test_names_in_lists_too(argument: str, expected: str) -> None:
         ("~data.path=a", "~data.path=a"),
     ],
 )
-def test_a_training_takes_names_as_typed(monkeypatch, argument: str, expected: str) -> None:
+def test_train_keeps_names_as_typed(monkeypatch, argument: str, expected: str) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     assert typed(argument, names_of(module_of("train"))) == expected
     assert typed(expected, names_of(module_of("train"))) == expected
@@ -172,16 +172,16 @@ def test_a_training_takes_names_as_typed(monkeypatch, argument: str, expected: s
         ("data.max_tokens=64,128", "data.max_tokens=64,128"),
     ],
 )
-def test_commas_of_a_sweep_part_names(argument: str, expected: str) -> None:
+def test_commas_of_a_sweep_separate_names(argument: str, expected: str) -> None:
     assert typed(argument, names_of(module_of("train")), sweep=True) == expected
 
 
-def test_flags_stand_anywhere() -> None:
+def test_flags_may_be_anywhere() -> None:
     words = ["a=1", "--config-dir", "mine", "b=2", "-m", "--config-name=c", "-cd"]
     assert split_flags(words) == (["--config-dir", "mine", "-m", "--config-name=c", "-cd"], ["a=1", "b=2"])
 
 
-def test_what_a_value_wants_is_said_so_that_it_can_be_typed(capsys, monkeypatch, tmp_path: Path) -> None:
+def test_errors_of_values_show_what_to_type(capsys, monkeypatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for given, advice in (
         ("trainer.devices=it's", "'trainer.devices='\"'\"'it\\'\"'\"'s'\"'\"''"),
@@ -219,7 +219,7 @@ def advice_of(said: str) -> str:
         ("train", "optimizer.warmup_steps=8", "optimizer.warmup_steps: no such setting (did you mean schedule.warmup_"),
     ],
 )
-def test_a_misspelt_setting_is_told_the_nearest(capsys, monkeypatch, tmp_path: Path, command, override, line) -> None:
+def test_a_misspelt_setting_suggests_the_closest(capsys, monkeypatch, tmp_path: Path, command, override, line) -> None:
     monkeypatch.chdir(tmp_path)
     places = ["checkpoint=x", "input=y", "output=z"] if command == "translate" else []
     said = error_of(capsys, monkeypatch, command, *places, override)
@@ -227,13 +227,13 @@ def test_a_misspelt_setting_is_told_the_nearest(capsys, monkeypatch, tmp_path: P
     assert said.endswith("may have others)") == ("." in override)
 
 
-def test_a_missing_setting_is_named(capsys, monkeypatch) -> None:
+def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
     assert error_of(capsys, monkeypatch, "translate", "checkpoint=x", "input=y").startswith(
         "Missing mandatory value: output"
     )
 
 
-def test_another_type_is_named(capsys, monkeypatch) -> None:
+def test_a_wrong_type_is_reported(capsys, monkeypatch) -> None:
     said = error_of(capsys, monkeypatch, "comet", "translations=x", "gpus=-1")
     assert said == "gpus=-1: wanted int of at least 0"
 
@@ -248,8 +248,8 @@ def test_the_defaults_of_a_command_with_changes() -> None:
     [(name, "output") for name in ("average", "comet", "compare", "consistency", "score")]
     + [(f"benchmark {name}", "page") for name in ("attention", "decoding", "training")],
 )
-def test_a_mistyped_file_is_told_before_the_work(tmp_path: Path, command: str, setting: str) -> None:
-    options = SimpleNamespace(**{setting: f"{tmp_path}/resutls/file"})  # nothing else is asked for
+def test_a_mistyped_output_is_reported_before_the_work(tmp_path: Path, command: str, setting: str) -> None:
+    options = SimpleNamespace(**{setting: f"{tmp_path}/resutls/file"})  # no other setting is read
     options.with_defaults = lambda: options
     with pytest.raises(ValueError, match=rf"{setting}=.*: there is no folder .*/resutls: correct"):
         module_of(command).main(options, [])

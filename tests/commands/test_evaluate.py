@@ -1,4 +1,4 @@
-"""The command: the corpus of the run or another, whole documents or pieces, results beside the run."""
+"""The command: the corpus of the run or a different one, whole documents or pieces, results next to the run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_corpus_of_the_run(run, evaluate):
     assert "north/one" in (run / "samples.txt").read_text(encoding="utf-8")
 
 
-def test_results_of_other_documents_or_another_checkpoint_are_set_aside(run, evaluate, caplog):
+def test_results_of_other_documents_or_checkpoints_are_moved(run, evaluate, caplog):
     results = run / "results"
     assert evaluate(f"checkpoint={run}")[0] == 0
     first = (results / "bleu-test.json").read_bytes()
@@ -88,7 +88,7 @@ def test_another_corpus_and_other_settings(run, evaluate, tmp_path):
     assert (tmp_path / "results of it" / "samples-other-valid.txt").is_file()
 
 
-def test_another_corpus_leaves_what_the_run_has(run, corpus, evaluate, tmp_path):
+def test_another_corpus_keeps_the_results_of_the_run(run, corpus, evaluate, tmp_path):
     assert evaluate(f"checkpoint={run}", "ter=false")[0] == 0
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     for number in range(2):  # the second time other documents under the same name
@@ -104,12 +104,12 @@ def test_another_corpus_leaves_what_the_run_has(run, corpus, evaluate, tmp_path)
         f"bleu-manuals-test.{kind}" for kind in ("json", "jsonl", "hypotheses.txt", "references.txt")
     }
     assert (run / "samples-manuals-test.txt").is_file()
-    copy = write_corpus(tmp_path / "copy")  # the run's own, elsewhere
+    copy = write_corpus(tmp_path / "copy")  # a copy of the run's own
     assert evaluate(f"checkpoint={run}", "data=jsonl", f"data.path={copy}", "ter=false")[0] == 0
     assert not list(run.rglob("*copy*"))
 
 
-def test_another_split_leaves_the_samples_of_the_run(run, corpus, evaluate):
+def test_another_split_keeps_the_samples_of_the_run(run, corpus, evaluate):
     assert evaluate(f"checkpoint={run}", "ter=false")[0] == 0
     samples = (run / "samples.txt").read_bytes()
     write_corpus(corpus, "valid", [{"id": "v", "source": ["a"], "target": ["d"]}])
@@ -118,7 +118,7 @@ def test_another_split_leaves_the_samples_of_the_run(run, corpus, evaluate):
     assert "=== v" in (run / "samples-valid.txt").read_text(encoding="utf-8")
 
 
-def test_the_ending_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp_path):
+def test_the_extension_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp_path):
     folder = tmp_path / "zh"
     folder.mkdir()
     (folder / "test.en").write_text("a b\n", encoding="utf-8")
@@ -130,7 +130,7 @@ def test_the_ending_of_the_target_files_chooses_the_tokenizer(run, evaluate, tmp
         assert out.count(f"|tok:{tokenize}|") == 5
 
 
-def test_json_lines_name_their_target_language(run, evaluate, tmp_path):
+def test_json_lines_need_a_target_language(run, evaluate, tmp_path):
     data = ["data=jsonl", f"data.path={write_corpus(tmp_path / 'other')}", "data.target_language=zh"]
     code, out, err = evaluate(f"checkpoint={run}", *data)
     assert code == 0, err
@@ -194,10 +194,10 @@ def test_the_seeds_of_the_run_and_of_its_samples(tmp_path, corpus, evaluate):
 def test_a_checkpoint_without_a_corpus_asks_for_one(evaluate, tmp_path):
     run = make_run(tmp_path / "bare")
     code, _, err = evaluate(f"checkpoint={run}")
-    assert (code, err) == (1, "error: the checkpoint names no corpus: say which with data=jsonl data.path=DIR\n")
+    assert (code, err) == (1, "error: the checkpoint names no corpus: choose one with data=jsonl data.path=DIR\n")
 
 
-def test_the_metrics_of_the_run_stand_where_none_are_named(tmp_path, corpus, evaluate):
+def test_the_metrics_of_the_run_are_the_default(tmp_path, corpus, evaluate):
     config = {"data": {"format": "jsonl", "path": str(corpus)}, "test": {"metrics": "multi30k"}}
     run = make_run(tmp_path / "tokenised", config)
     for arguments, tokenizer in (([], "tok:none"), (["metrics=default"], "tok:13a")):
@@ -206,7 +206,7 @@ def test_the_metrics_of_the_run_stand_where_none_are_named(tmp_path, corpus, eva
         assert tokenizer in out
 
 
-def test_models_of_single_segments_translate_each_on_its_own(tmp_path, corpus, evaluate):
+def test_models_of_single_segments_translate_segment_by_segment(tmp_path, corpus, evaluate):
     data = {"format": "jsonl", "path": str(corpus), "level": "segment"}
     run = make_run(tmp_path / "sentences", {"data": data})
     for given, mode in (([], "segment"), (["mode=document"], "document"), (["max_tokens=20"], "document")):

@@ -29,7 +29,9 @@ def test_exports_translate_as_the_run_does(run: Path, tmp_path: Path, monkeypatc
     names = sorted(path.name for path in (tmp_path / "new" / "model").iterdir())
     assert names == ["config.yaml", "model.safetensors", "source.model", "target.model"]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["model"]
-    assert len({path.stat().st_mode for path in (tmp_path / "new" / "model").iterdir()}) == 1  # who reads one reads all
+    assert (
+        len({path.stat().st_mode for path in (tmp_path / "new" / "model").iterdir()}) == 1
+    )  # all have the same permissions
     sources = [document["source"] for document in DOCUMENTS]
     exported = Translator.load(tmp_path / "new" / "model", "cpu")
     assert exported.translate(sources) == Translator.load(run, "cpu").translate(sources)
@@ -45,7 +47,7 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
     weights = as_trained.model.state_dict()
     for name, weight in changed.model.state_dict().items():
         torch.testing.assert_close(weight, weights[name], rtol=0, atol=0)
-    assert as_trained.sha256 != changed.sha256  # results of the one are not those of the other
+    assert as_trained.sha256 != changed.sha256  # their results must not be mixed
     long = [["the cat sees", "a dog", "it runs", "a house"] * 3]
     assert len(Translator(changed).translate(long)) == 1
 

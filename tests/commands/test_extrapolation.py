@@ -1,4 +1,4 @@
-"""The command: one system and several, files that sacrebleu scores alike, and what is wrong in one line."""
+"""The command: one system and several, files that sacrebleu scores the same, and one-line errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def keys(value: Any, free: tuple[str, ...] = ("versions", "decoding", "signatures")) -> set[str]:
-    """All keys of a result, but those inside objects whose keys are no part of the format."""
+    """All keys of a result, except inside objects whose keys are not part of the format."""
     if isinstance(value, dict):
         inner = (keys(item) for key, item in value.items() if key not in free)
         return set(value).union(*inner)
@@ -139,29 +139,29 @@ def test_several_systems(run, evaluate, tmp_path):
 def test_only_the_loss_of_some_documents(run, evaluate):
     code, out, err = evaluate(f"checkpoint={run}", "loss_only=true", "lengths=[segment]", "documents=4", "seed=3")
     assert code == 0, err
-    assert "segment: 4 of 6 documents, drawn by the seed" in out
+    assert "segment: 4 of 6 documents, a seeded sample" in out
     found = read(run / "results")
     assert all(r["decode"] is None and len(r["loss"]["documents"]) == 4 for r in found["results"])
     assert found["settings"]["documents"] == 4
 
 
 BAD = {
-    "too long": (["lengths=[999]"], "999 tokens: longer than all test documents together, which have"),
-    "no length": (["lengths=[long]"], "lengths: 'long' is no length: wanted token counts of at least 3"),
+    "too long": (["lengths=[999]"], "999 tokens: longer than all test documents together"),
+    "no length": (["lengths=[long]"], "lengths: 'long' is not a length: wanted token counts of at least 3"),
     "metrics": (["metrics.tokenize=best"], "metrics.tokenize=best: choose one of auto, 13a, "),
-    "mode": (["modes=[page]"], "modes=['page']: choose of pass, segments, window"),
+    "mode": (["modes=[page]"], "modes=['page']: choose from pass, segments, window"),
     "window": (["window.size=4", "window.context=9"], "window.size=4, window.context=9"),
     "split": (["split=valid"], "'valid' split; present: test"),
     "names": (["names=[a,b]"], "2 names for 1 checkpoints"),
-    "nothing": (["loss=false", "decode=false"], "there is nothing to do"),
+    "nothing": (["loss=false", "decode=false"], "set one of them to true"),
     "key": (["length=[3]"], "length: no such setting (did you mean lengths?); there are "),
     "documents": (["documents=0"], "documents=0: wanted int of at least 1 | null"),
     "documents in words": (["documents=abc"], "documents='abc': wanted int of at least 1 | null"),
     "loss_tokens": (["loss_tokens=abc"], "loss_tokens='abc': wanted int of at least 1"),
     "window.size": (["window.size=abc"], "window.size='abc': wanted int | null"),
     "window alone": (["window=5"], "window='5': it is a group of settings: window.unit, window.size, window.context"),
-    "window.unit alone": (["window.unit=segments"], "window.unit=segments: says nothing without a size"),
-    "half a length": (["lengths=1.5"], "1.5 is no length"),
+    "window.unit alone": (["window.unit=segments"], "window.unit=segments: needs a size"),
+    "half a length": (["lengths=1.5"], "1.5 is not a length"),
     "loss": (["loss=perhaps"], "loss='perhaps': wanted bool"),
     "max_documents": (["max_documents=0"], "max_documents=0: wanted"),
 }
@@ -176,9 +176,9 @@ def test_what_is_wrong_is_one_line(run, evaluate, name):
 
 def test_several_systems_need_names_and_a_folder(run, evaluate, tmp_path):
     code, _, err = evaluate(f"checkpoint=[{run},{run}]")
-    assert (code, err) == (1, "error: names=['run', 'run']: two systems have one name: set names=[...]\n")
+    assert (code, err) == (1, "error: names=['run', 'run']: two systems have the same name: set names=[...]\n")
     code, _, err = evaluate(f"checkpoint=[{run},{run}]", "names=[a,b]")
-    assert (code, err) == (1, "error: several systems: say where the results go with output=DIR\n")
+    assert (code, err) == (1, "error: several systems: set output=DIR for their results\n")
 
 
 def test_a_checkpoint_without_a_tokenizer(run, evaluate):
@@ -198,7 +198,7 @@ def test_other_segment_counts_in_the_test_file(run, corpus, evaluate):
     assert "2 source segments and 1 target segments: align them one to one" in err
 
 
-def test_a_checkpoint_that_does_not_say_its_length(tmp_path, corpus, evaluate):
+def test_a_checkpoint_without_a_trained_length(tmp_path, corpus, evaluate):
     run = make_run(tmp_path / "bare")
     data = ("data=jsonl", f"data.path={corpus}")
     code, _, err = evaluate(f"checkpoint={run}", *data, "modes=[pass]")

@@ -1,4 +1,4 @@
-"""The commands that score, ask about context, look into attention and draw."""
+"""The commands that score, test context, show attention and draw."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_context_of_examples(run, command, tmp_path):
     assert [s["distance"] for s in result["scores"]] == ["all", "1"]
     code, _, err = command("evaluate_context.py", f"checkpoint={run}", f"input={examples}", "documents=1")
     assert code != 0
-    assert "documents: of the synthetic corpus" in err
+    assert "documents: only for the synthetic corpus" in err
 
 
-def test_brackets_in_kinds_are_shown_as_they_are(run, command, tmp_path):
+def test_brackets_in_kinds_are_shown_verbatim(run, command, tmp_path):
     kinds = ("[bold]it", "[/x]")
     examples = write(tmp_path / "kinds.jsonl", *({**EXAMPLE, "kind": kind} for kind in kinds))
     arguments = (f"checkpoint={run}", f"input={examples}", f"output={tmp_path}", "generative=false")
@@ -90,7 +90,7 @@ def test_brackets_in_kinds_are_shown_as_they_are(run, command, tmp_path):
     assert all(f" {kind} " in out for kind in kinds)
 
 
-def test_a_corpus_without_labels_is_named(command, tmp_path):
+def test_a_corpus_without_labels_is_refused(command, tmp_path):
     run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": "x"}})
     code, _, err = command("evaluate_context.py", f"checkpoint={run}")
     assert (code, err.count("\n")) == (1, 1)
@@ -107,7 +107,7 @@ def test_a_corpus_without_labels_is_named(command, tmp_path):
         ("generative=perhaps", "generative='perhaps': wanted bool"),
     ],
 )
-def test_what_is_wrong_with_the_context_is_one_line(run, command, tmp_path, setting, message):
+def test_errors_of_context_are_one_line(run, command, tmp_path, setting, message):
     found = error_line(command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path / 'out'}", setting))
     assert message in found
     assert not (tmp_path / "out").exists()
@@ -130,12 +130,12 @@ def test_scores_of_translations(run, command, tmp_path):
     assert len(read(output)[0]["segment_scores"]) == 1
 
 
-def test_lists_are_ranked_anew(run, command, tmp_path):
+def test_lists_are_reranked(run, command, tmp_path):
     source, output = write(tmp_path / "in.jsonl", {"source": ["a dog"], "n_best": N_BEST[::-1]}), tmp_path / "out.jsonl"
     arguments = (f"checkpoint={run}", f"input={source}", f"output={output}")
     code, _, err = command("score.py", *arguments, "length_penalty=0")
     assert code == 0, err
-    assert "another hypothesis is the best now in 1 of 1 documents" in err
+    assert "the best hypothesis changed in 1 of 1 documents" in err
     (ranked,) = read(output)
     assert ranked["hypothesis"] == ["ein hund"]
     assert [h["old_score"] for h in ranked["n_best"]] == [-2.0, -2.5]
@@ -145,7 +145,7 @@ def test_lists_are_ranked_anew(run, command, tmp_path):
     ("record", "message"),
     [
         ({"source": "a"}, "wanted an object with 'source'"),
-        ({"source": ["a"]}, "nothing to score: wanted one of n_best, hypothesis, target"),
+        ({"source": ["a"]}, "nothing to score: wanted a field n_best, hypothesis, target"),
         ({"source": ["a"], "target": "b"}, "'target' is 'b', wanted a list of texts"),
         ({"source": ["a"], "n_best": [1]}, "'n_best' is [1], wanted a list of objects with 'segments'"),
         ({"source": ["a"], "n_best": [{"segments": ["b"], "score": None}]}, "in.jsonl:1: 'n_best' is "),
@@ -153,7 +153,7 @@ def test_lists_are_ranked_anew(run, command, tmp_path):
     ],
     ids=["source", "nothing", "text", "n_best", "no score", "empty"],
 )
-def test_what_cannot_be_scored_is_named(run, command, tmp_path, record, message):
+def test_records_that_cannot_be_scored_are_reported(run, command, tmp_path, record, message):
     source = write(tmp_path / "in.jsonl", record)
     code, _, err = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}")
     assert code == 1
@@ -169,7 +169,7 @@ def test_what_cannot_be_scored_is_named(run, command, tmp_path, record, message)
         ("old_weight=abc", "old_weight='abc': wanted float"),
     ],
 )
-def test_what_is_wrong_with_the_scoring_is_one_line(run, command, tmp_path, setting, message):
+def test_errors_of_score_are_one_line(run, command, tmp_path, setting, message):
     source = write(tmp_path / "in.jsonl", {"source": ["a"], "target": ["b"]})
     found = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}", setting)
     assert message in error_line(found)
@@ -190,7 +190,7 @@ def test_attention_of_a_document(run, command, tmp_path):
     assert code == 0, err
     assert json.loads((tmp_path / "attention-x.json").read_text(encoding="utf-8"))["document"] == "d[2:3]"
     for wrong, message in (
-        (["text=a", f"input={path}"], "nothing to look at, or two things"),
+        (["text=a", f"input={path}"], "wanted one text to look at"),
         ([f"input={path}", "document=1"], "document=1: "),
         ([f"input={path}", "document=abc"], "document='abc': wanted int"),
         ([f"input={path}", "segments=9"], "has 3 segments"),

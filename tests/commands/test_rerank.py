@@ -1,4 +1,4 @@
-"""The command `rerank`: what it writes of n-best lists."""
+"""The command `rerank`: its choices from n-best lists."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def rerank(folder: Path, lists: list[list[list[str]]] = LISTS, **settings: Any) 
 
 
 @pytest.mark.parametrize("level", ["document", "segment"])
-def test_what_is_most_like_all_of_them_is_chosen(tmp_path, capsys, level):
+def test_the_most_similar_to_all_is_chosen(tmp_path, capsys, level):
     first, second = rerank(tmp_path, level=level)
-    assert "another translation than the first of the list in 1 of 2 documents" in capsys.readouterr().err
+    assert "chose a translation other than the first in 1 of 2 documents" in capsys.readouterr().err
     assert second["hypothesis"] == ["same"]
     assert first["hypothesis"][1] == "it runs"
     if level == "document":
@@ -41,5 +41,5 @@ def test_what_is_wrong_is_named(tmp_path):
         rerank(tmp_path, metric="ter")
     with pytest.raises(ValueError, match="level=word: choose one of document, segment"):
         rerank(tmp_path, level="word")
-    with pytest.raises(ValueError, match=r"in\.jsonl: document 1: the candidates have 2, 1 segments"):
+    with pytest.raises(ValueError, match=r"in\.jsonl: document 1: segment counts differ \(2, 1\)"):
         rerank(tmp_path, [[["a", "b"], ["a"]]], level="segment")

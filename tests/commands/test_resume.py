@@ -46,7 +46,7 @@ def test_without_resume_nothing_changes() -> None:
         assert resumed_arguments(arguments) == arguments
 
 
-def test_the_run_says_the_rest(run: Path) -> None:
+def test_the_run_gives_the_other_settings(run: Path) -> None:
     new = [f"resume={run}", "trainer.max_steps=9", "seed=4"]
     assert resumed_arguments(new) == [
         "experiment=smoke",
@@ -69,7 +69,7 @@ def test_overrides_do_not_grow(run: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["runs/a b", "it's", "a\\b", "a\\", "a\\'b", '"', "", "\u6587 (1) [x]{y}~"])
-def test_quotes_there_and_back(value: str) -> None:
+def test_quoting_and_unquoting(value: str) -> None:
     assert OverridesParser.create().parse_override(f"key={quoted(value)}").value() == value
     assert unquoted(quoted(value)) == value
     assert unquoted(value) == value
@@ -79,14 +79,14 @@ def test_double_quotes() -> None:
     assert unquoted('"it\'s \\"it\\""') == 'it\'s "it"'
 
 
-def test_what_is_no_run_is_named(tmp_path: Path, run: Path) -> None:
-    with pytest.raises(ValueError, match=r"no run to go on with \(.*overrides\.yaml is missing"):
+def test_a_folder_without_a_run_is_reported(tmp_path: Path, run: Path) -> None:
+    with pytest.raises(ValueError, match=r"no run to resume \(.*overrides\.yaml is missing"):
         resumed_arguments([f"resume={tmp_path}"])
     with pytest.raises(ValueError, match=rf"not a checkpoint: resume={re.escape(str(run))}\)"):
         resumed_arguments([f"resume={run / 'checkpoints' / 'best.ckpt'}"])
     for content in ("a: [", "a: 1", "[1, 2]"):
         (run / OVERRIDES).write_text(content, encoding="utf-8")
-        with pytest.raises(ValueError, match="no run to go on with") as error:
+        with pytest.raises(ValueError, match="no run to resume") as error:
             resumed_arguments([f"resume={run}"])
         assert "\n" not in str(error.value)
     record_overrides(run, [])
@@ -96,16 +96,16 @@ def test_what_is_no_run_is_named(tmp_path: Path, run: Path) -> None:
 
 
 def settle(run: Path, age: int) -> Path:
-    """A run as train.py leaves one, last written to `age` seconds ago."""
+    """A run as the train command leaves it, last written `age` seconds ago."""
     record_overrides(make_run(run, CONFIG), [f"seed={age}"])
     checkpoint = run / "checkpoints" / "best.ckpt"
     os.utime(checkpoint, (1e9 - age, 1e9 - age))
     return run
 
 
-def test_auto_is_the_newest_run_of_the_experiment_that_is_not_finished(tmp_path: Path, monkeypatch) -> None:
+def test_auto_is_the_newest_unfinished_run_of_the_experiment(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert resumed_arguments(["resume=auto", "seed=5"]) == ["seed=5"]  # nothing there
+    assert resumed_arguments(["resume=auto", "seed=5"]) == ["seed=5"]  # no run there
     old, new, done = (settle(Path("runs/small") / name, age) for age, name in ((30, "a"), (20, "b"), (10, "c")))
     settle(Path("runs/default/d"), 0)
     write_status(done, "finished", 9)
@@ -114,7 +114,7 @@ def test_auto_is_the_newest_run_of_the_experiment_that_is_not_finished(tmp_path:
     write_status(new, "interrupted", 9)
     assert "seed=20" in resumed_arguments(arguments)
     (new / "status.json").unlink()
-    assert "seed=20" in resumed_arguments(arguments)  # nothing says that it is finished
+    assert "seed=20" in resumed_arguments(arguments)  # not recorded as finished
     write_status(new, "finished", 9)
     assert f"resume={quoted(str(old))}" in resumed_arguments(arguments)
     monkeypatch.setattr("scaleformer.commands.resume.is_claimed", lambda run: True)
@@ -127,22 +127,22 @@ def test_auto_in_a_named_folder_is_the_run_there_or_a_new_one(run: Path, tmp_pat
     assert resumed_arguments(["resume=auto", "hydra.run.dir=new"]) == ["hydra.run.dir=new"]
 
 
-def test_several_processes_want_a_named_folder(run: Path, monkeypatch) -> None:
+def test_several_processes_need_a_given_folder(run: Path, monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ValueError, match=r"several processes .* name their folder by hydra\.run\.dir=RUN"):
+    with pytest.raises(ValueError, match=r"several processes .* set their folder with hydra\.run\.dir=RUN"):
         resumed_arguments(["experiment=smoke"])
     assert resumed_arguments(["hydra.run.dir=x"]) == ["hydra.run.dir=x"]
     assert resumed_arguments([f"resume={run}"])
 
 
 def composed_of(choices: dict[str, str], name: str = "config", sources: Sequence[tuple[str, str, str]] = ()) -> Any:
-    """What Hydra tells of a start in /there: `sources` are (provider, schema, path)."""
+    """Hydra's record of a start in /there: `sources` are (provider, schema, path)."""
     found = [dict(zip(("provider", "schema", "path"), source, strict=True)) for source in sources]
     runtime = {"cwd": "/there", "choices": choices, "config_sources": found}
     return {"hydra": {"runtime": runtime, "job": {"config_name": name}}}
 
 
-def test_a_run_made_from_a_config_goes_on_from_its_own(run: Path) -> None:
+def test_a_run_made_from_a_config_resumes_from_its_own(run: Path) -> None:
     record = composed_of({"hydra/env": "default"})
     record_overrides(run, ["experiment=smoke"], record)
     flags = ["--config-path", str(run.resolve()), "--config-name", "config"]
@@ -154,7 +154,7 @@ def test_a_run_made_from_a_config_goes_on_from_its_own(run: Path) -> None:
     assert resumed_arguments([f"resume={run}"])[0] == "experiment=smoke"
 
 
-def test_where_a_run_was_composed_from_is_known_again(run: Path) -> None:
+def test_a_resume_uses_the_search_path_of_the_run(run: Path) -> None:
     path = "hydra.searchpath in command-line"
     sources = [("main", "file", "/conf"), ("command-line", "file", "/there/mine"), (path, "file", "ours")]
     record = composed_of({"experiment": "ours"}, "other", [*sources, (path, "file", "/absolute"), (path, "pkg", "a.b")])

@@ -1,4 +1,4 @@
-"""`scaleformer serve`: what is wrong with its settings, in one line, and what it hands to the server."""
+"""`scaleformer serve`: one-line errors for its settings, and what it hands to the server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_is_wrong_is_one_line(serve, tmp_path):
     assert "nowhere: no such run directory" in error_line(serve("checkpoint=nowhere"))
     assert "port=70000: wanted 0 to 65535" in error_line(serve(f"checkpoint={run}", "port=70000"))
     assert "split=page: choose one of" in error_line(serve(f"checkpoint={run}", "split=page"))
-    assert "token: wanted letters" in error_line(serve(f"checkpoint={run}", "token='a b'"))
+    assert "token: wanted ASCII letters" in error_line(serve(f"checkpoint={run}", "token='a b'"))
     assert "body=1: wanted int of at least 1000" in error_line(serve(f"checkpoint={run}", "body=1"))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -73,10 +73,10 @@ def test_without_the_extra(serve, tmp_path, monkeypatch):
     assert line == "error: serving needs prometheus_client: pip install 'scaleformer[serve]'\n"
 
 
-def test_other_machines_want_a_token(serve, tmp_path, caplog):
+def test_access_from_other_machines_needs_a_token(serve, tmp_path, caplog):
     run = make_run(tmp_path / "run")
     serve(f"checkpoint={run}", "host=0.0.0.0")
-    assert "other machines reach this, and no token is asked for" in caplog.text
+    assert "other machines can reach this server without a token" in caplog.text
     caplog.clear()
     serve(f"checkpoint={run}", "host=localhost")
     serve(f"checkpoint={run}", "host=0.0.0.0", "token=abc")

@@ -1,4 +1,4 @@
-"""Sweeps: all jobs run, the failed ones are named at the end."""
+"""Sweeps: all jobs run, and failed ones are listed at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_failing_job_does_not_end_a_sweep(tmp_path: Path, command: Command) ->
         assert "hydra" not in row
 
 
-def test_commas_part_the_names_of_a_sweep(tmp_path: Path, command: Command) -> None:
+def test_commas_separate_the_names_of_a_sweep(tmp_path: Path, command: Command) -> None:
     code, out, err = command("-m", "data=jsonl", "data.path=2024_1,a b", f"hydra.sweep.dir={tmp_path}")
     assert code == 1
     failed = [line for line in err.splitlines() if line.startswith("job ")]

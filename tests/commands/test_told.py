@@ -1,4 +1,4 @@
-"""`translate` with fixed and begun segments, a translation memory, alternatives."""
+"""`translate` with given and begun segments, a translation memory, and alternatives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_json_lines_say_what_is_fixed_and_begun(run, translate, tmp_path, folder
     assert found["hypothesis"][1].startswith("und")
 
 
-def test_a_segment_that_is_not_there_is_named_with_its_line(run, translate, tmp_path):
+def test_a_missing_segment_is_reported_with_its_line(run, translate, tmp_path):
     source = write(tmp_path / "in.jsonl", [DOCUMENTS[1], {**DOCUMENTS[0], "fixed": {"2": "so"}}])
     code, _, err = translate(f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}")
     assert code == 1
@@ -73,7 +73,7 @@ def test_a_memory_fixes_segments_of_lines_and_of_files(run, translate, tmp_path)
 
 
 @pytest.mark.parametrize("pipe", [False, True], ids=["file", "stdout"])
-def test_alternatives_stand_in_json_lines(run, translate, tmp_path, pipe):
+def test_alternatives_are_in_json_lines(run, translate, tmp_path, pipe):
     source, output = write(tmp_path / "in.jsonl", DOCUMENTS), tmp_path / "out.jsonl"
     settings = (f"checkpoint={run}", f"input={source}", "decoding.max_length_offset=2", "alternatives=2")
     code, out, err = translate(*settings, f"output={'-' if pipe else output}")

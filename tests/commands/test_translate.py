@@ -1,4 +1,4 @@
-"""The command as users run it: shapes of input and output, pipes, and what is wrong in one line."""
+"""The command as users run it: forms of input and output, pipes, and one-line errors."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_text_keeps_its_shape(run, translate, tmp_path):
     assert "as many segments" not in err
 
 
-def test_settings_of_the_run_unless_the_command_line_says_otherwise(run, translate, tmp_path):
+def test_settings_of_the_run_are_the_default(run, translate, tmp_path):
     source = write_corpus(tmp_path) / "test.jsonl"
     arguments = (f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.jsonl'}")
 
@@ -92,7 +92,7 @@ def test_n_best(run, translate, tmp_path):
         assert record["n_best"][0]["segments"] == record["hypothesis"]
     code, _, err = translate(*arguments, f"output={tmp_path / 'out.txt'}", "format=text")
     assert code == 1
-    assert err.startswith("error: decoding.n_best=2: text holds one translation of a document: set output_format=jsonl")
+    assert err.startswith("error: decoding.n_best=2: text can hold only one translation: set output_format=jsonl")
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out"])
@@ -125,7 +125,7 @@ def test_pipes(run, translate, monkeypatch):
 
 
 def test_a_process_of_its_own(run, tmp_path):
-    """Nothing but the translation on stdout; a reader that has gone is no reason for a traceback."""
+    """Only the translation on stdout; a closed pipe does not cause a traceback."""
     command = (
         f"'{sys.executable}' '{SCRIPT}' checkpoint='{run}' input=- output=- format=text decoding.match_segments=true"
     )
@@ -190,7 +190,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("name", BAD_INPUT)
 @pytest.mark.parametrize("pipe", [False, True], ids=["file", "stdin"])
-def test_bad_input_is_named_with_its_line(run, translate, tmp_path, monkeypatch, name, pipe):
+def test_bad_input_is_reported_with_its_line(run, translate, tmp_path, monkeypatch, name, pipe):
     content, message = BAD_INPUT[name]
     (tmp_path / "in.jsonl").write_bytes(content)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -203,7 +203,7 @@ def test_bad_input_is_named_with_its_line(run, translate, tmp_path, monkeypatch,
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_input_and_output_may_be_one_file_that_keeps_the_source(run, translate, tmp_path):
+def test_output_with_its_source_may_replace_the_input(run, translate, tmp_path):
     text = tmp_path / "in.txt"
     text.write_text("the cat sees\n", encoding="utf-8")
     (tmp_path / "link.txt").symlink_to(text)
@@ -216,7 +216,7 @@ def test_input_and_output_may_be_one_file_that_keeps_the_source(run, translate, 
     assert [json.loads(line)["hypothesis"] for line in path.read_text().splitlines()] == expected(run)
 
 
-def test_empty_translations_are_told(run, translate, tmp_path, monkeypatch, caplog):
+def test_empty_translations_are_reported(run, translate, tmp_path, monkeypatch, caplog):
     (tmp_path / "in.txt").write_text("the cat sees\n\nit runs\n", encoding="utf-8")
     monkeypatch.setattr(Tokenizer, "decode_segments", lambda self, tokens: ["b", ""])
     code, _, err = translate(f"checkpoint={run}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}")
@@ -235,7 +235,7 @@ def test_a_file_of_text_is_one_document(run, translate, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.txt", "page.txt"]
 
 
-def test_a_segment_longer_than_any_in_training_is_told(run, translate, tmp_path, caplog):
+def test_a_segment_longer_than_in_training_is_reported(run, translate, tmp_path, caplog):
     content = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     content["scaleformer"]["longest_segment"] = 20
     torch.save(content, tmp_path / "short.ckpt")
@@ -260,7 +260,7 @@ def interrupt_the_third_batch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(pieces, "decode", third_time)
 
 
-def test_an_interrupted_call_goes_on(run, translate, tmp_path, monkeypatch):
+def test_an_interrupted_call_continues(run, translate, tmp_path, monkeypatch):
     source, output = write_corpus(tmp_path) / "test.jsonl", tmp_path / "out.jsonl"
     (tmp_path / ".out.jsonl.99999999.tmp").write_text("left by a process that was killed")
     arguments = (f"checkpoint={run}", f"input={source}", f"output={output}", "decoding.batch_tokens=1")
@@ -295,7 +295,7 @@ def test_a_mistyped_output_makes_no_folder(run, translate, tmp_path, output):
 
 
 def test_a_model_of_segments_translates_segments(translate, tmp_path):
-    """As it was trained, unless a mode is given or documents are cut."""
+    """As in training, unless a mode is given or documents are cut."""
     alone = make_run(tmp_path / "run", {"data": {"level": "segment"}})
     source, found = write_corpus(tmp_path) / "test.jsonl", {}
     for name, given in {"own": [], "document": ["mode=document"], "cut": ["max_tokens=9"]}.items():

@@ -1,4 +1,4 @@
-"""Files and folders through the command, with an untrained model: structure, names, and what is wrong in one line."""
+"""Files and folders through the command, with an untrained model: structure, names, and one-line errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def translate(run, monkeypatch, capsys):
 
 @pytest.fixture
 def identity(monkeypatch):
-    """A model whose translation is its source."""
+    """A model that copies its source."""
 
     def documents(self, sources, config, *, finished=None, begun=(), **options):
         found = [Translation((DocumentHypothesis(tuple(s), 0.0, 0.0, True),), len(s), 1) for s in sources]
@@ -43,7 +43,7 @@ def identity(monkeypatch):
 
 
 def tree(folder: Path, pages: int = 30) -> Path:
-    """A manual of so many pages of Markdown, with a page of HTML, subtitles, a text and a picture."""
+    """A manual of several pages of Markdown, with a page of HTML, subtitles, a text and a picture."""
     for number in range(pages):
         path = folder / f"chapter{number % 4}" / f"page{number}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def test_a_tree_through_a_model_keeps_its_structure(translate, tmp_path):
     assert re.search(r"<b>[^<>]+</b>", index)
 
 
-def test_files_of_names_and_into_a_folder(identity, translate, tmp_path):
+def test_files_by_pattern_and_into_a_folder(identity, translate, tmp_path):
     (tmp_path / "a.md").write_text("# The cat")
     (tmp_path / "b.txt").write_text("The cat sees. It runs.\n")
     code, _, err = translate(f"input=[{tmp_path}/a.md,{tmp_path}/b.txt]", f"output={tmp_path}/out", "split=sentence")
@@ -106,7 +106,7 @@ def test_files_of_names_and_into_a_folder(identity, translate, tmp_path):
     assert (tmp_path / "a.es.md").read_text() == "# The cat"
 
 
-def test_what_is_left_out_or_misplaced_is_said(translate, tmp_path, caplog):
+def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
     (tmp_path / "en").mkdir()
     (tmp_path / "en" / "a.md").write_text("the `cat` sees *it* and\n")
     (tmp_path / "en" / "b.pdf").write_bytes(b"%PDF-1.7")
@@ -136,7 +136,7 @@ def test_what_is_left_out_or_misplaced_is_said(translate, tmp_path, caplog):
         (["input=en", "output=out", "source_language=null"], "set source_language=en, or split=paragraph"),
     ],
 )
-def test_what_is_wrong_ends_in_one_line(translate, tmp_path, monkeypatch, arguments, message):
+def test_errors_are_one_line(translate, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     for folder in ("en/sub", "empty", "pictures", "bad"):
         Path(folder).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What is said of a choice that there is no longer."""
+"""The message for a removed choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scaleformer.commands.unknown import unknown_override
 
 
 @pytest.mark.parametrize("group", ["model/attention", "model/attention@model.sites.cross"])
-def test_an_attention_that_is_gone_names_its_successor(group: str) -> None:
+def test_a_removed_attention_names_its_successor(group: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"), pytest.raises(HydraException) as found:
         compose("config", [f"{group}=segment_hybrid"])
     message = "attention 'segment_hybrid' is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it"

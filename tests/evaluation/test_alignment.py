@@ -12,7 +12,7 @@ from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.alignment import align_segments, by_bead
 
 
-def test_equal_counts_stay_as_they_are():
+def test_equal_counts_stay_unchanged():
     assert align_segments(["x", ""], ["a", "x"]) == ["x", ""]
 
 
@@ -62,7 +62,7 @@ def test_the_best_of_all_monotone_alignments(seed):
     assert total(place) == pytest.approx(best)
 
 
-def test_no_reference_is_named():
+def test_an_empty_reference_is_refused():
     with pytest.raises(ValueError, match="no segments"):
         align_segments(["a"], [])
 

@@ -1,4 +1,4 @@
-"""Attention weights against the formula written out, and against what the layers return."""
+"""Attention weights against the explicit formula, and against the output of the layers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def with_attention(translator: Translator, name: str) -> Translator:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_the_weights_are_those_of_the_layer(translator, name):
-    """Rows sum to one, see nothing that comes later in the decoder, and give what the layer gives."""
+def test_the_weights_reproduce_the_layer(translator, name):
+    """Rows sum to one, see nothing later in the decoder, and reproduce the output of the layer."""
     model = with_attention(translator, name)
     calls: list = []
     layer = model.model.decoder_layers[0].cross_attention
@@ -55,7 +55,7 @@ def test_the_weights_are_those_of_the_layer(translator, name):
         del shapes[site]  # these do not go through `attend`
     assert {site: w.shape for site, w in maps.weights.items()} == shapes
     for site, weights in maps.weights.items():
-        # one mixes values before it weighs them, the other's kernel is an estimate
+        # one mixes values before weighting them, the other estimates its kernel
         if maps.mechanisms[site] not in ("linformer", "rfa_gated"):
             assert weights.min() >= -1e-6
             np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
@@ -89,14 +89,14 @@ def test_equal_to_the_formula(translator):
     np.testing.assert_allclose(maps.weights["encoder"][0], expected.numpy(), atol=1e-5)
 
 
-def test_the_model_is_left_as_it_was(translator):
+def test_the_model_is_unchanged(translator):
     before = translator.translate([SOURCE])
     attention_maps(translator, SOURCE)
     assert translator.translate([SOURCE]) == before
     assert all("attend" not in module.__dict__ for module in translator.model.modules())
 
 
-def test_pieces_are_those_that_are_read(translator):
+def test_pieces_are_those_of_the_input(translator):
     maps = attention_maps(translator, SOURCE, TARGET)
     assert maps.target_pieces[0] == "<s>"
     assert maps.target_pieces.count("<sep>") == maps.source_pieces.count("<sep>") == 2
@@ -105,7 +105,7 @@ def test_pieces_are_those_that_are_read(translator):
     assert own.target_pieces[0] == "<s>"
 
 
-def test_written_and_read(translator, tmp_path: Path):
+def test_files_are_written_and_read(translator, tmp_path: Path):
     maps = attention_maps(translator, SOURCE, TARGET)
     path = write_maps(tmp_path / "results" / "attention-x", maps, {"seed": 1})
     again = read_maps(path)
@@ -113,11 +113,11 @@ def test_written_and_read(translator, tmp_path: Path):
     np.testing.assert_array_equal(again.weights["cross"], maps.weights["cross"])
     write_maps(tmp_path / "results" / "attention-y", attention_maps(translator, SOURCE, ["a"]), {})
     (tmp_path / "results" / "attention-y.npz").replace(tmp_path / "results" / "attention-x.npz")
-    with pytest.raises(ValueError, match=r"attention-x\.json: no attention maps .*another document"):
+    with pytest.raises(ValueError, match=r"attention-x\.json: not attention maps .*different document"):
         read_maps(path)
 
 
-def test_a_full_disk_leaves_the_maps_before(translator, tmp_path: Path, monkeypatch):
+def test_a_full_disk_leaves_the_old_maps(translator, tmp_path: Path, monkeypatch):
     maps = attention_maps(translator, SOURCE, TARGET)
     path = write_maps(tmp_path / "attention-x", maps, {})
 
@@ -134,14 +134,14 @@ def test_a_full_disk_leaves_the_maps_before(translator, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kept", [0, 100, 1000], ids="first {} bytes".format)
-def test_damaged_arrays_are_named(translator, tmp_path: Path, kept: int):
+def test_damaged_arrays_are_reported(translator, tmp_path: Path, kept: int):
     path = write_maps(tmp_path / "attention-x", attention_maps(translator, SOURCE, TARGET), {})
     arrays = path.with_suffix(".npz")
     arrays.write_bytes(arrays.read_bytes()[:kept])
-    with pytest.raises(ValueError, match=r"attention-x\.json: no attention maps"):
+    with pytest.raises(ValueError, match=r"attention-x\.json: not attention maps"):
         read_maps(path)
     arrays.write_bytes(b"\0" * 100)
-    with pytest.raises(ValueError, match=r"attention-x\.json: no attention maps"):
+    with pytest.raises(ValueError, match=r"attention-x\.json: not attention maps"):
         read_maps(path)
 
 

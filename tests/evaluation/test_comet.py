@@ -1,4 +1,4 @@
-"""The plumbing of COMET with a stand-in for its package: what goes in, what comes out, and what is said without it."""
+"""COMET with a stand-in for its package: its input, its output, and the message without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.results import TRANSLATIONS
 
 
 class Overlap:
-    """A metric that is no learned one: the share of the reference's words that the hypothesis has."""
+    """A simple metric: the share of the reference's words that the hypothesis has."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -31,7 +31,7 @@ class Overlap:
 
 @pytest.fixture
 def package(monkeypatch) -> ModuleType:
-    """`comet` as unbabel-comet has it, as far as it is used."""
+    """`comet` as in unbabel-comet, as far as we use it."""
     module: Any = ModuleType("comet")
     module.__version__ = "2.2.0"
     module.models = []
@@ -64,12 +64,12 @@ def test_lines_go_in_and_scores_come_out(package, tmp_path: Path):
     assert package.models[-1].path == str(checkpoint)
 
 
-def test_faults_are_named(package, monkeypatch):
+def test_faults_are_reported(package, monkeypatch):
     with pytest.raises(ValueError, match=r"COMET model nothing/there: 'nothing/there' \(wanted a name"):
         comet_score(["s"], ["a"], ["a"], "nothing/there")
     with pytest.raises(ValueError, match="1 sources, 0 hypotheses, 1 references"):
         comet_score(["s"], [], ["a"])
-    for absent in (None, ModuleType("comet")):  # not there, or another package of that name
+    for absent in (None, ModuleType("comet")):  # missing, or another package of the same name
         monkeypatch.setitem(sys.modules, "comet", absent)
         with pytest.raises(ValueError, match="COMET is not installed: pip install unbabel-comet"):
             comet_score(["s"], ["a"], ["a"])
@@ -83,14 +83,14 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
     result = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
     assert result["segments"] == pytest.approx([2 / 3, 1, 1])
     assert result["signatures"]["COMET"] == "model:Unbabel/wmt22-comet-da|version:2.2.0"
-    assert (result["checkpoint"], result["seed"]) == (None, None)  # nothing beside them says where they come from
+    assert (result["checkpoint"], result["seed"]) == (None, None)  # no result file says where they come from
     assert f"COMET {result['score']:.4f}" in out
     uneven = {**TRANSLATIONS[0], "id": "uneven", "source": ["a"], "target": ["x", "y"]}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(uneven) + "\n")
     code, out, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
     assert code == 0, err
-    assert "left out, since source and reference differ in their number of segments: uneven" in out
+    assert "left out, because the segment counts of source and reference differ: uneven" in out
     again = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
     assert (again["segments"], again["left_out"]) == (result["segments"], ["uneven"])
     monkeypatch.setitem(sys.modules, "comet", None)
@@ -100,7 +100,7 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
 
 
 def test_windows_of_segments(package, tmp_path: Path, monkeypatch, capsys):
-    """Within documents, the last one ends with its document; one shorter than a window is a window whole."""
+    """Windows lie within documents; the last one ends with its document; a shorter document is one window."""
     words = [f"w{n}" for n in range(5)]
     long = {"id": "long", "source": words, "target": words, "hypothesis": [*words[:4], "x"]}
     path = tmp_path / "bleu-test.jsonl"

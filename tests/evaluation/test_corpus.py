@@ -1,4 +1,4 @@
-"""The corpus of a command: its own, else that of the run."""
+"""The corpus of a command: from the command line, else that of the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_command_line_comes_first(tmp_path):
     assert choose_corpus({}, other, "valid").source.where == str(tmp_path / "other" / "valid.jsonl")
 
 
-def test_splits_drawn_otherwise_than_in_training_are_told_of(tmp_path):
+def test_splits_drawn_differently_than_in_training_give_a_warning(tmp_path):
     corpus = write_corpus(tmp_path / "run")
     file = next(corpus.glob("*.jsonl")) if corpus.is_dir() else corpus
     file.write_text("".join(f'{{"source": ["a {i}"], "target": ["b {i}"]}}\n' for i in range(20)), encoding="utf-8")
@@ -35,9 +35,9 @@ def test_splits_drawn_otherwise_than_in_training_are_told_of(tmp_path):
         choose_corpus(run, {**run["data"], "path": str(other), "holdout": [0.2, 0.2]}, "test")
 
 
-def test_what_is_wrong(tmp_path):
+def test_wrong_choices(tmp_path):
     other = {"format": "jsonl", "path": str(write_corpus(tmp_path / "other", "valid"))}
-    with pytest.raises(ValueError, match="names no corpus: say which with data=jsonl"):
+    with pytest.raises(ValueError, match="names no corpus: choose one with data=jsonl"):
         choose_corpus({}, None, "test")
     with pytest.raises(ValueError, match="no 'test' split; present: valid"):
         choose_corpus({}, other, "test")

@@ -33,11 +33,11 @@ def test_the_table_has_every_score_and_signature():
         assert f"{score.metric}: {score.signature}" in text
     assert "d-BLEU of a" in text
     assert "d-BLEU of b" in text
-    assert "another number than the reference in 1 of 2 documents (50.0%)" in text
+    assert "segment count differs from the reference in 1 of 2 documents (50.0%)" in text
     assert "cut at the length limit: 1 of 2 documents: b/1" in text
 
 
-def test_brackets_in_ids_are_shown_as_they_are():
+def test_brackets_in_ids_are_shown_verbatim():
     documents = [TranslatedDocument(id, ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
     out = io.StringIO()
     print_report(evaluate_documents(documents), Console(file=out, width=100), "[/]: 3 documents")
@@ -66,7 +66,7 @@ def test_samples_stand_side_by_side():
 
 
 @pytest.mark.parametrize("mode", ["document", "segment"])
-def test_an_evaluation_leaves_what_its_numbers_came_from(mode, tmp_path, capsys):
+def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
     run = make_run(tmp_path / "run")
     translator = Translator.load(run, "cpu")
     documents = [Document(d["id"], tuple(d["source"]), tuple(d["target"])) for d in DOCUMENTS]
@@ -111,7 +111,7 @@ def test_a_foreign_context_leaves_segments_that_are_translated_alone_as_they_are
     assert result["scores"][0]["score"] == found["own"].report.score("d-BLEU").score
 
 
-def test_nothing_is_translated_without_a_place_for_it(tmp_path, monkeypatch):
+def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
     monkeypatch.setattr("scaleformer.evaluation.final.evaluate", None)
     (tmp_path / "file").write_text("kept")
     translator = Translator.load(make_run(tmp_path / "run"), "cpu")

@@ -64,15 +64,15 @@ def test_batches_change_nothing(translator, batch_tokens):
     assert progress[-1] == 1
 
 
-def test_a_translation_without_text_or_with_other_segments(translator):
+def test_an_empty_translation_and_a_different_segment_count(translator):
     nothing, more = score_documents(translator, [SOURCES[1], SOURCES[1]], [[], ["ein", "", "hund"]])
     assert (nothing.segments, nothing.tokens) == ((), 1)
     assert nothing.log_probability == nothing.end < 0
-    assert [segment.tokens for segment in more.segments][1] == 1  # the <sep> alone
+    assert [segment.tokens for segment in more.segments][1] == 1  # only the <sep>
     assert score_documents(translator, [], []) == []
 
 
-def test_rescoring_ranks_by_the_model_and_by_what_was(translator):
+def test_rescoring_ranks_by_new_and_old_scores(translator):
     scores = score_documents(translator, [SOURCES[1]] * 2, [["ein hund"], ["ein hund ein hund"]])
     assert scores[0].log_probability > scores[1].log_probability
     hypotheses = [
@@ -86,7 +86,7 @@ def test_rescoring_ranks_by_the_model_and_by_what_was(translator):
     (ranked,) = rescore(translator, [SOURCES[1]], [hypotheses], length_penalty=0.0, old_weight=1000.0)
     assert ranked[0].segments == ("ein hund ein hund",)
     (ranked,) = rescore(translator, [SOURCES[1]], [hypotheses[:1]])
-    assert ranked[0].score == pytest.approx(scores[1].log_probability / scores[1].tokens)  # of the run: penalty 1
+    assert ranked[0].score == pytest.approx(scores[1].log_probability / scores[1].tokens)  # length penalty 1
 
 
 def test_numbers_of_a_score():
@@ -97,8 +97,8 @@ def test_numbers_of_a_score():
     assert perplexity([score, score]) == pytest.approx(math.exp(0.7))
 
 
-def test_wrong_calls_are_named(translator):
-    with pytest.raises(ValueError, match="1 sources and 0 translations to score"):
+def test_wrong_calls_are_refused(translator):
+    with pytest.raises(ValueError, match="1 sources and 0 translations: wanted"):
         score_documents(translator, [["a"]], [])
     with pytest.raises(ValueError, match="n-best list of document 1 is empty"):
         rescore(translator, [["a"], ["b"]], [[DocumentHypothesis(("x",), 0.0, 0.0, True)], []])

@@ -1,4 +1,4 @@
-"""Which tokenizer scores are made with."""
+"""Which tokenizer scores use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scaleformer.evaluation.metrics import Metrics, choose_metrics
         (None, "13a"),
     ],
 )
-def test_the_language_chooses(code, tokenize):
+def test_the_language_chooses_the_tokenizer(code, tokenize):
     assert Metrics().for_language(code) == Metrics(tokenize)
     assert Metrics("none").for_language(code) == Metrics("none"), "what is asked for stays"
 
@@ -34,7 +34,7 @@ def test_the_command_line_comes_before_the_run():
     assert choose_metrics({"metrics": {"tokenize": "auto"}}, group, [], "zh") == Metrics("zh")
 
 
-def test_runs_and_results_from_before_the_group():
+def test_runs_and_results_older_than_the_group():
     group = {"tokenize": "char", "lowercase": False}
     assert choose_metrics({"test": {"metrics": "multi30k"}}, group, []) == Metrics("none")
     assert choose_metrics({"test": {"metrics": "lowercase"}}, group, []) == Metrics("13a", lowercase=True)
@@ -47,10 +47,10 @@ def test_runs_and_results_from_before_the_group():
     [
         ("ja-mecab", r"pip install 'sacrebleu\[ja\]'"),
         ("ko-mecab", r"pip install 'sacrebleu\[ko\]'"),
-        ("flores200", "online"),
+        ("flores200", "connection"),
     ],
 )
-def test_what_a_tokenizer_wants_is_said_in_a_line(tokenize, wanted, monkeypatch):
+def test_a_missing_requirement_of_a_tokenizer_is_reported(tokenize, wanted, monkeypatch):
     def missing(**settings):
         raise RuntimeError("\nlong\n\n   advice\n")
 

@@ -1,4 +1,4 @@
-"""The output of any system against a reference, and the command that scores it."""
+"""Scoring the output of any system against a reference: functions and command."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_beads_are_scored_as_one_segment():
     assert found.documents[0].source == ("a b", "c")
 
 
-def test_outputs_as_lines_parts_and_records(tmp_path):
+def test_reading_lines_parts_and_records(tmp_path):
     text = [" ".join(segments) for segments in OUTPUTS]
     assert read_plain(str(write(tmp_path / "lines.txt", *text)), REFERENCES) == text
     parts = write(tmp_path / "parts.txt", *OUTPUTS[0], "", *OUTPUTS[1], "", *OUTPUTS[2])
@@ -63,11 +63,11 @@ def test_outputs_as_lines_parts_and_records(tmp_path):
     assert read_plain(str(bare), REFERENCES) == text
 
 
-def test_faults_are_named(tmp_path):
+def test_faults_are_reported(tmp_path):
     def read(*lines: str, field: str = "auto") -> None:
         read_plain(str(write(tmp_path / "x", *lines)), REFERENCES, field)
 
-    with pytest.raises(DataError, match="2 lines and 1 parts between blank lines, but the reference has 3 documents"):
+    with pytest.raises(DataError, match="2 lines and 1 parts separated by blank lines, but the reference has 3"):
         read("a", "b")
     with pytest.raises(DataError, match="x:1: malformed JSON"):
         read("{")
@@ -78,7 +78,7 @@ def test_faults_are_named(tmp_path):
     records = [json.dumps({"id": name, "hypothesis": "a"}) for name in ("north/one", "south/two", "north/three", "z")]
     with pytest.raises(DataError, match="1 documents are not in the reference: 'z'"):
         read(*records)
-    with pytest.raises(DataError, match="2 documents, the reference has 3: give each its id"):
+    with pytest.raises(DataError, match="2 documents, the reference has 3: give each an id"):
         read('{"target": "a"}', '{"target": "b"}')
     with pytest.raises(ValueError, match="field=n_best: choose one of auto, hypothesis, target"):
         read('{"target": "a"}', field="n_best")
@@ -92,7 +92,7 @@ def test_the_command(score, tmp_path):
     output = tmp_path / "scores.json"
     code, out, err = score(f"input={text}", f"reference={reference}", f"output={output}")
     assert code == 0, err
-    for line in ("3 documents, 2 of them aligned", "d-chrF++", "omitted: 0.00%", "added: 0.00%"):
+    for line in ("3 documents, 2 realigned", "d-chrF++", "omitted: 0.00%", "added: 0.00%"):
         assert line in out
     result = json.loads(output.read_text(encoding="utf-8"))
     assert (result["kind"], result["aligner"], result["aligned"]) == ("plain", "words", 2)
@@ -103,18 +103,18 @@ def test_the_command(score, tmp_path):
     assert [list(d.hypothesis) for d in saved] == OUTPUTS
 
 
-def test_what_does_not_belong_together(score, tmp_path):
+def test_mismatched_inputs(score, tmp_path):
     reference = write_corpus(tmp_path / "corpus") / "test.jsonl"
     text = write(tmp_path / "other.txt", "a", "b", "c")
     run = make_run(tmp_path / "run")
     plain = [f"input={text}", f"reference={reference}"]
     for given, message in (
-        ([*plain, f"output={tmp_path / 's.txt'}"], "wanted FILE.json, beside which FILE.jsonl has the aligned texts"),
-        ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: belongs to checkpoint=, and ref"),
+        ([*plain, f"output={tmp_path / 's.txt'}"], "wanted FILE.json; the aligned texts go to FILE.jsonl"),
+        ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: only for checkpoint=, and ref"),
         ([f"input={text}", f"output={tmp_path / 's.json'}"], "checkpoint= is missing: give a model"),
         (
             [f"input={text}", f"output={tmp_path / 's.json'}", f"checkpoint={run}", "aligner=words"],
-            "aligner: belongs to reference=FILE.jsonl",
+            "aligner: only for reference=FILE.jsonl",
         ),
     ):
         assert message in error_line(score(*given))

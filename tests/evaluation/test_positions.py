@@ -1,4 +1,4 @@
-"""Quality by place in the document and by its length, by hand and against scores of the parts alone."""
+"""Quality by position and by document length, by hand and against scores of the parts alone."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_tenths_without_segments_have_no_score():
     assert quality_by_position([SHORT], NONE)["tenths"] == []
 
 
-def test_what_is_printed():
+def test_printed_positions():
     console = Console(width=200)
     with console.capture() as captured:
         print_positions(quality_by_position([LONG, SHORT], NONE), console)
     first, second = captured.get().splitlines()
     assert first.startswith("s-BLEU by tenth of the document: 100.0 100.0")
-    assert first.endswith(" 0.0 (1 documents, 1 shorter ones left out)")
+    assert first.endswith(" 0.0 (1 documents, 1 shorter ones excluded)")
     assert second.startswith("s-BLEU by segments of the document: 1-3: ")
     with console.capture() as captured:
         print_positions(quality_by_position([SHORT], NONE), console)

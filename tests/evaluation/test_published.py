@@ -1,4 +1,4 @@
-"""Published scores of the systems of WMT17, English to German, and the same texts without their boundaries.
+"""Published scores of the WMT17 English-German systems, and the same texts without their boundaries.
 
 The outputs are in the repository of sacrebleu (test/wmt17_en_de_systems.pkl.bz2), their scores in its test.sh: name
 the file in WMT17_SYSTEMS to run this.
@@ -27,20 +27,20 @@ PUBLISHED = {
     "online-B.0": 26.65,
     "uedin-nmt.4722": 28.3,
 }
-PIECE = 100  # lines that become a document: the file does not say where documents end
+PIECE = 100  # lines per document: the file does not mark document boundaries
 
 
 class Lists(pickle.Unpickler):
-    """Of lists, tuples and texts, and nothing else."""
+    """Unpickles only lists, tuples and texts."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name}")
 
 
-# The outputs are others' data and no part of this repository; no registry has them, so that no test run fetches them.
+# The outputs are third-party data: the repository does not contain them, and tests do not download them.
 @pytest.mark.skipif(not FILE, reason="WMT17_SYSTEMS names no file of system outputs")
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_scores_are_as_published(name: str) -> None:
+def test_scores_match_published_ones(name: str) -> None:
     with bz2.open(FILE) as file:
         systems = dict(Lists(io.BytesIO(file.read())).load())
     (reference,), output = systems["reference"], systems[f"newstest2017.{name}.en-de"]

@@ -1,4 +1,4 @@
-"""Cuts of a text against a search over all cuts, by hand, and what is left out and added."""
+"""Cuts of a text against an exhaustive search and by hand, and omitted and added text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_by_hand(text, reference, expected):
 
 
 def edit(first: list[str], second: list[str]) -> int:
-    """The cost of taking one for the other, from the equation."""
+    """The cost of replacing one by the other, from the equation."""
     if not first or not second:
         return GAP * (len(first) + len(second))
     a, b = first[0], second[0]
@@ -61,7 +61,7 @@ def test_the_cheapest_of_all_cuts(seed):
 
 
 def test_a_tenth_of_the_words_changed():
-    """Nearly all cuts are found again, and the score is that of the segments as they were."""
+    """Nearly all cuts are recovered, and the score is that of the original segments."""
     generator = random.Random(3)
     vocabulary = [f"word{n}" for n in range(300)]
     reference = [" ".join(generator.choices(vocabulary, k=generator.randint(3, 20))) + "." for _ in range(200)]
@@ -74,11 +74,11 @@ def test_a_tenth_of_the_words_changed():
     assert corpus_bleu(found, reference) == pytest.approx(corpus_bleu(changed, reference), abs=0.2)
 
 
-def test_what_is_left_out_and_added():
+def test_omitted_and_added_text():
     reference = ["one two three four five six.", "seven eight.", "nine ten."]
     same = difference(reference, reference)
     assert same == Difference(reference_tokens=13, hypothesis_tokens=13)
-    # the whole second segment, though it is short; of the third one token, which is no text left out
+    # the whole second segment, though it is short; a single token of the third does not count as omitted
     left_out = difference([reference[0], "", "nine."], reference)
     assert (left_out.omitted_tokens, left_out.added_tokens, left_out.omitted_segments) == (3, 0, 1)
     assert left_out.to_dict()["omitted"] == pytest.approx(3 / 13)
@@ -98,26 +98,26 @@ def test_refusals(monkeypatch):
     with pytest.raises(ValueError, match="the reference has no segments"):
         resegment("a", [])
     monkeypatch.setitem(sys.modules, "mweralign", None)
-    with pytest.raises(ValueError, match=r"^aligner=mweralign: it is not installed: pip install mweralign \(or"):
+    with pytest.raises(ValueError, match=r"^aligner=mweralign: not installed: pip install mweralign, or"):
         resegment("a", ["a"], "mweralign")
 
 
-def test_mweralign_gets_tokens_and_its_cuts_are_taken(monkeypatch):
+def test_mweralign_gets_tokens_and_its_cuts_are_used(monkeypatch):
     given = []
 
     def align_texts(reference: str, text: str) -> str:
         given.append((reference, text))
-        return "one\n. Two\n"  # a cut before the mark moves behind it, since words stay whole
+        return "one\n. Two\n"  # a cut before the punctuation mark moves behind it, to keep words whole
 
     monkeypatch.setitem(sys.modules, "mweralign", SimpleNamespace(align_texts=align_texts))
     assert resegment("One. Two", ["One.", "Two"], "mweralign") == ["One.", "Two"]
     assert given == [("One .\nTwo", "One . Two")]
     monkeypatch.setitem(sys.modules, "mweralign", SimpleNamespace(align_texts=lambda reference, text: "one"))
-    with pytest.raises(ValueError, match=r"aligner=mweralign: it gave 1 segments of 2: set aligner=words"):
+    with pytest.raises(ValueError, match=r"aligner=mweralign: it returned 1 of 2 segments: set aligner=words"):
         resegment("One. Two", ["One.", "Two"], "mweralign")
 
 
-def test_mweralign_itself():
+def test_the_real_mweralign():
     pytest.importorskip("mweralign")
     reference = ["The cat sat on the mat.", "Then it slept.", "Nobody came."]
     assert resegment("The cat sits on the mat. Then he slept. Nobody came.", reference, "mweralign") == [

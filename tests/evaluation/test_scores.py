@@ -87,7 +87,7 @@ def test_document_bleu_counts_across_segment_ends():
 def test_case_and_tokenizer():
     assert corpus_bleu(["A B C D"], ["a b c d"]) == 0
     assert corpus_bleu(["A B C D"], ["a b c d"], Metrics(lowercase=True)) == pytest.approx(100)
-    assert corpus_bleu(["a b c d."], ["a b c d ."]) == pytest.approx(100)  # 13a parts the full stop
+    assert corpus_bleu(["a b c d."], ["a b c d ."]) == pytest.approx(100)  # 13a splits off the full stop
     assert corpus_bleu(["a b c d."], ["a b c d ."], Metrics("none")) < 100
 
 
@@ -107,7 +107,7 @@ def test_facts_of_the_report():
     assert "joined by one space" in written["joining"]
 
 
-def test_one_part_is_not_broken_down():
+def test_a_single_part_is_not_listed():
     assert evaluate_documents([d for d in DOCUMENTS if d.id.startswith("news")], ter=False).parts == {}
 
 
@@ -118,7 +118,7 @@ def test_an_empty_hypothesis_scores_nothing(hypothesis):
     assert report.score("d-BLEU").details["length_ratio"] == 0
 
 
-def test_nothing_to_score_is_named():
+def test_nothing_to_score_is_refused():
     with pytest.raises(ValueError, match="there are no documents"):
         evaluate_documents([])
     with pytest.raises(ValueError, match="document 'x' has no reference"):
@@ -135,7 +135,7 @@ HAN = ["我喜欢你们的书。", "今天天气很好。", "他昨天没有来�
 
 
 def test_text_without_spaces():
-    """Eight equal segments are all right, and where a segment ends matters to none of the scores of a document."""
+    """Eight equal segments are all right; segment boundaries affect none of the document scores."""
     chosen = Metrics("zh")
     same = evaluate_documents([TranslatedDocument("x", HAN * 2, HAN * 2)], chosen)
     assert [score.score for score in same.scores] == pytest.approx([100, 100, 100, 100, 0])
@@ -144,15 +144,15 @@ def test_text_without_spaces():
     assert all("|tok:zh" in score.signature for score in same.scores)
     one_wrong = TranslatedDocument("x", ["我喜欢你们的书"], ["我喜欢他们的书"])
     assert evaluate_documents([one_wrong], chosen).score("TER").score == pytest.approx(100 / 7)
-    # right are 6 of 7 characters, 4 of 6 pairs, 2 of 5 triples, none of 4 fours, which is smoothed to 1 / (2 * 4)
+    # matches: 6 of 7 characters, 4 of 6 bigrams, 2 of 5 trigrams, no 4-gram of 4, smoothed to 1 / (2 * 4)
     bleu = 100 * (6 / 7 * 4 / 6 * 2 / 5 / 8) ** 0.25
     assert evaluate_documents([one_wrong], chosen).score("s-BLEU").score == pytest.approx(bleu)
 
 
-def test_a_tokenizer_that_does_not_fit_is_told_of():
+def test_an_unsuitable_tokenizer_gives_a_warning():
     document = TranslatedDocument("x", HAN, HAN)
     for tokenize in ("auto", "13a", "none"):
-        with pytest.warns(UserWarning, match=rf"without spaces, and with metrics.tokenize={tokenize} a word is"):
+        with pytest.warns(UserWarning, match=rf"have no spaces, but metrics.tokenize={tokenize} splits words"):
             evaluate_documents([document], Metrics(tokenize))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -163,5 +163,5 @@ def test_a_tokenizer_that_does_not_fit_is_told_of():
 def test_references_without_text():
     with pytest.raises(ValueError, match="the references are empty: there is nothing to score against"):
         evaluate_documents([TranslatedDocument("x", ["", " "], ["a", "b"])])
-    with pytest.warns(UserWarning, match="1 of 2 references are empty, and .* counts as wrong: y"):
+    with pytest.warns(UserWarning, match="1 of 2 references are empty, so .* counts as wrong: y"):
         evaluate_documents([TranslatedDocument("x", ["a"], ["a"]), TranslatedDocument("y", [""], ["b"])])

@@ -1,4 +1,4 @@
-"""Paired tests against sacrebleu's own command, and what they must say of clear cases."""
+"""Paired tests against sacrebleu's own command, and on clear cases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def comparison():
     return compare_systems(SYSTEMS, REFERENCES, bootstrap_samples=200, randomization_trials=200)
 
 
-def test_what_is_worse_is_told_from_what_is_alike(comparison):
+def test_worse_systems_differ_and_similar_ones_do_not(comparison):
     for metric in ("BLEU", "chrF++"):
         assert comparison.row("worse", metric).significant()
         assert comparison.row("worse", metric).difference < -10
@@ -73,8 +73,8 @@ def test_the_same_lines_are_not_tested():
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6])
 def test_few_lines_cannot_be_significant(count):
-    """Of n lines that differ, all exchanged and none give the difference found: 2 of 2^n."""
-    same = REFERENCES[count:20]  # lines that are alike say nothing
+    """For n differing lines, exchanging all or none gives the observed difference: 2 of 2^n."""
+    same = REFERENCES[count:20]  # equal lines carry no information
     lines = {"right": REFERENCES[:count] + same, "wrong": ["x y z w"] * count + same}
     found = compare_systems(lines, REFERENCES[:20], bootstrap_samples=100, randomization_trials=2000)
     row = found.row("wrong", "BLEU")
@@ -118,7 +118,7 @@ def test_brackets_in_names_are_shown_as_they_are(comparison):
     assert text.count(" [bold]worse[/x] ") == 2
 
 
-def test_no_number_of_samples_stands_for_another():
+def test_zero_samples_are_refused():
     for name in ("bootstrap_samples", "randomization_trials"):
         with pytest.raises(ValueError, match=f"{name}=0: wanted at least 1"):
             compare_systems(SYSTEMS, REFERENCES, **{name: 0})
@@ -128,19 +128,19 @@ def test_no_number_of_samples_stands_for_another():
     ("systems", "references", "message"),
     [
         ({"a": ["x"]}, ["x"], "1 systems to compare: wanted at least 2"),
-        ({"a": ["x"], "b": []}, ["x"], "system 'b' has 0 lines, there are 1 references"),
+        ({"a": ["x"], "b": []}, ["x"], "system 'b' has 0 lines, but there are 1 references"),
         ({"a": [], "b": []}, [], "no references"),
         ({"a": ["x"], "b": ["y"]}, [" "], "the references are empty"),
     ],
     ids=["alone", "lines", "none", "empty"],
 )
-def test_what_cannot_be_compared_is_named(systems, references, message):
+def test_systems_that_cannot_be_compared_are_refused(systems, references, message):
     with pytest.raises(ValueError, match=message):
         compare_systems(systems, references)
 
 
-def test_a_tie_is_no_difference():
-    """Other lines with the very same score: sacrebleu alone would find them different beyond doubt."""
+def test_a_tie_is_not_a_difference():
+    """Different lines with exactly the same score: sacrebleu alone would report the smallest p-value."""
     upper = {"ours": SYSTEMS["ours"], "theirs": [line.title() for line in SYSTEMS["ours"]]}
     tied = compare_systems(upper, REFERENCES, Metrics(lowercase=True), bootstrap_samples=50, randomization_trials=50)
     for metric in ("BLEU", "chrF++"):
@@ -148,7 +148,7 @@ def test_a_tie_is_no_difference():
         assert (row.difference, row.bootstrap_p, row.randomization_p, row.significant()) == (0, 1, 1, False)
 
 
-def test_a_seed_that_is_none_is_named(monkeypatch):
+def test_a_wrong_seed_is_refused(monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", "abc")
     with pytest.raises(ValueError, match="SACREBLEU_SEED=abc: wanted a whole number"):
         compare_systems(SYSTEMS, REFERENCES)

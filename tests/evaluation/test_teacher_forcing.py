@@ -28,7 +28,7 @@ def make_documents(*segments: int) -> list[EncodedDocument]:
 
 
 def slow(model, source: list[int], target: list[int]) -> list[float]:
-    """Of each target token of one example, by the model's own steps."""
+    """The loss of each target token of one example, from the model's own decoding steps."""
     sources = torch.tensor([[*source, EOS]])
     separators = (sources == SEP).long()
     memory = model.encode(sources, torch.ones_like(sources).bool(), separators.cumsum(1) - separators)
@@ -61,7 +61,7 @@ def test_every_token_of_the_document_once(attention, mode):
         np.testing.assert_allclose(loss, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_budget_of_a_batch_changes_nothing():
+def test_the_batch_budget_changes_nothing():
     model, documents = make_model(), make_documents(4, 2, 7, 1)
     seen = [[View(0, 0, len(d.source))] for d in documents]
     shares: list[float] = []
@@ -73,7 +73,7 @@ def test_the_budget_of_a_batch_changes_nothing():
     assert (len(shares), shares[-1]) == (4, 1.0)
 
 
-def test_damaged_weights_are_told():
+def test_damaged_weights_are_reported():
     model = make_model()
     with torch.no_grad():
         model.output_weight.fill_(float("nan"))

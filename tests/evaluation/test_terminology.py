@@ -1,4 +1,4 @@
-"""Which terms are asked for, and how they are counted."""
+"""Which terms are requested, and how their use is counted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.runs import DOCUMENTS, make_run
 WAYS = {"house": ("haus", "bude"), "dog": ("hund", "kläffer")}
 
 
-def test_words_have_two_ways_that_are_no_endings_of_each_other() -> None:
+def test_two_translations_differ_by_more_than_an_ending() -> None:
     pairs = [("bird house", "vogel haus"), ("bird house", "vogel bude"), ("tree bird", "baum vogel")] * 20
     pairs += [("road tree", "weg baum"), ("roads tree", "wege baum"), ("road", "wege"), ("road", "weg")] * 20
     documents = [Document("a", tuple(s for s, _ in pairs), tuple(t for _, t in pairs))]
     assert {word: set(ways) for word, ways in two_ways(documents).items()} == {"house": {"haus", "bude"}}
 
 
-def test_each_word_is_asked_for_once_a_window() -> None:
+def test_each_word_is_requested_once_per_window() -> None:
     source = ("a house", "x", "the house", "y", "a dog", "houses", "z")
     target = ("ein haus", "x", "die bude", "y", "ein tier", "haus", "z")
     documents = [Document("a", source, target), Document("b", ("a dog",), ("ein hund",))]
@@ -47,5 +47,5 @@ def test_terms_are_counted_without_and_with(tmp_path: Path) -> None:
     score = score_terms(translator, asked, translator.decoding)
     assert (score.terms, score.words, score.others, score.changed) == (2, 2, 3, 0)
     assert (score.before, score.after, score.inflected) == (0.0, 1.0, 1.0)
-    with pytest.raises(ValueError, match="nothing to ask for"):
+    with pytest.raises(ValueError, match="translates in two ways"):
         score_terms(translator, [], translator.decoding)

@@ -1,4 +1,4 @@
-"""Saved translations as lines, and the command that compares those of several runs."""
+"""Saved translations as lines, and the command that compares several runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_lines_of_documents_and_segments(tmp_path):
     segments = lines_of(found)
     assert segments.references == ["der rote hund", "ja", "das haus", "der hund", "die katze"]
     assert len(segments.hypotheses) == 5
-    assert " ".join(segments.hypotheses[3:]).strip() == "der hund die katze"  # all of it is kept
+    assert " ".join(segments.hypotheses[3:]).strip() == "der hund die katze"  # nothing is lost
     assert segments.sources == ["a <b>", "c", "d", "", ""]
     with pytest.raises(ValueError, match="level=word: choose one of document, segment"):
         lines_of(found, "word")
@@ -38,7 +38,7 @@ def test_faults_are_named_with_their_line(tmp_path):
     for record, reason in (
         ({"id": "x"}, "KeyError: 'source'"),
         ([1], "TypeError"),
-        ({**TRANSLATIONS[0], "target": [1]}, "1 is no text"),
+        ({**TRANSLATIONS[0], "target": [1]}, "1 is not a text"),
     ):
         with pytest.raises(DataError, match=rf"t\.jsonl:2: not a saved translation .*{reason}"):
             read_translations(write(tmp_path / "t.jsonl", TRANSLATIONS[0], record))
@@ -46,8 +46,8 @@ def test_faults_are_named_with_their_line(tmp_path):
         read_translations(write(tmp_path / "t.jsonl"))
 
 
-def test_translations_of_another_program_have_no_origin(tmp_path):
-    """bleu-test.other.jsonl beside the result of a run is not of that run."""
+def test_translations_of_other_programs_have_no_origin(tmp_path):
+    """bleu-test.other.jsonl next to a result does not belong to that result."""
     run = make_results(tmp_path / "run", "bleu-test", {**bleu(), "checkpoint": {"path": "a.ckpt", "sha256": "abc"}})
     found = origin(run / "results" / "bleu-test.jsonl")
     assert found["checkpoint"] == "a.ckpt"
@@ -74,13 +74,13 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     files = [(run / "results" / "bleu-test.jsonl").rename(tmp_path / f"{run.name}.v1.jsonl") for run in (first, second)]
     code, _, err = run_script(monkeypatch, capsys, "compare.py", f"runs=[{files[0]},{files[1]}]", *few)
     assert code == 0, err
-    assert (tmp_path / "compare-first.v1.json").is_file()  # named as the first file, not as a split
+    assert (tmp_path / "compare-first.v1.json").is_file()  # named after the first file, not after a split
     files[0].rename(first / "results" / "bleu-test.jsonl")
     others = [{**better[0], "id": "other"}, better[1]]
     write(second / "results" / "bleu-test.jsonl", *others)
     for runs, message in (
-        (f"[{first},{second}]", "first has 2 translations and second 2, or of other documents"),
-        (f"[{first},{first}]", "is named twice"),
+        (f"[{first},{second}]", "first (2 documents) and second (2) differ in documents"),
+        (f"[{first},{first}]", "is given twice"),
         (f"[{first},{tmp_path / 'none'}]", "no translations"),
         (str(first), "1 runs to compare: wanted at least 2, runs=[RUN,RUN]"),
         ("[]", "0 runs to compare"),
@@ -96,8 +96,8 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
         assert message in error_line(found)
 
 
-def test_the_same_documents_are_wanted(tmp_path):
+def test_documents_must_be_the_same(tmp_path):
     found = read_translations(write(tmp_path / "t.jsonl", *TRANSLATIONS))
     same_documents({"a": found, "b": found})
-    with pytest.raises(ValueError, match="a has 2 translations and b 1"):
+    with pytest.raises(ValueError, match=r"a \(2 documents\) and b \(1\) differ"):
         same_documents({"a": found, "b": found[:1]})

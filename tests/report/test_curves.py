@@ -40,7 +40,7 @@ def test_a_panel_for_each_quantity(tmp_path: Path) -> None:
     path = plot_learning_curves(write(tmp_path, *rows))
     assert path == tmp_path / "plots" / "learning_curves.png"
     height, width = matplotlib.image.imread(path).shape[:2]
-    assert (width, height) == (2 * 576, 2 * 372)  # four panels: the training loss alone shares one with nothing
+    assert (width, height) == (2 * 576, 2 * 372)  # four panels: only the training loss has a panel of its own
     path = plot_learning_curves(write(tmp_path, "10,5.0", header="step,train/loss\n"))
     assert path is not None
     assert matplotlib.image.imread(path).shape[:2] == (372, 576)
@@ -58,7 +58,7 @@ def test_nothing_to_draw(tmp_path: Path) -> None:
     [("a,b\n", "1,2"), (HEADER, "ten,1,1,1,,"), (HEADER, "10,high,1,1,,")],
     ids=["columns", "step", "value"],
 )
-def test_a_file_of_another_kind_is_named(tmp_path: Path, header: str, row: str) -> None:
+def test_a_file_of_the_wrong_kind_is_reported(tmp_path: Path, header: str, row: str) -> None:
     with pytest.raises(ValueError, match=r"metrics\.csv: not the metrics of a run"):
         plot_learning_curves(write(tmp_path, row, header=header))
 
@@ -71,7 +71,7 @@ def test_the_running_mean_looks_back() -> None:
 
 @pytest.fixture
 def figures(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that are saved."""
+    """The saved figures."""
     saved: list[Figure] = []
     save = plot_style.save
     monkeypatch.setattr(plot_style, "save", lambda figure, path: (saved.append(figure), save(figure, path))[1])
@@ -99,11 +99,11 @@ def test_single_points_between_gaps_are_marked(
     assert set(marked) <= set(figures[1].axes[0].lines[0].get_markevery())
 
 
-def test_the_best_is_of_the_finite_values(tmp_path: Path, figures: list[Figure]) -> None:
+def test_the_best_is_among_finite_values(tmp_path: Path, figures: list[Figure]) -> None:
     rows = ["10,nan,nan,nan", "20,inf,3.0,nan", "30,nan,2.0,nan", "40,nan,-inf,nan"]
     plot_learning_curves(write(tmp_path, *rows, header="step,train/loss,val/loss,val/bleu\n"))
-    (axis,) = figures[0].axes  # of BLEU there is nothing to see
-    assert axis.get_title() == "loss, nats a token"
+    (axis,) = figures[0].axes  # BLEU has no points
+    assert axis.get_title() == "loss, nats per token"
     assert len(axis.lines) == 1
     assert [(text.get_text(), text.xy) for text in axis.texts] == [("2.00", (30, 2.0))]
     write(tmp_path, "10,nan", "20,inf", header="step,train/loss\n")

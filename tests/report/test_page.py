@@ -1,4 +1,4 @@
-"""Figures and the page from the files of runs: everything is there, inside one file, and faults are named."""
+"""Figures and the page from the files of runs: complete, in a single file, with faults reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_one_page_with_everything_inside(tmp_path: Path) -> None:
     text = report.page.read_text(encoding="utf-8")
     assert len(report.figures) == 6
     assert text.count("data:image/png;base64,") == len(report.figures)
-    assert not re.search(r"(src|href)=\"(?!data:|#)", text)  # needs nothing from anywhere
+    assert not re.search(r"(src|href)=\"(?!data:|#)", text)  # needs no external files
     assert "://" not in text
     assert "<script" not in text
     for heading in ("Scores", "Learning curves", "Length", "Context", "Samples", "Conditions"):
@@ -61,7 +61,7 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     text = report.page.read_text(encoding="utf-8")
     assert '<h1 dir="auto">a/x, b/x</h1>' in text
     assert set(report.figures) == {f"Learning curves of {name}" for name in ("all runs", "a/x", "b/x")}
-    assert "d-BLEU of b/x (test), not to be compared with the others: nrefs:1|tok:none" in text
+    assert "d-BLEU of b/x (test), not comparable with the others: nrefs:1|tok:none" in text
     assert "".join(f'<th dir="auto">{name}</th>' for name in ("source", "reference", "a/x", "b/x")) in text
     assert "0.0040" in text
     assert '<td dir="auto">model:x</td>' in text
@@ -69,14 +69,14 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", ["a" * 64, "b" * 64])
-def test_results_of_several_checkpoints_are_told(tmp_path: Path, other: str) -> None:
+def test_results_of_several_checkpoints_are_reported(tmp_path: Path, other: str) -> None:
     for name, record, path, sha in (
         ("bleu-test", bleu(), "best.ckpt", "a" * 64),
         ("context-test", context(), "last.ckpt", other),
     ):
         make_results(tmp_path / "run", name, {**record, "checkpoint": {"path": f"checkpoints/{path}", "sha256": sha}})
     text = write_report([tmp_path / "run"], tmp_path / "out").page.read_text(encoding="utf-8")
-    told = "has results of several checkpoints, of best.ckpt (aaaaaaaa): bleu-test; last.ckpt (bbbbbbbb): context-test"
+    told = "has results of several checkpoints: best.ckpt (aaaaaaaa): bleu-test; last.ckpt (bbbbbbbb): context-test"
     assert (told in text) == (other[0] == "b")
     assert ("several checkpoints" in text) == (other[0] == "b")
 
@@ -89,21 +89,21 @@ def test_samples_of_a_corpus_with_uneven_sides(tmp_path: Path) -> None:
     assert '<td dir="auto">three</td><td dir="auto"></td><td dir="auto"></td>' in text
 
 
-def test_a_run_without_results_has_its_curves(tmp_path: Path) -> None:
+def test_a_run_without_results_has_curves(tmp_path: Path) -> None:
     run = make_results(tmp_path / "run", "other", {})
     report = write_report([run], tmp_path / "out")
     assert list(report.figures) == ["Learning curves of run"]
 
 
-def test_what_is_no_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no run: wanted a directory with"):
+def test_a_folder_without_a_run_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not a run: wanted a directory with"):
         write_report([tmp_path], tmp_path)
     run = make_results(tmp_path / "run", "extrapolation", {"lengths": []})
     with pytest.raises(ValueError, match="extrapolation: not the result of an evaluation by length"):
         write_report([run], tmp_path)
     make_results(run, "extrapolation", extrapolation(("ours",)))
     make_results(run, "bleu-test", {})
-    with pytest.raises(ValueError, match=r"results: a result file of another format \(KeyError: 'count"):
+    with pytest.raises(ValueError, match=r"results: a result file of an unknown format \(KeyError: 'count"):
         write_report([run], tmp_path)
     (run / "results" / "extrapolation.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match=r"extrapolation\.json: not a result file"):
@@ -111,14 +111,14 @@ def test_what_is_no_run_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", [2, 3])
-def test_a_run_named_twice_is_told(tmp_path: Path, times: int) -> None:
+def test_a_run_given_twice_is_reported(tmp_path: Path, times: int) -> None:
     run = make_results(tmp_path / "run", "bleu-test", bleu())
     other = make_results(tmp_path / "other", "bleu-test", bleu())
-    with pytest.raises(ValueError, match=f"^{run}: named {times} times: wanted different runs, leave it in once$"):
+    with pytest.raises(ValueError, match=f"^{run}: given {times} times: give each run once$"):
         write_report([other, run, tmp_path / "other" / ".." / "run", *[run] * (times - 2)], tmp_path / "out")
 
 
-def test_a_path_that_ends_in_the_whole_of_another_is_told_apart(tmp_path: Path) -> None:
+def test_a_path_that_ends_in_another_is_distinguished(tmp_path: Path) -> None:
     runs = [tmp_path / "run", tmp_path / "x" / Path(*tmp_path.parts[1:]) / "run"]
     for run in runs:
         make_results(run, "bleu-test", bleu())
@@ -126,7 +126,7 @@ def test_a_path_that_ends_in_the_whole_of_another_is_told_apart(tmp_path: Path) 
     assert f'<h1 dir="auto">{runs[0]}, x{runs[0]}</h1>' in report.page.read_text(encoding="utf-8")
 
 
-def test_dollars_are_no_formulas(tmp_path: Path) -> None:
+def test_dollars_are_not_formulas(tmp_path: Path) -> None:
     name = "$$ \\frac $"
     assert plot_extrapolation(extrapolation((name, "$$")), tmp_path)
     assert plot_context({name: context(), "$$": context()}, tmp_path / "c.png")
@@ -157,7 +157,7 @@ def test_figures_by_distance(tmp_path: Path) -> None:
         plot_context({"a": {"scores": [{}]}}, tmp_path / "d.png")
 
 
-def test_lines_stay_apart_without_colour() -> None:
+def test_lines_are_distinct_without_colour() -> None:
     styles = line_styles(["a", "b", "c"], ["x", "y"])
     drawn = {(s["marker"], s["linestyle"], s["markerfacecolor"] == "white") for s in styles.values()}
     assert len(drawn) == 6
@@ -191,7 +191,7 @@ def test_differences_are_marked(reference: str, hypothesis: str, expected: str) 
     assert mark_differences(reference, hypothesis) == expected
 
 
-def test_results_of_another_corpus_stand_apart(tmp_path: Path) -> None:
+def test_results_of_another_corpus_are_separate(tmp_path: Path) -> None:
     """A run is not compared with itself, and each table names its corpus."""
     run = make_results(tmp_path / "run", "bleu-test", {**bleu(30.0), "corpus": {"where": "own.jsonl"}})
     make_results(run, "bleu-manuals-test", {**bleu(20.0, "nrefs:1|tok:zh"), "corpus": {"where": "manuals.jsonl"}})
@@ -201,7 +201,7 @@ def test_results_of_another_corpus_stand_apart(tmp_path: Path) -> None:
     assert "; own.jsonl" in text
     assert "; manuals.jsonl" in text
     assert "d-BLEU of run (manuals-test): nrefs:1|tok:zh" in text
-    assert "not to be compared" not in text
+    assert "not comparable" not in text
 
 
 def test_tables_and_sections() -> None:

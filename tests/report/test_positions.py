@@ -1,4 +1,4 @@
-"""Figures of quality by place in the document, of one run or several."""
+"""Figures of quality by position in the document, for one or several runs."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_panels(tmp_path: Path) -> None:
 def test_the_page_has_them(tmp_path: Path) -> None:
     runs = [make_results(tmp_path / name, "bleu-test", {**bleu(), "positions": POSITIONS}) for name in "ab"]
     report = write_report(runs, tmp_path / "out")
-    title = "Quality by place in the document and by its length (test)"
+    title = "Quality by position in the document and by its length (test)"
     assert report.figures[title].name == "positions-test.png"
     assert title in report.page.read_text(encoding="utf-8")

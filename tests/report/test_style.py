@@ -1,4 +1,4 @@
-"""What all figures share: scripts, legends, ticks, lines that stay apart."""
+"""Properties of all figures: scripts, legends, ticks, distinct lines."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from scaleformer.report.html import page, samples, table
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures stay open after they were saved."""
+    """Figures stay open after saving."""
     monkeypatch.setattr(pyplot, "close", lambda figure: None)
     monkeypatch.setattr(fonts, "_told", set())
 
 
-def test_what_no_font_has_is_told_once_in_one_line(
+def test_characters_without_a_font_are_reported_once(
     tmp_path: Path, drawn: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(fonts, "_others", list)
@@ -35,7 +35,7 @@ def test_what_no_font_has_is_told_once_in_one_line(
     assert "fonts-noto-cjk" in line
 
 
-def test_fonts_are_chosen_by_what_they_have(tmp_path: Path, drawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fonts_are_chosen_by_their_characters(tmp_path: Path, drawn: None, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = findfont(FontProperties())
     has = {"latin.ttf": "x", "cjk.ttf": "猫读"}
     monkeypatch.setattr(fonts, "_without", lambda c, path: set(c) & set("猫读") if path == usual else c - {*has[path]})
@@ -48,7 +48,7 @@ def test_fonts_are_chosen_by_what_they_have(tmp_path: Path, drawn: None, monkeyp
 
 
 @pytest.mark.parametrize("pieces", [60, 300])
-def test_pieces_of_long_documents_stand_at_the_axes(tmp_path: Path, drawn: None, pieces: int) -> None:
+def test_segments_of_long_documents_are_at_the_axes(tmp_path: Path, drawn: None, pieces: int) -> None:
     names = [f"p{i}" for i in range(pieces)]
     weights = {"cross": np.full((1, 2, pieces, pieces), 1 / pieces)}
     attention.plot_attention(weights, {"source": names, "target": names}, {"cross": "softmax"}, tmp_path)

@@ -29,7 +29,7 @@ from scaleformer.system.schema import AtLeast, check_type, from_mapping, listed,
         ({"a": "b"}, dict[str, int], "x={'a': 'b'}: wanted {name: value}"),
     ],
 )
-def test_a_wrong_type_is_named(value: object, kind: Any, message: str) -> None:
+def test_a_wrong_type_is_reported(value: object, kind: Any, message: str) -> None:
     with pytest.raises(ValueError, match="wanted") as error:
         check_type("x", value, kind)
     assert str(error.value) == message

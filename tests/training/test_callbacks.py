@@ -64,7 +64,7 @@ def config(bleu: int = 0, **parts: Any) -> CallbacksConfig:
 
 
 @pytest.mark.parametrize("start", [0, 2])
-def test_checkpoints_hold_the_average_and_go_on_from_the_weights(tmp_path: Path, start: int) -> None:
+def test_checkpoints_hold_the_average_and_resume_from_the_weights(tmp_path: Path, start: int) -> None:
     weights = fit(tmp_path, config(ema=EmaConfig(0.2, start)), val_check_interval=4)
     first = max(start, 1)  # the number of steps after which the average is the weights
     average = weights.after[first - 1]
@@ -76,8 +76,8 @@ def test_checkpoints_hold_the_average_and_go_on_from_the_weights(tmp_path: Path,
         torch.testing.assert_close(flat(saved(path, "current_model_state")), weights.after[-1], rtol=0, atol=0)
 
 
-def test_what_has_no_average_is_saved_as_it_is(tmp_path: Path) -> None:
-    """The average goes with the random features that its weights were last trained with, not with the first ones."""
+def test_random_features_are_not_averaged(tmp_path: Path) -> None:
+    """The saved features are those that the weights were last trained with, not the first ones."""
     drawn = {"name": "performer", "features": 4, "redraw_every": 1}
     module = make_module(attention=drawn)
     callbacks = build_callbacks(config(ema=EmaConfig(0.2)), tmp_path, Words(), 1, SignalWatch(), Metrics())  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def test_what_has_no_average_is_saved_as_it_is(tmp_path: Path) -> None:
     assert all(state[name][1] > 0 for name in names)
 
 
-def test_without_the_average_a_run_goes_on_from_the_weights(tmp_path: Path) -> None:
+def test_without_the_average_a_run_resumes_from_the_weights(tmp_path: Path) -> None:
     fit(tmp_path, config(ema=EmaConfig(0.9)), max_steps=3)
     last = tmp_path / "checkpoints" / "last.ckpt"
     present = saved(last, "current_model_state")
@@ -105,7 +105,7 @@ def test_without_the_average_a_run_goes_on_from_the_weights(tmp_path: Path) -> N
     assert torch.equal(flat(module.state_dict()), flat(present))
 
 
-def test_an_optimizer_of_other_groups_is_named(tmp_path: Path) -> None:
+def test_an_optimizer_with_different_groups_is_reported(tmp_path: Path) -> None:
     fit(tmp_path, config(), max_steps=3)
     last = tmp_path / "checkpoints" / "last.ckpt"
     content = torch.load(last, weights_only=True)
@@ -116,7 +116,7 @@ def test_an_optimizer_of_other_groups_is_named(tmp_path: Path) -> None:
         fit(tmp_path, config(), resume=last, max_steps=4)
 
 
-def test_until_the_average_starts_the_weights_themselves_are_validated(tmp_path: Path) -> None:
+def test_the_weights_are_validated_until_the_average_starts(tmp_path: Path) -> None:
     weights = fit(tmp_path, config(ema=EmaConfig(0.6, 3)), val_check_interval=2, max_steps=2)
     torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "best.ckpt")), weights.after[-1], rtol=0, atol=0)
 
@@ -124,12 +124,12 @@ def test_until_the_average_starts_the_weights_themselves_are_validated(tmp_path:
 def test_training_stops_when_validations_stop_improving(tmp_path: Path) -> None:
     parts = {"early_stopping": EarlyStoppingConfig(2), "checkpoint": CheckpointConfig(1, "val/bleu", "max")}
     weights = fit(tmp_path, config(bleu=1, **parts), val_check_interval=1, max_steps=50)
-    assert len(weights.after) == 3  # BLEU is 0 from the first on
+    assert len(weights.after) == 3  # BLEU is 0 from the start
     assert saved(tmp_path / "checkpoints" / "best.ckpt", "global_step") == 1
     assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3
 
 
-def test_a_run_that_was_stopped_early_stays_so(tmp_path: Path) -> None:
+def test_a_run_stopped_early_stays_stopped(tmp_path: Path) -> None:
     def go_on(patience: int, **resume: Any) -> Weights:
         parts = {"early_stopping": EarlyStoppingConfig(patience), "checkpoint": CheckpointConfig(1, "val/bleu", "max")}
         return fit(tmp_path, config(bleu=1, **parts), resume=resume.get("path"), val_check_interval=1, max_steps=50)
@@ -146,7 +146,7 @@ def test_without_validation_there_is_no_best_checkpoint(tmp_path: Path) -> None:
     weights = fit(tmp_path, config(checkpoint=CheckpointConfig(3)), validate=False)
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"last.ckpt", "previous.ckpt"}
     assert saved(tmp_path / "checkpoints" / "previous.ckpt", "global_step") == 3
-    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 4  # not 3: as training ended
+    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 4  # where training ended, not 3
     torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "last.ckpt")), weights.after[-1], rtol=0, atol=0)
 
 
@@ -158,7 +158,7 @@ def test_without_validation_a_checkpoint_does_not_wait_for_one(tmp_path: Path) -
     assert saved(tmp_path / "last.ckpt", "global_step") == 2
 
 
-def test_checkpoints_by_the_clock(tmp_path: Path, monkeypatch) -> None:
+def test_checkpoints_by_time(tmp_path: Path, monkeypatch) -> None:
     now = [0.0]
 
     class Clock(Callback):
@@ -172,10 +172,10 @@ def test_checkpoints_by_the_clock(tmp_path: Path, monkeypatch) -> None:
     trainer = make_trainer(tmp_path, [Clock(), last], enable_checkpointing=True, plugins=[SafeCheckpointIO()])
     with pytest.raises(KeyError, match="killed"):
         trainer.fit(make_module(), Batches(4))
-    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3  # a minute after the start, at a step
+    assert saved(tmp_path / "checkpoints" / "last.ckpt", "global_step") == 3  # a minute on, at a step
 
 
-def test_a_checkpoint_that_meets_a_validation_is_written_after_it(tmp_path: Path) -> None:
+def test_a_checkpoint_at_a_validation_is_written_after_it(tmp_path: Path) -> None:
     class Killed(Callback):
         def on_validation_batch_start(self, trainer, *_: Any) -> None:
             if trainer.global_step == 4:
@@ -190,8 +190,8 @@ def test_a_checkpoint_that_meets_a_validation_is_written_after_it(tmp_path: Path
     assert saved(tmp_path / "last.ckpt", "global_step") == 2
 
 
-def test_a_validation_amid_a_step_has_a_checkpoint_after_the_step(tmp_path: Path) -> None:
-    """best.ckpt is of half a step then, which no run goes on from exactly."""
+def test_a_validation_within_a_step_is_followed_by_a_checkpoint(tmp_path: Path) -> None:
+    """best.ckpt falls within a step then, where no run can be resumed exactly."""
     last = saving.LastCheckpoint(tmp_path / "last.ckpt", 100)
     options = {"enable_checkpointing": True, "plugins": [SafeCheckpointIO()], "accumulate_grad_batches": 3}
     trainer = make_trainer(tmp_path, [last], **options, val_check_interval=4, max_steps=3)
@@ -214,9 +214,7 @@ class OutOfTime(Callback):
 @pytest.mark.parametrize(
     ("after", "done", "steps"), [(1, 3, 1), (3, 3, 1), (4, 6, 2), (7, 7, 3)], ids=["1", "3", "4", "end of the epoch"]
 )
-def test_training_ends_by_the_clock_where_no_gradient_is_lost(
-    tmp_path: Path, after: int, done: int, steps: int
-) -> None:
+def test_max_time_loses_no_gradient(tmp_path: Path, after: int, done: int, steps: int) -> None:
     last = saving.LastCheckpoint(tmp_path / "last.ckpt", 100)
     final = saving.FinalCheckpoint(tmp_path / "last.ckpt")
     options = {"max_time": "00:01:00:00", "max_steps": 100, "accumulate_grad_batches": 3}
@@ -229,7 +227,7 @@ def test_training_ends_by_the_clock_where_no_gradient_is_lost(
     assert progress["total"]["processed"] == done
 
 
-def test_a_resume_that_trains_nothing_leaves_the_checkpoint(tmp_path: Path) -> None:
+def test_a_resume_without_a_step_leaves_the_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "last.ckpt"
 
     class Ended(Callback):
@@ -255,7 +253,7 @@ def trainer_at(batch: int, rank: int = 0) -> Any:
     return SimpleNamespace(fit_loop=loop, global_rank=rank)
 
 
-def test_what_a_batch_draws_depends_on_seed_place_and_process_alone() -> None:
+def test_random_numbers_depend_only_on_seed_batch_and_process() -> None:
     drawn = []
     for seed, batch, rank in ((5, 0, 0), (5, 0, 0), (6, 0, 0), (5, 1, 0), (5, 0, 1)):
         RandomState(seed).on_train_batch_start(trainer_at(batch, rank), *(None, None, 0))  # type: ignore[arg-type]
@@ -286,6 +284,6 @@ def test_validation_leaves_the_random_numbers_of_training_alone(tmp_path: Path) 
     assert seen[0] == seen[1]
 
 
-def test_the_average_is_not_made_where_it_is_not_asked_for(tmp_path: Path) -> None:
+def test_no_average_without_a_decay(tmp_path: Path) -> None:
     callbacks = build_callbacks(config(), tmp_path, Words(), 1, SignalWatch(), Metrics())  # type: ignore[arg-type]
     assert not any(isinstance(callback, (WeightAverage, ValidationBleu)) for callback in callbacks)

@@ -1,4 +1,4 @@
-"""Several processes train as one does, and fail together."""
+"""Several processes train like one, and fail together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_two_processes_train_as_one_with_twice_the_batches(tmp_path: Path, cache
     for row, other in zip(rows, others, strict=True):
         for name in ("train/loss", "train/gradient_norm", "train/learning_rate"):
             assert float(other[name]) == pytest.approx(float(row[name]), rel=1e-5), (name, row["step"])
-    for name in ("val/loss", "val/bleu"):  # later ones stand at other steps, since the last step of an epoch is smaller
+    for name in ("val/loss", "val/bleu"):  # later ones fall on different steps: the last step of an epoch is smaller
         assert float(others[1][name]) == pytest.approx(float(rows[1][name]), rel=1e-5), name
     assert all(0 <= float(row["train/idle_share"]) < 1 for row in others)
 

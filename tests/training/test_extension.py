@@ -1,4 +1,4 @@
-"""Training that begins from a model whose vocabulary gets new pieces: `tokenizer.extend`."""
+"""`tokenizer.extend`: training that starts from a model with new pieces in its vocabulary."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def split(tokenizer: Tokenizer, term: str) -> list[int]:
     return tokenizer.encode(term)[1 if len(term) == 1 else 0 :]
 
 
-def test_new_rows_begin_as_means(parent: Path, terms: Path, cache: Path, tmp_path: Path) -> None:
+def test_new_rows_start_as_means(parent: Path, terms: Path, cache: Path, tmp_path: Path) -> None:
     with SignalWatch() as signals:
         parts = training.build(configure(tmp_path / "run", cache, *options_of(parent, terms)), signals)
     theirs, own = load_model(parent), parts.module.model.state_dict()
@@ -68,13 +68,13 @@ def test_new_rows_begin_as_means(parent: Path, terms: Path, cache: Path, tmp_pat
             assert len(tokens) > 1
             assert torch.allclose(row, sum(weight[token] for token in tokens) / len(tokens))
     note, transfer = parts.notes
-    added = f"3 pieces added, {size + 3} in all, 0 were there already"
+    added = f"3 pieces added, {size + 3} in total, 0 already there"
     both = theirs.source_tokenizer.proto != theirs.target_tokenizer.proto
     assert note == f"tokenizer.extend {terms}: " + (f"source {added}; target {added}" if both else added)
-    assert "new here, started as usual: none; left out of the parent's: none" in transfer
+    assert "new, initialized as usual: none; not used from the parent: none" in transfer
 
 
-def test_it_trains_and_goes_on_exactly_and_translates(parent: Path, terms: Path, cache: Path, tmp_path: Path) -> None:
+def test_an_extended_model_resumes_and_translates(parent: Path, terms: Path, cache: Path, tmp_path: Path) -> None:
     options = options_of(parent, terms)
     whole, parts, child = tmp_path / "whole", tmp_path / "parts", tmp_path / "child"
     training.run(configure(whole, cache, *options, "trainer.max_steps=5"))
@@ -89,7 +89,7 @@ def test_it_trains_and_goes_on_exactly_and_translates(parent: Path, terms: Path,
         assert [tokenizer.piece(i) for i in range(size, tokenizer.vocab_size)] == PIECES
     translator = Translator.load(parts)
     assert len(translator.translate([["kubernetes 猫", "machine learning"]], max_length_ratio=1.0)[0]) == 2
-    terms.write_text(f"{content}another\n", encoding="utf-8")  # a second time: of four terms one is new
+    terms.write_text(f"{content}another\n", encoding="utf-8")  # extended again: one of four terms is new
     again = (*options, f"init_from={parts}", "trainer.max_steps=1")
     training.run(configure(child, cache, *again))
     assert load_model(child).source_tokenizer.piece(size + 3) == "▁another"
@@ -98,10 +98,10 @@ def test_it_trains_and_goes_on_exactly_and_translates(parent: Path, terms: Path,
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
-        ("one", (), "tokenizer.extend={terms}: it adds pieces to the vocabulary of another run: add init_from=RUN"),
+        ("one", (), "tokenizer.extend={terms}: this adds pieces to the vocabulary of another run: add init_from=RUN"),
         ("\n \n", ("init_from={parent}",), "tokenizer.extend={terms}: the file is empty: write one term"),
         (None, ("init_from={parent}",), "{terms}: no such file"),
-        ("a\n.", ("init_from={parent}",), "tokenizer.extend={terms}: all of its 2 terms are pieces of the vocab"),
+        ("a\n.", ("init_from={parent}",), "tokenizer.extend={terms}: the vocabulary already has all of its 2 terms"),
         ("x ⟨1⟩", ("init_from={parent}",), "tokenizer.extend: the term 'x ⟨1⟩' contains a placeholder"),
     ],
 )

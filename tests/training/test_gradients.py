@@ -1,4 +1,4 @@
-"""Norms and factors are torch's own."""
+"""Norms and factors equal those of torch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_no_gradients() -> None:
     assert largest_gradients([]) == "none"
 
 
-def test_what_is_no_number_comes_first() -> None:
+def test_non_finite_gradients_come_first() -> None:
     named = [(str(number), parameter) for number, parameter in enumerate(parameters())]
     assert named[1][1].grad is not None
     named[1][1].grad[0] = math.nan

@@ -1,4 +1,4 @@
-"""Steps that go wrong: skipped, counted, and named when there are too many."""
+"""Bad steps are skipped, counted, and reported when there are too many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 
 
 class Wrong(TranslationModule):
-    """Whose loss in some steps is something else, or whose gradients are."""
+    """A module with a given loss, or infinite gradients, in some steps."""
 
     wrong: dict[int, float] = {}  # noqa: RUF012
     gradients_alone = False
@@ -57,13 +57,13 @@ def test_a_bad_step_is_skipped_and_counted(tmp_path: Path, caplog, value: float,
     assert "documents 0, 1: skipped (1 in a row)" in message
 
 
-def test_training_goes_on_after_bad_steps(tmp_path: Path) -> None:
+def test_training_continues_after_bad_steps(tmp_path: Path) -> None:
     module = fit(tmp_path, {0: math.nan, 2: math.nan}, most=1)
     assert (module.guard.skipped, module.guard.in_a_row) == (2, 0)
     assert all(torch.isfinite(p).all() for p in module.parameters())
 
 
-def test_too_many_in_a_row_end_the_run_by_name(tmp_path: Path) -> None:
+def test_too_many_bad_steps_end_the_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"more than callbacks\.max_bad_steps=1") as error:
         fit(tmp_path, {1: math.nan, 2: math.nan, 3: math.nan}, most=1)
     message = str(error.value)
@@ -73,7 +73,7 @@ def test_too_many_in_a_row_end_the_run_by_name(tmp_path: Path) -> None:
     assert "lower optimizer.learning_rate" in message
 
 
-def test_a_spike_is_named_once_the_loss_is_calm(caplog) -> None:
+def test_a_spike_is_reported_once_the_loss_is_calm(caplog) -> None:
     guard = StepGuard()
     with caplog.at_level(logging.WARNING):
         guard.good(1, 50.0, ["early"])
@@ -82,11 +82,11 @@ def test_a_spike_is_named_once_the_loss_is_calm(caplog) -> None:
         assert not caplog.records
         guard.good(500, 4.0, ["odd", "one"])
     assert guard.spikes == 1
-    assert "step 500: loss 4 stands out from 2.0" in caplog.text
+    assert "step 500: loss 4 is far above the recent 2.0" in caplog.text
     assert "documents odd, one" in caplog.text
 
 
-def test_its_memory_is_in_the_checkpoint() -> None:
+def test_the_guard_is_in_the_checkpoint() -> None:
     guard, again = StepGuard(), StepGuard()
     guard.bad(1, math.nan, 1.0, ["a"], "none")
     guard.good(2, 3.0, ["a"])
@@ -94,6 +94,6 @@ def test_its_memory_is_in_the_checkpoint() -> None:
     assert vars(again) == vars(guard)
 
 
-def test_names_of_many_documents_are_few() -> None:
+def test_long_lists_of_documents_are_shortened() -> None:
     assert name_documents([str(n) for n in range(10)]) == "0, 1, 2, 3, 4, 5, 6, 7 and 2 more"
     assert name_documents([]) == "unknown"

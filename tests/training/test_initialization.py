@@ -1,4 +1,4 @@
-"""Training that begins from a model that there is: `init_from`, and parts of it that stay as they are: `freeze`."""
+"""`init_from`: training that starts from an existing model; `freeze`: parts of it that do not train."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def parent(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
 
 
 def model_of(run: Path, cache: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], list[str]]:
-    """The weights before the first step, and what is told of them."""
+    """The initial weights, and the notes on them."""
     with SignalWatch() as signals:
         parts = training.build(configure(run, cache, *OPTIONS, *overrides), signals)
     return parts.module.model.state_dict(), parts.notes
 
 
-def test_another_attention_and_more_layers_begin_from_what_fits(parent: Path, tmp_path: Path, cache: Path) -> None:
+def test_a_new_attention_and_more_layers_take_the_weights_that_fit(parent: Path, tmp_path: Path, cache: Path) -> None:
     more = ("model.decoder_layers=3", "data.synthetic.train=50")
     model, notes = model_of(tmp_path / "run", cache, *more, f"init_from={parent}")
     theirs = load_model(parent).model.state_dict()
@@ -54,20 +54,20 @@ def test_another_attention_and_more_layers_begin_from_what_fits(parent: Path, tm
         "salience",
         "relative_embedding",
     }
-    assert all(torch.equal(model[name], usual[name]) for name in new)  # started as usual
+    assert all(torch.equal(model[name], usual[name]) for name in new)  # initialized as usual
     (note,) = notes
-    assert f"{len(model) - len(new)} weights taken; new here, started as usual: encoder.0.attention.relative" in note
-    assert "decoder.1.cross_attention.salience, decoder.2; left out of the parent's: none" in note
+    assert f"{len(model) - len(new)} weights copied; new, initialized as usual: encoder.0.attention.relative" in note
+    assert "decoder.1.cross_attention.salience, decoder.2; not used from the parent: none" in note
 
 
-def test_what_the_parent_alone_has_is_named(parent: Path, cache: Path, tmp_path: Path) -> None:
+def test_unused_weights_of_the_parent_are_named(parent: Path, cache: Path, tmp_path: Path) -> None:
     _, (note,) = model_of(
         tmp_path / "run", cache, "model/attention=softmax", "model.decoder_layers=1", f"init_from={parent}"
     )
-    assert note.endswith("started as usual: none; left out of the parent's: decoder.1")
+    assert note.endswith("initialized as usual: none; not used from the parent: decoder.1")
 
 
-def test_the_hash_of_the_parent_stands_in_all_that_a_run_leaves(parent: Path, cache: Path, tmp_path: Path) -> None:
+def test_every_record_of_a_run_holds_the_hash_of_its_parent(parent: Path, cache: Path, tmp_path: Path) -> None:
     run, child = tmp_path / "run", tmp_path / "child"
     options = (*OPTIONS, "trainer.max_steps=2", "test.ter=false", "decoding.max_length_ratio=0.1")
     options += ("trainer.precision=bf16-mixed",)
@@ -82,12 +82,12 @@ def test_the_hash_of_the_parent_stands_in_all_that_a_run_leaves(parent: Path, ca
     exported = tmp_path / "exported"
     export_model(load_model(run), exported)
     assert yaml.safe_load((exported / "config.yaml").read_text(encoding="utf-8"))["parent"] == wanted
-    training.run(configure(child, cache, *options, f"init_from={exported}"))  # its whole line
+    training.run(configure(child, cache, *options, f"init_from={exported}"))  # with its own ancestors
     grandchild = open_checkpoint(child)[1]["parent"]
     assert (grandchild["path"], grandchild["parent"]) == (str(exported), wanted)
 
 
-def test_a_run_goes_on_exactly_without_its_parent(parent: Path, cache: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_exactly_without_its_parent(parent: Path, cache: Path, tmp_path: Path) -> None:
     own = shutil.copytree(parent, tmp_path / "parent")
     more = (*OPTIONS, "callbacks.ema.decay=0.5", "freeze=[encoder]", f"init_from={own}")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -100,7 +100,7 @@ def test_a_run_goes_on_exactly_without_its_parent(parent: Path, cache: Path, tmp
 
 
 @pytest.mark.parametrize(("setting", "value"), [("init_from", None), ("freeze", ["decoder"])])
-def test_another_beginning_is_another_run(parent: Path, cache: Path, tmp_path: Path, setting: str, value) -> None:
+def test_a_resume_keeps_parent_and_frozen_parts(parent: Path, cache: Path, tmp_path: Path, setting: str, value) -> None:
     config = configure(tmp_path, cache, *OPTIONS, f"init_from={parent}", "freeze=[encoder]")
     package = {"config": config, "step": 0}
     check_settings(package, config)
@@ -125,7 +125,7 @@ def test_frozen_weights_stay_bit_for_bit_and_have_no_state(
     out = (run / "output.log").read_text(encoding="utf-8")
     total = sum(p.numel() for p in load_model(run).model.parameters())
     assert f"frozen: embeddings, 6,592 of {total:,} parameters ({659200 / total:.1f}%)" in out
-    assert f"frozen: in all, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6592:,} of" in out
+    assert f"frozen: total, {sum(t.numel() for n, t in trained.items() if FROZEN.match(n)) - 2 * 6592:,} of" in out
     parts = tmp_path / "parts"
     for steps in (2, 3):
         last = (*more, "optimizer.weight_decay=0.5", f"trainer.max_steps={steps}")
@@ -159,11 +159,11 @@ def test_any_part_may_be_frozen(cache: Path, tmp_path: Path, pattern: str, froze
     [
         (
             ("freeze=[encoder,encodr]",),
-            "freeze=encodr: no weight goes by that name; there are embeddings, encod",
+            "freeze=encodr: matches no weight: choose from embeddings, encod",
         ),
-        (("freeze=[dropout]",), "freeze=dropout: no weight goes by that name"),
-        (("freeze=[encoder,decoder,embeddings]",), "freeze=[encoder,decoder,embeddings]: nothing is left to train"),
-        (("freeze=encoder",), "freeze=encoder: wanted a list of names, freeze=[encoder] for example"),
+        (("freeze=[dropout]",), "freeze=dropout: matches no weight"),
+        (("freeze=[encoder,decoder,embeddings]",), "freeze=[encoder,decoder,embeddings]: this freezes every weight"),
+        (("freeze=encoder",), "freeze=encoder: wanted a list of names, as in freeze=[encoder]"),
         (("init_from=nothing",), "init_from: nothing: no such run directory, checkpoint file or exported model"),
         (("init_from={foreign}",), "not a scaleformer checkpoint"),
         (
@@ -171,16 +171,16 @@ def test_any_part_may_be_frozen(cache: Path, tmp_path: Path, pattern: str, froze
             "output_weight is (412, 16) there and (412, 32) here, source_embedding.weight is (412, 16) there and (412, "
             "32) here, target_embedding.weight is (412, 16) there and (412, 32) here and ",
         ),
-        (("init_from={parent}", "model.heads=4"), "has 2 heads, here are 4: give model.heads=2"),
-        (("init_from={parent}", "model.width=32"), "more: give model.decoder_layers=2 model.width=16"),
+        (("init_from={parent}", "model.heads=4"), "has 2 heads, this model has 4: set model.heads=2"),
+        (("init_from={parent}", "model.width=32"), "more: set model.decoder_layers=2 model.width=16"),
         (
             ("init_from={parent}", "tokenizer.vocab_size=450", "tokenizer.byte_fallback=false"),
-            "its tokenizers are not of tokenizer.vocab_size=450, tokenizer.byte_fallback=false: give "
+            "its tokenizers differ from tokenizer.vocab_size=450, tokenizer.byte_fallback=false: set "
             "tokenizer.vocab_size=412 tokenizer.byte_fallback=true",
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_in_a_line(
+def test_mismatches_are_refused_in_one_line(
     parent: Path, command: Command, tmp_path: Path, monkeypatch, arguments: tuple[str, ...], message: str
 ) -> None:
     foreign = tmp_path / "foreign.ckpt"
@@ -191,14 +191,14 @@ def test_what_does_not_fit_is_refused_in_a_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_two_weights_where_here_is_one(tmp_path: Path) -> None:
+def test_untied_weights_do_not_fit_tied_ones(tmp_path: Path) -> None:
     loaded = load_model(make_run(tmp_path / "run"))
     config = loaded.model.config
     apart = Transformer(type(config)(**{**vars(config), "tie_embeddings": False}))
     loaded = type(loaded)(**{**vars(loaded), "model": apart})
     model = Transformer(config)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    with pytest.raises(ValueError, match=r"are two there and one here: give model\.tie_embeddings=false"):
+    with pytest.raises(ValueError, match=r"differ there but are tied here: set model\.tie_embeddings=false"):
         transfer_weights(loaded, model)
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     untied = Transformer(apart.config)
@@ -206,7 +206,7 @@ def test_two_weights_where_here_is_one(tmp_path: Path) -> None:
     assert torch.equal(untied.output_weight, load_model(tmp_path / "run").model.output_weight)
 
 
-def test_a_tokenizer_for_each_language_is_no_joint_one(tmp_path: Path) -> None:
+def test_separate_tokenizers_do_not_fit_a_joint_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     path = run / "checkpoints" / "best.ckpt"
     content = torch.load(path, weights_only=True)
@@ -214,12 +214,12 @@ def test_a_tokenizer_for_each_language_is_no_joint_one(tmp_path: Path) -> None:
     other = Tokenizer.train(texts, tokenizer().vocab_size, "bpe")
     content["scaleformer"]["target_tokenizer"] = torch.frombuffer(bytearray(other.proto), dtype=torch.uint8)
     torch.save(content, path)
-    with pytest.raises(ValueError, match=r"has a tokenizer for each language: give tokenizer\.joint=false"):
+    with pytest.raises(ValueError, match=r"has a separate tokenizer for each language: set tokenizer\.joint=false"):
         load_parent(str(run), TokenizerConfig())
     load_parent(str(run), TokenizerConfig(joint=False))
 
 
-def test_the_configuration_of_an_older_run_begins_from_nothing(parent: Path, command: Command, tmp_path: Path) -> None:
+def test_an_older_run_has_no_parent(parent: Path, command: Command, tmp_path: Path) -> None:
     path = shutil.copytree(parent, tmp_path / "old") / "config.yaml"
     config = yaml.safe_load(path.read_text(encoding="utf-8"))
     for name in ("init_from", "freeze", "r_drop"):

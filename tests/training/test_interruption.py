@@ -1,4 +1,4 @@
-"""Signals outside of training, and the second one inside, end the program at once."""
+"""Outside training a signal ends the program at once; so does a second one during training."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from scaleformer.training.interruption import SIGNALS, SignalWatch
 
 
 @pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
-def test_outside_of_training_a_signal_ends_at_once(number: signal.Signals) -> None:
-    before = signal.signal(number, signal.SIG_DFL)  # nohup lets go of one, and so do those who inherit that
+def test_outside_training_a_signal_ends_at_once(number: signal.Signals) -> None:
+    before = signal.signal(number, signal.SIG_DFL)  # nohup ignores one of them, and child processes inherit that
     with pytest.raises(Interrupted, match=f"interrupted by {number.name}"), SignalWatch():
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is signal.SIG_DFL
     signal.signal(number, before)
 
 
-def test_in_training_the_first_one_is_a_wish(capfd) -> None:
+def test_in_training_the_first_signal_is_a_request(capfd) -> None:
     module = SimpleNamespace(stop=0)
     with SignalWatch() as watch:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as Lightning sets one of its own
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as Lightning installs its own handler
         watch.on_train_start(None, module)  # type: ignore[arg-type]
         os.kill(os.getpid(), signal.SIGTERM)
         assert SIGNALS[module.stop - 1] == signal.SIGTERM
         assert "stopping after this step" in capfd.readouterr().err
-        with pytest.raises(Interrupted, match="interrupted by SIGINT at once, what came after the last checkpoint is"):
+        with pytest.raises(Interrupted, match="interrupted by SIGINT at once; the steps after the last checkpoint"):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_after_a_failed_training_it_is_outside_again() -> None:
+def test_after_a_failed_training_a_signal_ends_at_once() -> None:
     watch = SignalWatch()
     watch.on_train_start(None, SimpleNamespace(stop=0))  # type: ignore[arg-type]
     watch.on_exception(None, None, KeyError())  # type: ignore[arg-type]
@@ -45,7 +45,7 @@ def test_after_a_failed_training_it_is_outside_again() -> None:
         watch.receive(signal.SIGTERM, None)
 
 
-def test_a_hangup_that_is_ignored_stays_so() -> None:
+def test_an_ignored_hangup_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup leaves it
     try:
         with SignalWatch():
@@ -56,20 +56,20 @@ def test_a_hangup_that_is_ignored_stays_so() -> None:
 
 
 def deaf(training: bool) -> None:
-    """A process whose Python hears nothing: it waits for a lock as it would inside of a library."""
+    """A process whose Python handles no signals: it waits for a lock, as it would inside a library."""
     interruption.PATIENCE = 0.5
     with SignalWatch() as watch:
         watch.ending = lambda: os.write(2, b"left\n")
         if training:
             watch.on_train_start(None, SimpleNamespace(stop=0))  # type: ignore[arg-type]
         for number in watch.before:
-            signal.signal(number, lambda *_: None)  # the handler that is not reached
+            signal.signal(number, lambda *_: None)  # a handler that is never reached
         os.write(2, b"waiting\n")
         threading.Event().wait(60)
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["outside", "in training"])
-def test_a_wait_that_python_cannot_leave_ends_all_the_same(training: bool, capfd) -> None:
+def test_a_blocked_python_ends_all_the_same(training: bool, capfd) -> None:
     process = multiprocessing.get_context("fork").Process(target=deaf, args=(training,))
     process.start()
     errors = ""
@@ -79,7 +79,7 @@ def test_a_wait_that_python_cannot_leave_ends_all_the_same(training: bool, capfd
     os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
     if training:
         time.sleep(1.0)
-        assert process.is_alive(), "the first one is a wish"
+        assert process.is_alive(), "the first one is a request"
         os.kill(process.pid, signal.SIGTERM)  # type: ignore[arg-type]
     process.join(20)
     assert process.exitcode == 75
@@ -90,7 +90,7 @@ def timers() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)}
 
 
-def test_a_forked_process_does_not_speak_for_this_one() -> None:
+def test_signals_of_a_forked_process_do_not_reach_this_one() -> None:
     before = timers()
     with SignalWatch():
         child = os.fork()

@@ -1,4 +1,4 @@
-"""Trainings that are killed, told to stop, or lose one of their processes: nothing is lost, and nothing hangs."""
+"""Trainings that are killed, signalled, or lose a process: nothing is lost, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OPTIONS = (
     "callbacks.validation_bleu.examples=0",
     "trainer.log_every_n_steps=1",
     "callbacks.checkpoint.every_n_train_steps=7",
-    "trainer.val_check_interval=14",  # at some checkpoints
+    "trainer.val_check_interval=14",  # coincides with some checkpoints
 )
 
 
 @pytest.mark.parametrize(("world", "steps"), [(1, 36), (2, 24)], ids=["alone", "two processes"])
-def test_killed_three_times_it_ends_where_it_would_have(tmp_path: Path, cache: Path, world: int, steps: int) -> None:
+def test_a_run_killed_three_times_ends_as_usual(tmp_path: Path, cache: Path, world: int, steps: int) -> None:
     whole, parts, options = tmp_path / "whole", tmp_path / "parts", (*OPTIONS, f"trainer.max_steps={steps}")
     finish(whole, cache, *options, world=world)
     resume: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ def test_killed_three_times_it_ends_where_it_would_have(tmp_path: Path, cache: P
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[int, Path]:
-    """Runs of six steps that were left alone, by the number of their processes."""
+    """Undisturbed runs of six steps, by number of processes."""
     folders = {world: tmp_path_factory.mktemp(f"whole{world}") for world in (1, 2)}
     for world, folder in folders.items():
         finish(folder, cache, *OPTIONS, "trainer.max_steps=6", world=world)
@@ -57,7 +57,7 @@ def test_a_signal_in_the_last_step_is_not_lost(tmp_path: Path, cache: Path) -> N
     options, kills = (*OPTIONS, "trainer.max_steps=6"), {1: (5, signal.SIGTERM)}
     training = Training(tmp_path, cache, *options, world=2, kills=kills, launcher="torchrun")
     assert training.wait() == [75, 75], training.output
-    assert f"interrupted by SIGTERM, saved at step 6: go on by resume={tmp_path}" in training.output
+    assert f"interrupted by SIGTERM, saved at step 6: continue with resume={tmp_path}" in training.output
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "interrupted"
 
 
@@ -72,16 +72,16 @@ def test_a_signal_in_the_last_step_is_not_lost(tmp_path: Path, cache: Path) -> N
     ],
     ids=lambda value: str(value),
 )
-def test_a_signal_saves_and_says_that_the_run_can_go_on(
+def test_a_signal_saves_and_says_how_to_resume(
     undisturbed: dict[int, Path], tmp_path: Path, cache: Path, name: str, world: int, launcher: str
 ) -> None:
     options = (*OPTIONS, "trainer.max_steps=6")
-    last = world - 1  # one process is told, all stop
+    last = world - 1  # one process gets the signal, all stop
     kills = {last: (3, signal.Signals[name])}
     training = Training(tmp_path, cache, *options, world=world, kills=kills, launcher=launcher)
-    # the process that has started the others takes their codes for its own affair
+    # the launching process does not pass on the codes of the others
     assert training.wait() == [75, *[0 if launcher == "lightning" else 75] * last], training.output
-    assert f"interrupted by {name}, saved at step 4: go on by resume={tmp_path}" in training.output
+    assert f"interrupted by {name}, saved at step 4: continue with resume={tmp_path}" in training.output
     assert "Traceback" not in training.output
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "interrupted"
     assert torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["global_step"] == 4
@@ -89,7 +89,7 @@ def test_a_signal_saves_and_says_that_the_run_can_go_on(
     assert_same(undisturbed[world], tmp_path)
 
 
-def test_a_wait_for_another_machine_can_be_ended(tmp_path: Path, cache: Path, monkeypatch) -> None:
+def test_a_signal_ends_a_wait_for_another_machine(tmp_path: Path, cache: Path, monkeypatch) -> None:
     monkeypatch.setattr("scaleformer.training.interruption.PATIENCE", 0.5)
     training = Training(tmp_path, cache, *OPTIONS, world=2, launcher="torchrun")
     first, second = training.processes
@@ -98,7 +98,7 @@ def test_a_wait_for_another_machine_can_be_ended(tmp_path: Path, cache: Path, mo
     until = time.monotonic() + 60
     while not status.exists() and time.monotonic() < until:
         time.sleep(0.05)
-    time.sleep(2)  # by now it waits
+    time.sleep(2)  # by now it is waiting
     os.kill(first.pid, signal.SIGTERM)  # type: ignore[arg-type]
     first.join(20)
     assert first.exitcode == 75, training.output
@@ -106,8 +106,8 @@ def test_a_wait_for_another_machine_can_be_ended(tmp_path: Path, cache: Path, mo
     training.wait()
 
 
-def test_a_run_killed_in_its_evaluation_says_where_it_stands(tmp_path: Path, cache: Path, monkeypatch) -> None:
-    """The documents that were finished are not translated again, whatever ended the process."""
+def test_a_run_killed_while_evaluating_keeps_its_translations(tmp_path: Path, cache: Path, monkeypatch) -> None:
+    """Finished documents are not translated again, however the process ended."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     options = (*OPTIONS, "trainer.max_steps=4", "test.enabled=true", "test.ter=false", "decoding.batch_tokens=1")
     options += ("data.synthetic.test=6",)
@@ -133,7 +133,7 @@ def test_a_run_killed_in_its_evaluation_says_where_it_stands(tmp_path: Path, cac
         said = json.loads((killed / "status.json").read_text())
         assert (said["state"], said["step"]) == (state, 4)
         resume = (f"resume={killed}",)
-    assert f"interrupted by SIGTERM: go on by resume={killed}" in training.output
+    assert f"interrupted by SIGTERM: continue with resume={killed}" in training.output
     monkeypatch.setattr(resumable, "_write", keep)
     training = Training(killed, cache, *options, *resume)
     assert training.wait() == [0], training.output

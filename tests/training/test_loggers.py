@@ -1,4 +1,4 @@
-"""Weights & Biases without a network, TensorBoard and MLflow: what they hold of a run, and of one that went on."""
+"""What Weights & Biases (offline), TensorBoard and MLflow hold of a run and of a resumed run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def offline(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.setenv("WANDB_CONSOLE", "off")
-    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))  # put back after what a test sets
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path))  # restored after each test
 
 
 def test_a_run_and_its_resumption(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = ("logger=wandb", "trainer.log_every_n_steps=1", "trainer.val_check_interval=1", "test.ter=false")
     training.run(configure(run, tmp_path / "cache", *options, "trainer.max_steps=1", "test.enabled=true"))
-    wandb.teardown()  # ends its service, which writes in its own time
+    wandb.teardown()  # stops its service, which writes asynchronously
     folder = (run / "wandb" / "latest-run").resolve()
     (record,) = folder.glob("*.wandb")
     for text in (b"label_smoothing", b"train/loss", b"val/bleu", b"test/d-BLEU"):
@@ -55,10 +55,10 @@ def test_a_run_and_its_resumption(tmp_path: Path) -> None:
     ]
     assert list(media.glob("images/learning_curves*.png"))
     resumed = build_loggers(LoggerConfig("wandb"), run, 1)
-    assert resumed[1].version == folder.name.rsplit("-", 1)[-1]  # goes on in the same run
+    assert resumed[1].version == folder.name.rsplit("-", 1)[-1]  # continues the same run
 
 
-def test_an_account_that_is_not_there_is_named(tmp_path: Path, monkeypatch) -> None:
+def test_a_missing_account_is_reported(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(wandb, "init", lambda **_: (_ for _ in ()).throw(wandb.errors.UsageError("no\nkey")))
     loggers = build_loggers(LoggerConfig("wandb"), tmp_path)
     with pytest.raises(ValueError, match=r"logger=wandb: no key .WANDB_MODE=offline needs no account"):
@@ -67,14 +67,14 @@ def test_an_account_that_is_not_there_is_named(tmp_path: Path, monkeypatch) -> N
 
 @pytest.mark.parametrize("kind", ["run", "offline-run"])
 @pytest.mark.parametrize("identity", ["de-en-1", "fr-en-1", "iwmxkukv"])
-def test_a_resumed_run_has_the_id_that_it_had(tmp_path: Path, kind: str, identity: str) -> None:
+def test_a_resumed_run_keeps_its_id(tmp_path: Path, kind: str, identity: str) -> None:
     folder = tmp_path / "wandb" / f"{kind}-20240506_102859-{identity}"
     folder.mkdir(parents=True)
     (tmp_path / "wandb" / "latest-run").symlink_to(folder)
     assert build_loggers(LoggerConfig("wandb"), tmp_path, 1)[1].version == identity
 
 
-def test_results_that_wandb_cannot_take_fail_no_run(tmp_path: Path, monkeypatch, caplog) -> None:
+def test_results_that_wandb_rejects_do_not_fail_the_run(tmp_path: Path, monkeypatch, caplog) -> None:
     monkeypatch.setenv("WANDB_DATA_DIR", "/dev/null/none")
     picture = tmp_path / "curve.png"
     pyplot.imsave(picture, [[0.0, 1.0]])
@@ -84,7 +84,7 @@ def test_results_that_wandb_cannot_take_fail_no_run(tmp_path: Path, monkeypatch,
     assert "Weights & Biases did not get the results: no place" in caplog.text
 
 
-def test_tables_are_made_ready_in_the_folder_of_the_run(tmp_path: Path, monkeypatch) -> None:
+def test_tables_are_staged_in_the_folder_of_the_run(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
     build_loggers(LoggerConfig("wandb"), tmp_path)
     assert Path(os.environ.pop("WANDB_DATA_DIR")).is_relative_to(tmp_path)
@@ -98,7 +98,7 @@ def test_metrics_are_always_written_and_nothing_else_is_started(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_report_goes_to_the_run_that_it_is_of(tmp_path: Path, monkeypatch) -> None:
+def test_a_report_goes_to_its_run(tmp_path: Path, monkeypatch) -> None:
     picture = tmp_path / "curve.png"
     pyplot.imsave(picture, [[0.0, 1.0]])
     (tmp_path / "config.yaml").write_text("logger: {name: csv, project: ours, run_name: null}\n", encoding="utf-8")
@@ -130,7 +130,7 @@ def events(run: Path) -> EventAccumulator:
     return read.Reload()
 
 
-def test_tensorboard_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path) -> None:
+def test_tensorboard_holds_curves_samples_and_tables_over_a_resume(tmp_path: Path) -> None:
     run, cache = tmp_path / "run", tmp_path / "cache"
     trained(run, cache, "logger=tensorboard", "trainer.max_steps=2")
     held = events(run)
@@ -151,7 +151,7 @@ def test_tensorboard_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path)
     assert [event.step for event in events(run).Scalars("train/loss")] == [1, 2, 3]
 
 
-def test_a_table_of_texts_is_shown_as_it_is() -> None:
+def test_markdown_in_a_table_of_texts_is_escaped() -> None:
     table = RunTable(["id", "source"], [["a|b", "one *two*\n<sep>"]])
     assert markdown(table).splitlines() == [
         "| id | source |",
@@ -161,7 +161,7 @@ def test_a_table_of_texts_is_shown_as_it_is() -> None:
     ]
 
 
-def test_mlflow_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path, monkeypatch) -> None:
+def test_mlflow_holds_curves_samples_and_tables_over_a_resume(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     run, cache = tmp_path / "run", tmp_path / "cache"
@@ -185,13 +185,13 @@ def test_mlflow_holds_curves_samples_and_tables_and_goes_on(tmp_path: Path, monk
     assert [metric.step for metric in client.get_metric_history(identity, "train/loss")] == [1, 2, 3]
 
 
-def test_a_store_that_cannot_be_had_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"logger=mlflow: nothing://here: .*logger\.tracking_uri=URI is another"):
+def test_an_unreachable_store_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"logger=mlflow: nothing://here: .*logger\.tracking_uri=URI sets another"):
         build_loggers(LoggerConfig("mlflow", tracking_uri="nothing://here"), tmp_path)
 
 
 @pytest.mark.parametrize(("name", "package"), [("tensorboard", "torch.utils.tensorboard"), ("mlflow", "mlflow")])
-def test_what_is_not_installed_is_told_how_to_be(tmp_path: Path, monkeypatch, name: str, package: str) -> None:
+def test_a_missing_package_comes_with_its_installation(tmp_path: Path, monkeypatch, name: str, package: str) -> None:
     monkeypatch.delitem(sys.modules, f"scaleformer.training.{name}_logger", raising=False)
     for module in [module for module in sys.modules if module.startswith(f"{package}.")]:
         monkeypatch.delitem(sys.modules, module)

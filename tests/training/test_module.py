@@ -1,4 +1,4 @@
-"""The module: its losses, what it logs, and the options of the trainer that have to take effect."""
+"""The module: its losses, its logs, and trainer options that must take effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.trainings import Batches, make_module, make_trainer, read_metrics
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
 
 
-def test_losses_are_those_of_torch_label_smoothing_in_training_only(tmp_path: Path) -> None:
+def test_losses_match_torch_with_label_smoothing_in_training_only(tmp_path: Path) -> None:
     module, batches = make_module(label_smoothing=0.2), Batches(1)
     (batch,) = batches
     logits = module.model.logits(module.model(batch))[batch.target_mask]
@@ -61,7 +61,7 @@ def test_r_drop_without_dropout_trains_as_one_pass_does(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("r_drop", [-1.0, math.nan, math.inf])
-def test_r_drop_out_of_range_is_named(r_drop: float) -> None:
+def test_r_drop_out_of_range_is_refused(r_drop: float) -> None:
     with pytest.raises(ValueError, match=r"r_drop is .*: it must be at least 0, and finite"):
         make_module(r_drop=r_drop)
 
@@ -78,7 +78,7 @@ def test_the_validation_loss_is_a_mean_over_tokens(tmp_path: Path) -> None:
     assert float(trainer.callback_metrics["val/loss"]) == pytest.approx(total / tokens, rel=1e-5)
 
 
-def test_a_row_a_step_with_training_and_validation_together(tmp_path: Path) -> None:
+def test_one_row_per_step_for_training_and_validation(tmp_path: Path) -> None:
     trainer = make_trainer(
         tmp_path, logger=[MetricsCsv(tmp_path)], max_steps=5, val_check_interval=2, log_every_n_steps=2
     )
@@ -89,13 +89,13 @@ def test_a_row_a_step_with_training_and_validation_together(tmp_path: Path) -> N
     assert [float(row["train/learning_rate"]) for row in rows] == pytest.approx([0.01, 0.01])
 
 
-def test_label_smoothing_out_of_range_is_named() -> None:
+def test_label_smoothing_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"label_smoothing is 1\.0: it must be in \[0, 1\)"):
         make_module(label_smoothing=1.0)
 
 
 class Spy(Callback):
-    """Keeps the dtype of the decoder's states."""
+    """Records the dtype of the decoder's states."""
 
     def __init__(self) -> None:
         self.dtypes: set[torch.dtype] = set()
@@ -116,7 +116,7 @@ def gradient(module: TranslationModule) -> torch.Tensor:
     return torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
 
 
-def test_accumulated_gradients_are_those_of_the_mean_over_all_their_tokens(tmp_path: Path) -> None:
+def test_accumulated_gradients_average_over_all_tokens(tmp_path: Path) -> None:
     trained = make_module()
     options = {"max_steps": 1, "accumulate_grad_batches": 2, "gradient_clip_val": None}
     _, logged = fit(tmp_path, trained, **options)
@@ -128,11 +128,11 @@ def test_accumulated_gradients_are_those_of_the_mean_over_all_their_tokens(tmp_p
     mean.backward()
     torch.testing.assert_close(gradient(trained), gradient(module))
     assert logged == pytest.approx(mean.item(), rel=1e-6)
-    assert len({tokens for _, tokens in losses}) == 2  # so that it differs from the mean of the means
+    assert len({tokens for _, tokens in losses}) == 2  # so that the mean over tokens differs from the mean of means
 
 
-def test_a_penalty_weighs_as_the_loss_of_a_token_does(tmp_path: Path) -> None:
-    """However many tokens a batch has, and however many batches a step."""
+def test_a_penalty_weighs_as_much_as_the_loss_per_token(tmp_path: Path) -> None:
+    """For any number of tokens in a batch and of batches in a step."""
     options = {"max_steps": 1, "gradient_clip_val": None}
     for batches in (1, 4):
         spans = []
@@ -144,7 +144,7 @@ def test_a_penalty_weighs_as_the_loss_of_a_token_does(tmp_path: Path) -> None:
         torch.testing.assert_close(spans[1] - spans[0], torch.full((2,), 0.25 * 8 / 2), rtol=1e-4, atol=1e-5)
 
 
-def test_a_batch_without_a_token_to_predict_weighs_nothing(tmp_path: Path) -> None:
+def test_a_batch_without_target_tokens_has_no_weight(tmp_path: Path) -> None:
     (batch,) = Batches(1)
     filler = replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())
     gradients, losses = [], []
@@ -159,7 +159,7 @@ def test_a_batch_without_a_token_to_predict_weighs_nothing(tmp_path: Path) -> No
     assert losses[1] == losses[0]
 
 
-def test_a_step_of_fillers_alone_changes_nothing(tmp_path: Path) -> None:
+def test_a_step_of_fillers_changes_nothing(tmp_path: Path) -> None:
     (batch,) = Batches(1)
     module = make_module()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
@@ -168,7 +168,7 @@ def test_a_step_of_fillers_alone_changes_nothing(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
 
 
-def test_gradient_checkpointing_changes_memory_alone(tmp_path: Path) -> None:
+def test_gradient_checkpointing_changes_only_memory(tmp_path: Path) -> None:
     plain, module = make_module(), make_module(gradient_checkpointing=True)
     _, loss = fit(tmp_path, plain)
     _, same_loss = fit(tmp_path, module)
@@ -196,7 +196,7 @@ def test_bf16_mixed_computes_in_bf16_and_keeps_weights_in_fp32(tmp_path: Path) -
     assert loss != exact
 
 
-def test_clipping_bounds_the_step_not_the_norm_that_is_logged(tmp_path: Path) -> None:
+def test_clipping_bounds_the_step_not_the_logged_norm(tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, max_steps=1, gradient_clip_val=1e-3)
     module = make_module()
     trainer.fit(module, Batches(1))

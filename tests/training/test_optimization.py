@@ -1,4 +1,4 @@
-"""Schedules worked out by hand, and which parameters decay."""
+"""Schedules computed by hand, and which parameters decay."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_only_matrices_decay_and_the_schedule_drives_the_rate() -> None:
         (lambda: ScheduleConfig(name="step"), "choose one of inverse_sqrt"),
         (lambda: ScheduleConfig(name="cosine", total_steps=-1), "set trainer.max_steps"),
         (lambda: ScheduleConfig(warmup_steps=-5), "schedule.warmup_steps is -5: it must be at least 0"),
-        (lambda: ScheduleConfig(floor=0.5), "schedule=inverse_sqrt has none, schedule=cosine has"),
+        (lambda: ScheduleConfig(floor=0.5), "only schedule=cosine has a floor, not inverse_sqrt"),
         (lambda: ScheduleConfig(floor=-1.0), r"schedule.floor is -1.0: it must be in \[0, 1\]"),
         (lambda: ScheduleConfig(floor=7.0), r"schedule.floor is 7.0: it must be in \[0, 1\]"),
         (lambda: ScheduleConfig(floor=math.nan), r"schedule.floor is nan: it must be in \[0, 1\]"),

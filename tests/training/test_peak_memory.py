@@ -1,4 +1,4 @@
-"""Free memory goes back to the system when much of it has gathered."""
+"""Free memory is returned to the system once much has accumulated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def end_batch(callback: TrimMemory) -> None:
     callback.on_train_batch_end(None, None, None, None, 0)  # type: ignore[arg-type]
 
 
-def test_given_back_once_far_more_is_held_than_ten_batches_need(monkeypatch) -> None:
+def test_memory_is_returned_once_it_exceeds_the_need(monkeypatch) -> None:
     held = [0.0]
     monkeypatch.setattr(memory, "memory_status", lambda _: held[0])
     callback, given_back = TrimMemory(), []
@@ -27,7 +27,7 @@ def test_given_back_once_far_more_is_held_than_ten_batches_need(monkeypatch) -> 
     assert given_back == [19, 39, 59]
 
 
-def test_nothing_is_given_back_while_no_more_is_held(monkeypatch) -> None:
+def test_nothing_is_returned_without_growth(monkeypatch) -> None:
     monkeypatch.setattr(memory, "memory_status", lambda _: 100.0)
     callback, given_back = TrimMemory(), []
     callback.give_back = lambda: given_back.append(0)
@@ -36,11 +36,11 @@ def test_nothing_is_given_back_while_no_more_is_held(monkeypatch) -> None:
     assert not given_back
 
 
-def test_a_batch_larger_than_all_before_is_not_growth_for_ever(monkeypatch) -> None:
+def test_one_large_batch_is_not_lasting_growth(monkeypatch) -> None:
     held = iter([100.0] * 15 + [200.0] * 100)
     monkeypatch.setattr(memory, "memory_status", lambda _: next(held))
     callback, given_back = TrimMemory(), []
     callback.give_back = lambda: given_back.append(0)
     for _ in range(115):
         end_batch(callback)
-    assert given_back == [0]  # once; 200 is what is needed then
+    assert given_back == [0]  # once; from then on 200 is the need

@@ -1,4 +1,4 @@
-"""Half precision: arguments whose sums are far beyond what it can hold."""
+"""Half precision: sums far beyond its range."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gated(causal: bool, algorithm: str) -> Callable[..., Tensor]:
 def test_sums_beyond_half_precision(
     attention: Callable[[bool, str], Callable[..., Tensor]], algorithm: str, causal: bool, dtype: torch.dtype
 ) -> None:
-    """No NaN, and no error but that of rounding arguments and results; what it is compared with is float64."""
+    """No NaN, and only the error of rounding arguments and results, compared with float64."""
     low = arguments(dtype)
     out = attention(causal, algorithm)(*low)
     assert out.dtype == dtype

@@ -1,4 +1,4 @@
-"""What is shown while training: numbers, shares, time left, and that they fit the screen."""
+"""The progress display: numbers, shares, time left, and its width."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 
 
 class Clock(Callback):
-    """Time as the training sees it: a step takes 2 seconds, a validation 100."""
+    """A fake clock: a step takes 2 seconds, a validation 100."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -52,7 +52,7 @@ def plain(width: int = 80) -> Console:
     return Console(file=io.StringIO(), width=width)
 
 
-def test_lines_where_there_is_no_terminal(tmp_path: Path, clock: Clock) -> None:
+def test_lines_without_a_terminal(tmp_path: Path, clock: Clock) -> None:
     console = plain(40)
     fit(tmp_path, clock, console)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path, clock: Clock) -> None:
     assert lines[3].endswith("left 0:00:00")
 
 
-def test_speed_counts_real_tokens_over_training_time_alone(tmp_path: Path, clock: Clock) -> None:
+def test_speed_counts_real_tokens_over_training_time(tmp_path: Path, clock: Clock) -> None:
     fit(tmp_path, clock, plain())
     batches = list(Batches(4))
     for row, pair in zip(read_metrics(tmp_path), (batches[:2], batches[2:]), strict=True):
@@ -115,7 +115,7 @@ def test_a_bar_of_two_lines_fits_eighty_columns(tmp_path: Path, clock: Clock) ->
 
 
 def place(step: int, elapsed: float, clock: Clock, **limits: Any) -> dict[str, Any]:
-    """What is shown `elapsed` seconds after a start at step 10."""
+    """The time left shown `elapsed` seconds after a start at step 10."""
     shown = TrainingProgress(plain())
     trainer: Any = SimpleNamespace(global_step=10, is_global_zero=True, max_steps=-1, callbacks=[], profiler=None)
     shown.on_train_start(trainer, None)  # type: ignore[arg-type]
@@ -146,5 +146,5 @@ def test_time_left(clock: Clock, limits: dict[str, int], done: float, left: str)
     assert shown["left"] == left
 
 
-def test_no_time_left_is_known_before_the_first_step(clock: Clock) -> None:
+def test_time_left_is_unknown_before_the_first_step(clock: Clock) -> None:
     assert place(10, 5.0, clock, max_steps=50)["left"] == "-:--:--"

@@ -1,4 +1,4 @@
-"""The program: what it refuses, in one line, before it begins or writes anything."""
+"""What the program refuses, in one line, before it writes anything."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
 
 @pytest.fixture
 def refusal(capsys, tmp_path: Path, cache: Path) -> Callable[..., str]:
-    """The line in which a training in `tmp_path`/run ends that is called without a command line."""
+    """The error line of a training in `tmp_path`/run, called from Python."""
 
     def run(*overrides: str) -> str:
         with pytest.raises(SystemExit) as ended, one_line_errors():
@@ -54,7 +54,7 @@ def refusal(capsys, tmp_path: Path, cache: Path) -> Callable[..., str]:
     ],
     ids=lambda value: value if "=" in value and " " not in value else "",
 )
-def test_a_resume_that_cannot_be_leaves_the_run_alone(
+def test_an_impossible_resume_leaves_the_run_unchanged(
     finished: Path, command: Command, override: str, message: str
 ) -> None:
     before = snapshot(finished)
@@ -66,16 +66,22 @@ def test_a_resume_that_cannot_be_leaves_the_run_alone(
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["model.attention.positions=learned", "model.attention.max_positions=20"], r"train: a source has .* 20 at"),
-        (["model/attention@model.sites.cross=linformer", "model.sites.cross.max_length=30"], r"a source has .* 30 at"),
+        (
+            ["model.attention.positions=learned", "model.attention.max_positions=20"],
+            r"train: a source has .* at most 20",
+        ),
+        (
+            ["model/attention@model.sites.cross=linformer", "model.sites.cross.max_length=30"],
+            r"a source has .* at most 30",
+        ),
         (
             ["model.attention.positions=learned", "model.attention.max_positions=64", "data.max_tokens=60"],
-            r"final evaluation: a source has .* tokens, .* takes 64 at most: .*max_length, or set test\.enabled=false",
+            r"final evaluation: a source has .* tokens, .* takes at most 64: .*max_length, or set test\.enabled=false",
         ),
     ],
     ids=["positions", "keys", "whole documents"],
 )
-def test_texts_beyond_what_the_model_reads_end_in_one_line(
+def test_texts_too_long_for_the_model_end_in_one_line(
     tmp_path: Path, refusal: Callable[..., str], overrides: list[str], message: str
 ) -> None:
     assert re.search(message, refusal("model/attention=softmax", "test.enabled=true", *overrides))
@@ -86,7 +92,7 @@ def test_a_new_run_does_not_overwrite_another(finished: Path, command: Command) 
     before = snapshot(finished)
     for wrong in ((), ("model.heads=3",)):
         line = only_line(command(f"hydra.run.dir={finished}", *wrong))
-        refusal = f"{finished} holds a run: go on with it by resume={finished}, or take another hydra.run.dir"
+        refusal = f"{finished} holds a run: continue it with resume={finished}, or set another hydra.run.dir"
         assert line == f"error: {refusal}"
         assert snapshot(finished) == before
 
@@ -98,7 +104,7 @@ def test_a_resumed_run_does_not_overwrite_another(
     shutil.copytree(finished, other)
     before = snapshot(other)
     line = only_line(command(f"resume={finished}", f"hydra.run.dir={other}", "trainer.max_steps=2"))
-    assert line == f"error: {other} holds a run: go on with it by resume={other}, or take another hydra.run.dir"
+    assert line == f"error: {other} holds a run: continue it with resume={other}, or set another hydra.run.dir"
     assert snapshot(other) == before
     (tmp_path / "link").symlink_to(other)
     code, out, err = command(f"resume={tmp_path / 'link'}", f"hydra.run.dir={other}", "trainer.max_steps=2")
@@ -113,7 +119,7 @@ def test_a_resumed_run_does_not_overwrite_another(
 @pytest.mark.parametrize(
     "wrong", [["seed=one"], ["data.overlong=error", "data.max_tokens=10"], ["model/attention=linformer"]], ids=str
 )
-def test_a_start_that_fails_leaves_no_folder(command: Command, tmp_path: Path, monkeypatch, wrong: list[str]) -> None:
+def test_a_failed_start_leaves_no_folder(command: Command, tmp_path: Path, monkeypatch, wrong: list[str]) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     options = [*wrong, "+model.attention.max_length=30"] if "linformer" in wrong[0] else wrong
@@ -122,17 +128,17 @@ def test_a_start_that_fails_leaves_no_folder(command: Command, tmp_path: Path, m
         assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["mine"]
 
 
-def test_a_refused_start_leaves_the_record_of_the_run_at_work(
+def test_a_refused_start_keeps_the_record_of_the_running_training(
     finished: Path, command: Command, tmp_path: Path, monkeypatch
 ) -> None:
     run = tmp_path / "run"
     code, _, err = command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=3")
     assert code == 0, err
-    shutil.rmtree(run / "checkpoints")  # as before the first one
+    shutil.rmtree(run / "checkpoints")  # as before the first checkpoint
     before = snapshot(run)
     monkeypatch.setattr("scaleformer.training.run_folder._lock", lambda file: False)
     line = only_line(command(f"hydra.run.dir={run}", "trainer.max_steps=1", "seed=4"))
-    assert "another training is at work here" in line
+    assert "another training is using this folder" in line
     assert snapshot(run) == before
     assert "seed=3" in yaml.safe_load((run / OVERRIDES).read_text(encoding="utf-8"))
     config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
@@ -141,13 +147,13 @@ def test_a_refused_start_leaves_the_record_of_the_run_at_work(
 
 
 @pytest.mark.parametrize("limit", ["trainer.max_time=00:00:00:00", "+trainer.max_epochs=0"])
-def test_a_training_without_a_step_is_named(refusal: Callable[..., str], limit: str) -> None:
+def test_a_training_without_a_step_is_refused(refusal: Callable[..., str], limit: str) -> None:
     line = refusal(limit)
-    assert "no step was trained before the limit was reached" in line
+    assert "was reached before the first step: raise it" in line
     assert limit.strip("+") in line
 
 
-def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_path: Path) -> None:
+def test_a_truncated_checkpoint_is_reported(finished: Path, command: Command, tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / OVERRIDES).parent.mkdir(parents=True)
     (run / OVERRIDES).write_bytes((finished / OVERRIDES).read_bytes())
@@ -163,10 +169,10 @@ def test_a_checkpoint_cut_short_is_named(finished: Path, command: Command, tmp_p
         ("nothing=1", "nothing: no such setting; there are seed, threads"),
         ("trainer.nothing=1", "trainer.nothing: no such setting; there are accelerator"),
         ("model=huge", "Could not find 'model/huge' Available options in 'model': base small tiny"),
-        ("run_dir=x", "run_dir=x: it is filled in, the folder of a run is set by hydra.run.dir=x"),
+        ("run_dir=x", "run_dir=x: this is filled in: set the folder of a run with hydra.run.dir=x"),
         ("seed", "missing EQUAL"),
         ("seed=one", "seed=one: wanted a whole number"),
-        ("resume=nowhere", "resume=nowhere: no run to go on with (nowhere/.hydra/overrides.yaml is missing)"),
+        ("resume=nowhere", "resume=nowhere: no run to resume (nowhere/.hydra/overrides.yaml is missing)"),
     ],
     ids=lambda value: value if " " not in value else "",
 )
@@ -187,15 +193,15 @@ def test_a_bad_command_line_ends_in_one_line(command: Command, tmp_path: Path, a
         (["trainer.strategy=fsdp_cpu_offload"], "trainer: The strategy `fsdp` requires a GPU accelerator"),
         (["+trainer.overfit_batches=1"], "trainer.overfit_batches=1: epochs follow one another"),
         (["+trainer.reload_dataloaders_every_n_epochs=1"], "trainer.reload_dataloaders_every_n_epochs=1: epochs"),
-        (["trainer.precision=64"], "trainer.precision=64: weights stay in fp32, wanted 32-true"),
-        (["trainer.precision=bf16-true"], "trainer.precision=bf16-true: weights stay in fp32, wanted 32-true"),
+        (["trainer.precision=64"], "trainer.precision=64: weights stay in fp32: wanted 32-true"),
+        (["trainer.precision=bf16-true"], "trainer.precision=bf16-true: weights stay in fp32: wanted 32-true"),
         (
             ["trainer.devices=2", "trainer.strategy=ddp", "trainer.val_check_interval=00:01:00:00"],
             "the clocks of 2 processes differ, and some would wait for the others: wanted a number of batches",
         ),
         (
             ["trainer.strategy=fsdp", "callbacks.validation_bleu.examples=4"],
-            "could translate in validations: set callbacks.validation_bleu.examples=0",
+            "cannot translate in validations, as no process has all weights: set callbacks.validation_bleu.examples=0",
         ),
         (["trainer.strategy=fsdp", "callbacks.ema.decay=0.9"], "not average weights: set callbacks.ema.decay=null"),
         (["trainer.max_time=soon"], "trainer.max_time=soon: wanted null or DD:HH:MM:SS"),
@@ -217,7 +223,7 @@ def test_bad_settings_end_in_one_line(
     ("variables", "message"),
     [
         ({}, "HINT: Use `--ntasks-per-node=4` instead"),
-        ({"SLURM_NTASKS_PER_NODE": "4"}, "no 'SLURM_NODEID' in the environment: start it by srun or torchrun"),
+        ({"SLURM_NTASKS_PER_NODE": "4"}, "the environment has no 'SLURM_NODEID': start with srun or torchrun"),
         (
             {"SLURM_NTASKS_PER_NODE": "4", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"},
             "number of tasks per node configured in SLURM `--ntasks-per-node=4` does not match. HINT: Set `devices=4`",
@@ -229,7 +235,7 @@ def test_bad_settings_end_in_one_line(
     ],
     ids=["SLURM, tasks", "SLURM, no srun", "SLURM, devices", "torchrun"],
 )
-def test_other_processes_than_were_started_are_named(
+def test_a_mismatch_of_processes_is_reported(
     refusal: Callable[..., str], monkeypatch, variables: dict[str, str], message: str
 ) -> None:
     job = {} if "RANK" in variables else {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "train"}
@@ -238,22 +244,20 @@ def test_other_processes_than_were_started_are_named(
     assert message in refusal("trainer.devices=2", "trainer.strategy=ddp", "trainer.accelerator=cpu")
 
 
-def test_splits_that_the_run_will_want_are_missed_before_it_starts(refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_missing_splits_are_reported_before_the_start(refusal: Callable[..., str], tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20)
     options = ("data=jsonl", f"data.path={corpus}", "tokenizer.vocab_size=302")
     message = refusal(*options, "test.enabled=true")
-    assert "no 'test' split; present: train (wanted for the final evaluation: test.split" in message
+    assert "no 'test' split; present: train (the final evaluation needs it: set test.split" in message
     assert "patience needs a valid split" in refusal(*options, "callbacks.early_stopping.patience=1")
     (corpus / "test.jsonl").write_text("{", encoding="utf-8")
     message = refusal(*options, "test.enabled=true")
     assert "test.jsonl:1: malformed JSON" in message
-    assert "test.split" not in message  # the split is there
+    assert "test.split" not in message  # the split exists
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-def test_splits_of_the_hub_that_the_run_does_not_want_may_be_missing(
-    command: Command, tmp_path: Path, monkeypatch
-) -> None:
+def test_unused_splits_of_the_hub_may_be_missing(command: Command, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hub")
     corpus = write_corpus(tmp_path / "corpus", "train", DOCUMENTS * 20) / "train.jsonl"
     run = tmp_path / "run"
@@ -261,21 +265,21 @@ def test_splits_of_the_hub_that_the_run_does_not_want_may_be_missing(
 
     def start(*more: str) -> tuple[int, str]:
         code, _, err = command(*options, f"hydra.run.dir={run}", "trainer.max_steps=1", *more)
-        return code, err.splitlines()[-1]  # before it bars of `datasets`
+        return code, err.splitlines()[-1]  # after progress bars of `datasets`
 
     code, line = start()
     assert code == 1
-    assert line.endswith('data.hub.valid="" where there is none)')
+    assert line.endswith('data.hub.valid="" for none)')
     code, line = start("data.hub.valid=", "test.enabled=true")
     assert code == 1
-    assert line.endswith("test.enabled=false does without)")
+    assert line.endswith("or test.enabled=false to skip it)")
     assert not (run / "config.yaml").exists()
     assert start("data.hub.valid=")[0] == 0
     (start_of_it,) = json.loads((run / "environment.json").read_text(encoding="utf-8"))["starts"]
     assert list(start_of_it["data"]) == ["train"]
 
 
-def test_no_place_for_the_run(command: Command, refusal: Callable[..., str], tmp_path: Path) -> None:
+def test_an_unwritable_run_folder(command: Command, refusal: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     assert "file/run: Not a directory" in only_line(command(f"hydra.run.dir={tmp_path / 'file' / 'run'}"))
     message = refusal(f"data.cache_dir={tmp_path / 'file' / 'cache'}")

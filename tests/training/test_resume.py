@@ -1,4 +1,4 @@
-"""The checkpoint that a run goes on from, and what must not change."""
+"""Which checkpoint a run is resumed from, and which settings must not change."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def run(tmp_path: Path) -> Path:
     return run
 
 
-def test_the_last_override_of_a_key_counts_in_its_place() -> None:
+def test_the_last_override_of_a_key_wins() -> None:
     assert merge_overrides(["a=1", "b=1", "a=2", "+a=3", "~b"]) == ["b=1", "a=2", "+a=3", "~b"]
 
 
-def test_settings_of_older_runs_have_their_names_of_now() -> None:
+def test_old_names_of_settings_are_translated() -> None:
     older = ["test.metrics=multi30k", "callbacks.validation_bleu.tokenize=none", "metrics.tokenize=13a"]
     assert merge_overrides(older) == ["metrics=multi30k", "metrics.tokenize=13a"]
 
 
-def test_the_configuration_of_an_older_run_is_read_as_of_now() -> None:
+def test_the_configuration_of_an_older_run_is_updated() -> None:
     def older(metrics: str, tokenize: str) -> dict[str, Any]:
         bleu = {"tokenize": tokenize, "decoding": {"match_segments": False}}
         callbacks = {"validation_bleu": bleu, "max_bad_steps": 10}
@@ -78,7 +78,7 @@ def test_the_configuration_of_an_older_run_is_read_as_of_now() -> None:
     assert renewed(now, []) == now
 
 
-def test_the_last_checkpoint_before_the_best(run: Path) -> None:
+def test_the_last_checkpoint_comes_before_the_best(run: Path) -> None:
     assert last_checkpoint(run).name == "best.ckpt"
     (run / "checkpoints" / "last.ckpt").write_bytes(b"")
     assert last_checkpoint(run).name == "last.ckpt"
@@ -104,7 +104,7 @@ def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
     ],
     ids=["width", "attention", "site left out", "new site", "vocabulary", "rate", "dropout", "sampling"],
 )
-def test_settings_that_the_weights_are_made_for_stay(run: Path, group, key, value, refused) -> None:
+def test_settings_that_weights_depend_on_are_fixed(run: Path, group, key, value, refused) -> None:
     config = {**CONFIG, group: {**CONFIG[group], key: value}}
     package = open_checkpoint(run)[1]
     if refused is None:
@@ -122,11 +122,11 @@ def test_how_an_attention_is_trained_and_computed_may_change(run: Path, where: s
     for settings, value in ((package["config"], old), (config, new)):
         place = reduce(lambda group, key: group[key], where.split("."), settings["model"])
         place[option] = value
-    with pytest.warns(UserWarning, match=rf"resume: model\.{where}\.{option}={new} \(was {old}\): from here on"):
+    with pytest.warns(UserWarning, match=rf"resume: model\.{where}\.{option}={new} \(was {old}\): results will differ"):
         check_settings(package, config)
 
 
-def test_a_default_that_has_changed_is_spelled_out_as_it_was(run: Path) -> None:
+def test_the_old_value_of_a_changed_default_is_given(run: Path) -> None:
     package = open_checkpoint(run)[1]
     package["config"]["model"]["attention"]["near"] = None
     config = {**CONFIG, "model": {**CONFIG["model"], "attention": {**CONFIG["model"]["attention"], "near": 3}}}
@@ -134,7 +134,7 @@ def test_a_default_that_has_changed_is_spelled_out_as_it_was(run: Path) -> None:
         check_settings(package, config)
 
 
-def test_the_old_name_of_a_fallback_is_no_change(run: Path) -> None:
+def test_the_old_name_of_a_fallback_is_not_a_change(run: Path) -> None:
     path = last_checkpoint(run)
     content = torch.load(path, weights_only=True)
     settings = deepcopy(CONFIG)
@@ -156,7 +156,7 @@ def test_the_old_name_of_a_fallback_is_no_change(run: Path) -> None:
         ("sites.decoder", None, "model/attention@model.sites.decoder=null"),
     ],
 )
-def test_another_attention_is_told_the_choice_that_brings_its_options(run: Path, place: str, old, advice) -> None:
+def test_a_different_attention_is_answered_with_the_choice_to_make(run: Path, place: str, old, advice) -> None:
     package, config = open_checkpoint(run)[1], deepcopy(CONFIG)
     *groups, name = place.split(".")
     for settings, value in ((package["config"], old), (config, {"horizon": 8, "name": "segment_recall"})):
@@ -165,16 +165,16 @@ def test_another_attention_is_told_the_choice_that_brings_its_options(run: Path,
         check_settings(package, config)
 
 
-def test_another_format_is_named(run: Path) -> None:
+def test_an_unknown_format_is_reported(run: Path) -> None:
     path = last_checkpoint(run)
     content = torch.load(path, weights_only=True)
     content["scaleformer"]["format"] = 0
     torch.save(content, path)
-    with pytest.raises(ValueError, match="format 0, this version goes on with format 1"):
+    with pytest.raises(ValueError, match="format 0, this version resumes format 1"):
         open_checkpoint(run)
 
 
-def test_a_broken_checkpoint_gives_way_to_the_one_before(run: Path) -> None:
+def test_a_broken_checkpoint_is_skipped_for_the_one_before(run: Path) -> None:
     folder = run / "checkpoints"
     content = (folder / "best.ckpt").read_bytes()
     wrong_bit = bytearray(content)
@@ -182,10 +182,12 @@ def test_a_broken_checkpoint_gives_way_to_the_one_before(run: Path) -> None:
     for broken in (content[:-1], content[:1000], b"", bytes(wrong_bit)):
         (folder / "last.ckpt").write_bytes(broken)
         (folder / "previous.ckpt").write_bytes(content)
-        with pytest.warns(UserWarning, match=r"last\.ckpt: not a readable checkpoint .*: going on from previous\.ckpt"):
+        with pytest.warns(
+            UserWarning, match=r"last\.ckpt: not a readable checkpoint .*: continuing from previous\.ckpt"
+        ):
             assert open_checkpoint(run)[0] == folder / "previous.ckpt"
         (folder / "previous.ckpt").write_bytes(broken)
-        with pytest.warns(UserWarning, match=r"going on from best\.ckpt instead"):
+        with pytest.warns(UserWarning, match=r"continuing from best\.ckpt instead"):
             assert open_checkpoint(run)[0] == folder / "best.ckpt"
     (folder / "best.ckpt").write_bytes(b"")
     with pytest.raises(ValueError, match=r"last\.ckpt: not a readable checkpoint"):
@@ -216,31 +218,33 @@ def test_a_hostile_checkpoint_does_not_run(run: Path) -> None:
     assert not marker.exists()
 
 
-def test_an_end_that_lies_behind_the_run_is_told(run: Path) -> None:
+def test_a_max_steps_in_the_past_is_reported(run: Path) -> None:
     package = {**open_checkpoint(run)[1], "step": 7}
-    with pytest.warns(UserWarning, match=r"resume: the run is at step 7, past trainer\.max_steps=6: no step follows"):
+    with pytest.warns(
+        UserWarning, match=r"resume: the run is at step 7, past trainer\.max_steps=6: there is nothing left to train"
+    ):
         check_settings(package, {**CONFIG, "trainer": {"max_steps": 6}})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for last in (7, 8, -1):  # at its end the run is evaluated anew; -1 is without an end
+        for last in (7, 8, -1):  # 7 is the end of the run, which is evaluated again; -1 has no end
             check_settings(package, {**CONFIG, "trainer": {"max_steps": last}})
 
 
-def test_settings_that_leave_the_numbers_alone_change_without_a_word(run: Path) -> None:
+def test_harmless_settings_change_without_a_warning(run: Path) -> None:
     package = open_checkpoint(run)[1]
     package["config"].update(trainer={"max_steps": 5, "precision": "32-true"}, logger={"name": "csv"}, seed=1)
     same = {**CONFIG, "trainer": {"max_steps": 9, "precision": "32-true"}, "logger": {"name": "wandb"}, "seed": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_settings(package, {**same, "new": {"setting": 1}})
-    with pytest.warns(UserWarning, match=r"resume: seed=2 \(was 1\): from here on it is another run"):
+    with pytest.warns(UserWarning, match=r"resume: seed=2 \(was 1\): results will differ"):
         check_settings(package, {**same, "seed": 2})
     limited = {**same["trainer"], "limit_train_batches": 7}  # type: ignore[dict-item]
-    with pytest.warns(UserWarning, match=r"trainer\.limit_train_batches=7 \(was not set\): from here on"):
+    with pytest.warns(UserWarning, match=r"trainer\.limit_train_batches=7 \(was not set\): results will differ"):
         check_settings(package, {**same, "trainer": limited})
 
 
-def test_a_setting_that_an_older_run_does_not_name_had_its_neutral_value(run: Path) -> None:
+def test_a_setting_missing_from_an_older_run_had_its_neutral_value(run: Path) -> None:
     package = open_checkpoint(run)[1]
     assert "r_drop" not in package["config"]
     older = {**package, "config": {**package["config"], "data": {"seed": 1}}}
@@ -250,7 +254,7 @@ def test_a_setting_that_an_older_run_does_not_name_had_its_neutral_value(run: Pa
         added = ("merge_segments", "mask_spans", "word_dropout", "mask_source")
         check_settings(older, {**CONFIG, "data": {"seed": 1, **dict.fromkeys(added, 0.0)}})
         check_settings(package, {**CONFIG, "tokenizer": {**CONFIG["tokenizer"], "extend": None}})
-    with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): from here on it is another run"):
+    with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): results will differ"):
         check_settings(package, {**CONFIG, "r_drop": 5.0})
-    with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): from here on"):
+    with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): results will differ"):
         check_settings(older, {**CONFIG, "data": {"seed": 1, "merge_segments": 0.5}})

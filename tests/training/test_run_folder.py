@@ -1,4 +1,4 @@
-"""What a run says of itself, and that two trainings do not share a folder."""
+"""The record of a run, and the lock of its folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_start_is_recorded(tmp_path: Path) -> None:
     assert {"time", "command", "folder", "git", "python"} <= set(start)
 
 
-def test_a_broken_record_is_begun_anew(tmp_path: Path) -> None:
+def test_a_broken_record_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "environment.json").write_text("{", encoding="utf-8")
     write_environment(tmp_path, torch.device("cpu"), 1, {}, {})
     assert len(json.loads((tmp_path / "environment.json").read_text(encoding="utf-8"))["starts"]) == 1
@@ -88,14 +88,14 @@ def test_two_trainings_do_not_share_a_folder(tmp_path: Path) -> None:
     with claimed(tmp_path / "run"):
         taken, message = ask()
         assert taken is True
-        assert "another training is at work here" in str(message)
+        assert "another training is using this folder" in str(message)
     assert ask() == [False, "claimed"]
 
 
-def test_what_a_killed_training_had_half_written_is_cleared_away(tmp_path: Path) -> None:
+def test_half_written_files_of_a_killed_training_are_removed(tmp_path: Path) -> None:
     kept = [tmp_path / name for name in ("checkpoints/last.ckpt", "metrics.csv", "results/.test.json.7.tmp", ".lock")]
     gone = [tmp_path / name for name in ("checkpoints/.last.ckpt.7.tmp", ".metrics.csv.7.tmp", ".status.json.7.tmp")]
-    for path in (*kept, *gone):  # an evaluation may be at work in results/
+    for path in (*kept, *gone):  # an evaluation may be writing to results/
         path.parent.mkdir(exist_ok=True)
         path.touch()
     with claimed(tmp_path):

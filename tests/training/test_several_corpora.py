@@ -1,4 +1,4 @@
-"""A run on two corpora with tags: stopped, resumed, validated, tested and evaluated by corpus, and translating."""
+"""A run on two tagged corpora: stopped, resumed, validated, tested, evaluated by corpus, and used to translate."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, cache: Path, corpora: str) -> 
     return folder
 
 
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(run: Path, tmp_path: Path, cache: Path, corpora: str) -> None:
+def test_a_stopped_run_resumes_bit_for_bit(run: Path, tmp_path: Path, cache: Path, corpora: str) -> None:
     parts = tmp_path / "parts"
     for steps, more in ((3, ()), (6, (f"resume={parts}",))):
         options = (*settings(corpora), f"trainer.max_steps={steps}", "test.enabled=false", *more)
@@ -88,10 +88,10 @@ def test_evaluate_shows_each_corpus_that_has_the_split(run: Path, monkeypatch, c
     assert [result["corpus"]["tag"] for result in found] == ["2es", "2zh"]
     for command in ("evaluate_boundaries.py", "evaluate_extrapolation.py"):
         line = error_line(run_script(monkeypatch, capsys, command, f"checkpoint={run}"))
-        assert "here are several corpora, one, two: say which one with data=jsonl data.path=DIR" in line
+        assert "there are several corpora, one, two: choose one with data=jsonl data.path=DIR" in line
 
 
-def test_translations_want_a_tag_that_is_known(run: Path, monkeypatch, capsys, tmp_path: Path) -> None:
+def test_translations_need_a_known_tag(run: Path, monkeypatch, capsys, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("geka vira .\n")
     translate = partial(run_script, monkeypatch, capsys, "translate.py")
@@ -111,7 +111,7 @@ def test_translations_want_a_tag_that_is_known(run: Path, monkeypatch, capsys, t
 @pytest.mark.parametrize(
     ("overrides", "line"),
     [
-        (("data.corpora={a:{path:x},a:{path:y}}",), "data.corpora: a stands there twice: give each a name of its own"),
+        (("data.corpora={a:{path:x},a:{path:y}}",), "data.corpora: a is given twice: give each a different name"),
         (("data.corpora={a:{path:x,weight:0}}",), "data.corpora.a.weight=0: wanted a number above 0 (or remove the"),
         (("data.corpora={a:{path:/none}}",), "data.corpora.a: /none: no such file or folder (data.path)"),
         (("data.corpora=3",), "data.corpora=3: wanted {name: value} | null"),
@@ -122,7 +122,7 @@ def test_mistakes_end_in_one_line(command: Command, overrides: tuple[str, ...], 
     assert line in only_line(command("data=jsonl", *overrides))
 
 
-def test_a_tag_that_the_vocabulary_of_the_parent_lacks(
+def test_a_tag_missing_from_the_vocabulary_of_the_parent(
     run: Path, command: Command, corpora: str, tmp_path: Path
 ) -> None:
     given: tuple[Any, ...] = (*settings(corpora), f"init_from={run}", f"hydra.run.dir={tmp_path}/child")

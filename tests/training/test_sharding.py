@@ -1,4 +1,4 @@
-"""Sharded training: the numbers of ordinary training, and checkpoints that know nothing of the sharding."""
+"""Sharded training: the same numbers as ordinary training, and checkpoints independent of the sharding."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Pat
     return folders
 
 
-def test_the_numbers_and_the_checkpoint_are_those_of_whole_weights(runs: dict[str, Path], tmp_path: Path) -> None:
+def test_sharded_training_equals_ordinary_training(runs: dict[str, Path], tmp_path: Path) -> None:
     torch.testing.assert_close(numbers(runs["fsdp"]), numbers(runs["ddp"]), rtol=1e-5, atol=1e-6)
     whole, sharded = content(runs["ddp"]), content(runs["fsdp"])
     assert whole.keys() == sharded.keys()
@@ -62,7 +62,7 @@ def test_the_numbers_and_the_checkpoint_are_those_of_whole_weights(runs: dict[st
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Path]:
-    """The first three steps of both."""
+    """The first three steps of both runs."""
     folders = {strategy: tmp_path_factory.mktemp(strategy) / "half" for strategy in ("ddp", "fsdp")}
     for strategy, folder in folders.items():
         train(folder, cache, strategy, "trainer.max_steps=3")
@@ -70,7 +70,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, P
 
 
 @pytest.mark.parametrize(("first", "then"), [("fsdp", "fsdp"), ("fsdp", "ddp"), ("ddp", "fsdp")])
-def test_any_strategy_goes_on_with_the_checkpoint_of_another(
+def test_any_strategy_resumes_the_checkpoint_of_another(
     runs: dict[str, Path], halves: dict[str, Path], cache: Path, tmp_path: Path, first: str, then: str
 ) -> None:
     run = shutil.copytree(halves[first], tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The program: what a run leaves behind, and that it repeats and goes on exactly."""
+"""The program: the files that a run leaves, and that it repeats and resumes exactly."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 TIMES = ("train/tokens_per_second", "train/data_share")
 
 
-def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Path, capsys) -> None:
-    cache = tmp_path / "cache"  # made by the first run, read by the second
+def test_two_runs_give_the_same_losses_and_files(tmp_path: Path, capsys) -> None:
+    cache = tmp_path / "cache"  # written by the first run, read by the second
     options = (*FAST, "trainer.max_steps=5", "trainer.val_check_interval=2", "model.dropout=0.2")
     for name in "ab":
         training.run(configure(tmp_path / name, cache, *options))
@@ -46,7 +46,7 @@ def test_two_runs_give_the_same_losses_and_leave_everything_behind(tmp_path: Pat
     assert (runs[0] / "plots" / "learning_curves.png").is_file()
     assert {path.name for path in (runs[0] / "checkpoints").iterdir()} == {"best.ckpt", "last.ckpt", "previous.ckpt"}
     out = capsys.readouterr().out
-    assert "cut documents" in out  # the report of the data
+    assert "cut documents" in out  # the data report
     assert f"trained to step 5: {runs[0]}" in out
 
 
@@ -66,7 +66,7 @@ def test_every_checkpoint_knows_the_longest_segment(tmp_path: Path, cache: Path,
         assert 0 < short <= found["last"]
 
 
-def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, command: Command) -> None:
+def test_resume_needs_only_the_run_and_its_record_does_not_grow(tmp_path: Path, command: Command) -> None:
     run = tmp_path / "it's, one run"
     code, _, err = command(f"hydra.run.dir={quoted(str(run))}", "trainer.max_steps=1", "seed=3")
     assert code == 0, err
@@ -84,7 +84,7 @@ def test_resume_needs_nothing_else_and_its_record_does_not_grow(tmp_path: Path, 
     assert (config["seed"], config["trainer"]["max_steps"]) == (3, 3)
 
 
-def test_a_run_that_was_moved_keeps_its_best_score_and_goes_on(tmp_path: Path, command: Command) -> None:
+def test_a_moved_run_keeps_its_best_score_and_resumes(tmp_path: Path, command: Command) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     code, _, err = command(f"hydra.run.dir={old}", "trainer.max_steps=2")
     assert code == 0, err
@@ -120,7 +120,7 @@ def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Comma
     assert [c for c in configs[0] if configs[0][c] != configs[1][c]] == [
         "run_dir",
         "hydra",
-    ]  # where a third one would go
+    ]  # the folder that a third run would get
     record = json.loads((second / "environment.json").read_text(encoding="utf-8"))["starts"][0]
     assert record["seeds"]["seed"] == 4
     code, out, err = command(f"resume={second}", "trainer.max_steps=3")
@@ -129,9 +129,9 @@ def test_a_run_repeats_from_its_own_configuration(tmp_path: Path, command: Comma
     assert yaml.safe_load((second / "config.yaml").read_text(encoding="utf-8"))["model"]["dropout"] == 0.3
 
 
-def test_auto_begins_goes_on_and_passes_over_a_broken_checkpoint(tmp_path: Path, command: Command, recwarn) -> None:
+def test_auto_starts_resumes_and_skips_a_broken_checkpoint(tmp_path: Path, command: Command, recwarn) -> None:
     run = tmp_path / "run"
-    for steps in (1, 2, 3):  # begins, goes on, and goes on from the checkpoint before the broken one
+    for steps in (1, 2, 3):  # starts, resumes, and resumes from the checkpoint before the broken one
         code, out, err = command(f"hydra.run.dir={run}", f"trainer.max_steps={steps}", "resume=auto")
         assert code == 0, err
         assert f"trained to step {steps}" in out
@@ -140,7 +140,7 @@ def test_auto_begins_goes_on_and_passes_over_a_broken_checkpoint(tmp_path: Path,
             (run / "checkpoints" / "best.ckpt").unlink()
     (warning,) = [str(w.message) for w in recwarn if "readable" in str(w.message)]
     assert "last.ckpt: not a readable checkpoint" in warning
-    assert warning.endswith("going on from previous.ckpt instead, step 1")
+    assert warning.endswith("continuing from previous.ckpt instead, step 1")
     assert json.loads((run / "status.json").read_text(encoding="utf-8"))["state"] == "finished"
 
 
@@ -160,7 +160,7 @@ def test_half_precision_on_a_cpu_is_bf16_and_says_so(tmp_path: Path, cache: Path
         ("cpu", "bf16-mixed", "highest"),
     ],
 )
-def test_where_products_of_fp32_may_be_tf32(request, device: str, precision: str, expected: str) -> None:
+def test_when_tf32_is_used(request, device: str, precision: str, expected: str) -> None:
     request.addfinalizer(lambda: torch.set_float32_matmul_precision("highest"))
     use_tensor_cores(torch.device(device), precision)
     assert torch.get_float32_matmul_precision() == expected
@@ -218,7 +218,7 @@ def test_the_command_ends_with_the_table_and_its_errors_with_one_line(tmp_path: 
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_what_stdout_takes_decides_nothing(tmp_path: Path, monkeypatch, encoding: str) -> None:
+def test_a_broken_stdout_does_not_matter(tmp_path: Path, monkeypatch, encoding: str) -> None:
     options = ("trainer.max_steps=1", "test.enabled=true", "test.ter=false")
     with open("/dev/full" if encoding == "utf-8" else os.devnull, "w", encoding=encoding) as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)

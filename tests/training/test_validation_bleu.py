@@ -1,4 +1,4 @@
-"""What validation translates, and its BLEU."""
+"""What validation translates, and the BLEU of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning",
 
 
 class Perfect:
-    """Stands for `decode`: knows the translations of some batches, and notes which sources it was given together."""
+    """Replaces `decode`: knows the translations of some batches, and records which sources it got together."""
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         self.decoded: list[list[str]] = []
@@ -55,7 +55,7 @@ def unpadded(source: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor) -
 
 
 def sorted_batches(rows: int, count: int) -> list[Batch]:
-    """Batches of examples with names of their own, from short to long."""
+    """Batches of named examples, from short to long."""
     batches = []
     for i in range(count):
         numbers = range(i * rows, (i + 1) * rows)
@@ -65,7 +65,7 @@ def sorted_batches(rows: int, count: int) -> list[Batch]:
 
 
 def translated(examples: int, batches: list[Batch], monkeypatch, rank: int = 0, world: int = 1) -> list[list[str]]:
-    """The names of what one process of `world` translates, call by call."""
+    """The names that one process of `world` translates, call by call."""
     perfect = Perfect(batches)
     monkeypatch.setattr("scaleformer.training.callbacks.decode", perfect)
     names = [name for batch in batches for name in batch.ids]
@@ -81,7 +81,7 @@ def translated(examples: int, batches: list[Batch], monkeypatch, rank: int = 0, 
     return perfect.decoded
 
 
-def test_validation_bleu_is_of_examples_of_all_lengths(monkeypatch) -> None:
+def test_validation_bleu_samples_all_lengths(monkeypatch) -> None:
     batches = sorted_batches(5, 16)
     calls = translated(12, batches, monkeypatch)
     names = list(chain(*calls))
@@ -95,17 +95,17 @@ def test_validation_bleu_is_of_examples_of_all_lengths(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("examples", [20, 21])
-def test_validation_bleu_of_all_examples_is_of_the_batches_as_they_are(monkeypatch, examples: int) -> None:
+def test_validation_bleu_of_all_examples_keeps_the_batches(monkeypatch, examples: int) -> None:
     batches = sorted_batches(5, 4)
     assert translated(examples, batches, monkeypatch) == [list(batch.ids) for batch in batches]
 
 
-def test_validation_bleu_takes_no_more_where_names_come_twice(monkeypatch) -> None:
+def test_validation_bleu_counts_examples_of_one_name(monkeypatch) -> None:
     batches = [replace(batch, ids=batch.ids[::2] * 2) for batch in sorted_batches(4, 5)]
     assert len(list(chain(*translated(6, batches, monkeypatch)))) == 6
 
 
-def test_validation_bleu_of_perfect_and_of_limited_translations(tmp_path: Path, monkeypatch) -> None:
+def test_validation_bleu_of_perfect_and_limited_translations(tmp_path: Path, monkeypatch) -> None:
     for examples, expected in ((1, [1]), (10, [2])):
         perfect = Perfect(Batches(1))
         monkeypatch.setattr("scaleformer.training.callbacks.decode", perfect)

@@ -1,7 +1,7 @@
-"""What it costs that one side of a document lacks segment boundaries: some of its segments run together.
+"""The cost of missing segment boundaries: one side of a document has fewer, as some of its segments are merged.
 
-Attention that knows segments matches them by number, so from there on the numbers of the two sides differ, unless the
-separators of the target say how many source segments they consume.
+Segment-aware attention matches segments by number. After a missing boundary the numbers of the two sides differ, unless
+the separators of the target say how many source segments they consume.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
 
 MISSING = ("one", "tenth", "paragraphs")
-LEAST = 3  # segments: two that run together and one after them
+LEAST = 3  # segments: two merged ones and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
 Progress = Callable[[float, int], None]
 
 
 @dataclass(frozen=True)
 class BoundaryLoss:
-    """Loss, in nats a target token, of the segments so far after the two that run together.
+    """Loss, in nats per target token, of the segments up to a distance after the merged ones.
 
     distance  in segments: "1", "2", "3-4", "5-8", "9 and more", or "all"
     whole     with every `<sep>`
-    source    where the source lacks one, target likewise
+    source    with one missing in the source; target likewise
     """
 
     distance: str
@@ -46,10 +46,10 @@ class BoundaryLoss:
 
 @dataclass(frozen=True)
 class JoinedLoss:
-    """Loss, in nats a target token, of documents with every `<sep>` and where the source lacks some; separators and
-    `</s>` are not counted.
+    """Loss, in nats per target token, of documents with every `<sep>` and with some missing in the source; separators
+    and `</s>` are not counted.
 
-    boundaries  how many it lacks
+    boundaries  how many are missing
     """
 
     tokens: int
@@ -60,9 +60,9 @@ class JoinedLoss:
 
 @dataclass(frozen=True)
 class BoundaryTranslation:
-    """d-BLEU of the same documents, translated as they are and with segments of the source run together.
+    """d-BLEU of the same documents, translated unchanged and with merged source segments.
 
-    more, fewer  documents whose translation of the latter has more or fewer segments than that source
+    more, fewer  documents whose translation then has more or fewer segments than the source
     """
 
     whole: MetricScore
@@ -72,13 +72,13 @@ class BoundaryTranslation:
 
 
 def boundary_place(segments: int) -> int:
-    """The segment, counted from 0, that runs into the next one: the last of the first third, the first at least."""
+    """The index of the segment to merge with the next: the last of the first third, at least 0."""
     return max(segments // 3 - 1, 0)
 
 
 def missing_boundaries(segments: int, missing: str, rng: np.random.Generator) -> list[int]:
-    """The segments, counted from 0, that run into the next one: "one" `boundary_place`, "tenth" each with a probability
-    of a tenth, "paragraphs" all but the last of every 3 to 8."""
+    """The indices of segments to merge with the next: "one" `boundary_place`, "tenth" each with probability 1/10,
+    "paragraphs" all but the last of every 3 to 8."""
     if missing == "one":
         return [boundary_place(segments)]
     if missing == "tenth":
@@ -96,10 +96,10 @@ def joined_losses(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> JoinedLoss:
-    """The loss of the same tokens with every `<sep>`, and where the source lacks those of `places`.
+    """The loss of the same tokens with every `<sep>`, and with those of `places` missing in the source.
 
-    both: the target lacks them, too, as where a paragraph is a segment; else its separators there say, where they are
-    counted, that they consume nothing. Raises ValueError as `boundary_losses`.
+    both: they are missing in the target too, as where a paragraph is a segment; otherwise the target's separators there
+    say, where they are counted, that they consume nothing. Raises ValueError as `boundary_losses`.
     """
     _check(documents)
     counted = translator.target_tokenizer.counted
@@ -127,11 +127,11 @@ def boundary_losses(
     batch_tokens: int | None = None,
     progress: Progress | None = None,
 ) -> list[BoundaryLoss]:
-    """The loss of the same tokens with every `<sep>`, and where either side lacks the one at `boundary_place`.
+    """The loss of the same tokens with every `<sep>`, and with the one at `boundary_place` missing on either side.
 
-    The segments that run together are not counted, nor is the `</s>`. Documents have at least `LEAST` segments.
+    The merged segments and the `</s>` are not counted. Documents have at least `LEAST` segments.
     batch_tokens: most padded tokens at once; None for the model's own decoding setting. Raises ValueError for a
-    document of fewer segments, without documents, and where the model gives NaN.
+    document with fewer segments, without documents, and where the model gives NaN.
     """
     _check(documents)
     examples, kept, distances = [], [], []
@@ -177,11 +177,11 @@ def boundary_translations(
     progress: Callable[[str], Progress] | None = None,
     places: Sequence[Sequence[int]] | None = None,
 ) -> BoundaryTranslation:
-    """Translate documents as they are, and with segments of the source joined to the next by a space: those at `places`
-    of each document, or the one at `boundary_place`.
+    """Translate documents unchanged, and with source segments joined to the next by a space: those at `places` of each
+    document, or the one at `boundary_place`.
 
-    progress: called with what is done, gives what to call with the share and the tokens so far. Raises ValueError for a
-    document of fewer than `LEAST` segments, and without documents.
+    progress: called with a description, returns the function to call with the share and the tokens so far. Raises
+    ValueError for a document of fewer than `LEAST` segments, and without documents.
     """
     _check(documents)
     if places is None:
@@ -217,14 +217,14 @@ def boundaries_to_dict(
 
 def _check(documents: Sequence[TestDocument]) -> None:
     if not documents:
-        raise ValueError(f"no document has the {LEAST} segments that are wanted: join some with segments=N")
+        raise ValueError(f"no document has {LEAST} segments: join some with segments=N")
     for document in documents:
         if len(document.source) < LEAST:
             raise ValueError(f"document {document.id!r} has {len(document.source)} segments, wanted at least {LEAST}")
 
 
 def _ends(segments: int, place: int, counted: bool) -> Iterator[tuple[str, list[int | None], list[int | None]]]:
-    """What ends each segment of source and target, whole and where either lacks the end of the one at `place`."""
+    """The token that ends each segment of both sides: with all, and with the one at `place` missing on either side."""
     whole: list[int | None] = [SEP] * segments
     lacking = [*whole[:place], None, *whole[place + 1 :]]
     yield "whole", whole, whole

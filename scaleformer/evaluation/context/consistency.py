@@ -1,8 +1,8 @@
-"""Does a document call one thing by one name? Names and terms of real output, by document.
+"""Consistency: does a document translate one name or term the same way throughout?
 
-Without a list of terms the reference is the guide: a word of the source is an anchor where the reference is consistent
-about it, that is, where some word stands in exactly those segments of the reference whose source has the anchor. A word
-that is the same on both sides is a name (names, numbers, identifiers), any other a term.
+Without a list of terms the reference decides: a word of the source is an anchor if the reference translates it
+consistently, that is, if some word occurs in exactly those segments of the reference whose source has the anchor. A
+word that is the same on both sides is a name (names, numbers, identifiers), any other a term.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from scaleformer.data.words import candidates, phrase, unspaced
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.translations import SavedTranslation
 
-#: shorter source words are no terms (two characters are one in a script without spaces); a word in more than that share
-#: of the segments of a document is none either
+#: shorter source words are not terms (two characters in a script without spaces); neither are words in more than this
+#: share of the segments of a document
 SHORTEST, SHORTEST_UNSPACED, WIDEST = 4, 2, 0.5
 
 
 @dataclass(frozen=True)
 class ConsistencyScore:
-    """How one kind of word fares, over all documents.
+    """The consistency of one kind of word, over all documents.
 
-    kind          "name", "term" or "listed" (of a list of terms)
-    words         repeated words that were asked about: (document, word) pairs
+    kind          "name", "term" or "listed" (from a list of terms)
+    words         repeated words that were tested: (document, word) pairs
     mentions      segments that have them
     as_reference  share of the mentions whose hypothesis has (one of) the reference's words for it
     consistent    mean over words of the best agreement of one word of the hypothesis with the mentions: the segments
-                  that have both, by those that have either; 1 where one word is used always and only there. For a
-                  listed term the share of its mentions that have the variant which the document uses most
+                  that have both, divided by those that have either; 1 where one word is used always and only there.
+                  For a listed term, the share of its mentions with the variant that the document uses most
     """
 
     kind: str
@@ -64,10 +64,10 @@ class _Tally:
 def score_consistency(
     documents: Iterable[SavedTranslation], terms: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[ConsistencyScore, ...]:
-    """Scores of names and terms, and of listed terms if there is a list; a kind without a word is left out.
+    """Scores of names and terms, and of listed terms if there is a list; kinds without a word are left out.
 
     terms   source term -> its target variants, words or phrases, case ignored
-    Documents whose source has another number of segments than the reference are not read; hypotheses are aligned.
+    Documents whose source and reference differ in segment count are skipped; hypotheses are aligned.
     """
     tallies: dict[str, _Tally] = defaultdict(_Tally)
     for document in documents:
@@ -85,7 +85,7 @@ def score_consistency(
 
 
 def read_terms(path: str) -> dict[str, list[str]]:
-    """A list of terms, one a line: the source term, a tab, its target variants with `|` between them.
+    """A list of terms, one per line: the source term, a tab, its target variants with `|` between them.
 
     Raises DataError with file and line.
     """
@@ -114,7 +114,7 @@ def _anchors(
         guides = by_places.get(places, [])
         is_name = word in guides
         if not is_name:
-            guides = [guide for guide in guides if guide not in sources]  # a name is none
+            guides = [guide for guide in guides if guide not in sources]  # except names
         if len(places) < 2 or not guides:
             continue
         if not is_name and (
@@ -161,7 +161,7 @@ def _places(segments: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def _whole(found: Mapping[str, frozenset[int]]) -> dict[str, frozenset[int]]:
-    """Without the parts of longer terms of a script without spaces that stand in the same segments."""
+    """Drop parts of longer terms in the same segments, in scripts without spaces."""
     longest: dict[frozenset[int], list[str]] = defaultdict(list)
     for word in sorted(found, key=len, reverse=True):
         others = longest[found[word]]

@@ -1,8 +1,8 @@
-"""What only earlier segments decide: pronouns, terms, anything for which right and wrong translations are known.
+"""Scores what only earlier segments decide: pronouns, terms, anything with known right and wrong translations.
 
-Contrastive [Bawden 2018; Müller 2018, ContraPro]: a model is right where it finds the right translation of a segment
-more probable than every wrong one, given the segments before. Generative: it is right where its own translation of the
-segment has the words in which the right one differs from the wrong ones, and none of theirs.
+Contrastive [Bawden 2018; Müller 2018, ContraPro]: a model is right if it gives the right translation of a segment a
+higher probability than every wrong one, given the segments before. Generative: it is right if its own translation of
+the segment has the words by which the right one differs from the wrong ones, and none of theirs.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Progress = Callable[[float, int], None]
 
 @dataclass(frozen=True)
 class Phenomenon:
-    """One segment of a document of which right and wrong translations are known; the right one is the reference's.
+    """A segment with known right and wrong translations; the right one is the reference's.
 
     segment   its index
     wrong     translations of the segment, each wrong; at least one
-    distance  segments back to the one that decides; None if not known
+    distance  segments back to the deciding one; None if unknown
     kind      "pronoun", "term" ...
     """
 
@@ -41,7 +41,7 @@ class Phenomenon:
 
 @dataclass(frozen=True)
 class ContextDocument:
-    """Segments in order, with their reference, and what is asked about them. target may end with the last phenomenon's
+    """Segments in order, with their reference and the phenomena to test. target may end with the last phenomenon's
     segment; segments after it are not read."""
 
     id: str
@@ -52,11 +52,11 @@ class ContextDocument:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a model did with one phenomenon.
+    """The result of a model on one phenomenon.
 
-    margin    log p(right) - max log p(wrong) of the segment, in nats; None if not asked for
-    verdict   of its own translation: "right" (words of the right one, none of the wrong ones), "wrong" (the other way
-              about), "unclear" (both or neither); None if not asked for
+    margin    log p(right) - max log p(wrong) of the segment, in nats; None if not scored
+    verdict   on its own translation: "right" (words of the right one, none of the wrong ones), "wrong" (the reverse),
+              "unclear" (both or neither); None if not translated
     """
 
     document: str
@@ -67,12 +67,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class ContextScore:
-    """The outcomes of one kind at one distance (or of a range of distances, "9-16").
+    """The outcomes of one kind at one distance (or in a range of distances, "9-16").
 
     count           phenomena
-    chance          share right by guessing: the mean of 1 / (1 + wrong translations)
-    contrastive     share of those whose right translation is the most probable; None if not asked for
-    generative      share of the verdicts that are "right"; wrong and unclear are the other shares
+    chance          share that guessing gets right: the mean of 1 / (1 + wrong translations)
+    contrastive     share whose right translation is the most probable; None if not scored
+    generative      share of verdicts that are "right"; wrong and unclear are the other shares
     """
 
     kind: str
@@ -108,7 +108,7 @@ class ContextReport:
         return next(s for s in self.scores if (s.kind, s.distance) == (kind, distance))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; intervals beside the shares."""
+        """Plain values for JSON; with the intervals of the shares."""
         rows = []
         for score in self.scores:
             row = asdict(score)
@@ -131,21 +131,21 @@ def evaluate_context(
 ) -> ContextReport:
     """Contrastive and generative scores of all phenomena of the documents.
 
-    context   how many segments before it a phenomenon is seen with; None for all, 0 for none (what can be guessed)
-    decoding  of the translation; None for the settings of the model's own run. It has to write as many segments
-              as the source has, so that they can be compared one by one
-    progress  called with "scoring" or "translating", gives the function that is told how far it is
-    Raises ValueError: no phenomena, one that points outside its document, one whose wrong translation is the right one.
+    context   segments before a phenomenon that the model sees; None for all, 0 for none (what can be guessed)
+    decoding  of the translation; None for the settings of the model's own run. It must write as many segments as the
+              source has, so that they can be compared one by one
+    progress  called with "scoring" or "translating", returns the function to report progress to
+    Raises ValueError without phenomena, for one outside its document, and for a wrong translation equal to the right.
     """
     for document in documents:
         _check(document)
     asked = [(document, phenomenon) for document in documents for phenomenon in document.phenomena]
     if not asked:
-        raise ValueError("nothing to ask: the documents have no labelled segment")
+        raise ValueError("no document has a labelled segment: there is nothing to score")
     if context is not None and context < 0:
         raise ValueError(f"context={context}: wanted 0 or more segments, or null for all")
     if not contrastive and not generative:
-        raise ValueError("contrastive=false and generative=false: nothing is left to score")
+        raise ValueError("contrastive=false and generative=false: set one of them to true")
     told: Callable[[str], Progress | None] = progress if progress is not None else lambda what: None
     margins: Sequence[float | None] = [None] * len(asked)
     verdicts: Sequence[Verdict | None] = [None] * len(asked)
@@ -161,10 +161,10 @@ def evaluate_context(
 
 
 def judge(hypothesis: str, right: str, wrong: Sequence[str]) -> Verdict:
-    """Which side a translation takes: by the words in which right and wrong ones differ, case ignored.
+    """Judge a translation by the words in which right and wrong ones differ, case ignored.
 
-    Words that the right one has more often than a wrong one speak for it, those that a wrong one has more often than
-    the right one against it. Where the wrong ones only add words, to have none of these speaks for the right one.
+    Words that the right one has more often than a wrong one count for it; words that a wrong one has more often count
+    against it. Where the wrong ones only add words, having none of them counts as right.
     """
     words, good = _words(hypothesis), _words(right)
     bad = [_words(text) for text in wrong]
@@ -180,7 +180,7 @@ def judge(hypothesis: str, right: str, wrong: Sequence[str]) -> Verdict:
 
 
 def distance_range(distance: int | None) -> str:
-    """The row that a distance belongs to: itself up to 8, then 9-16, 17-32 and so on; "?" for None."""
+    """The row of a distance: the distance itself up to 8, then 9-16, 17-32 and so on; "?" for None."""
     if distance is None:
         return "?"
     if distance <= 8:
@@ -194,7 +194,7 @@ def _check(document: ContextDocument) -> None:
         place = phenomenon.segment
         if not 0 <= place < min(len(document.source), len(document.target)):
             raise ValueError(
-                f"document {document.id!r}: segment {place} is asked about, there are {len(document.source)} source "
+                f"document {document.id!r}: segment {place} is labelled, but there are {len(document.source)} source "
                 f"and {len(document.target)} target segments"
             )
         if not phenomenon.wrong:
@@ -234,7 +234,7 @@ def _verdicts(
     decoding: DecodingConfig,
     progress: Progress | None,
 ) -> list[Verdict]:
-    """With all context a document is translated once, else each phenomenon with what it may see."""
+    """With all context, translate each document once; otherwise each phenomenon with its context."""
     matched = DecodingConfig.from_mapping({**asdict(decoding), "match_segments": True, "n_best": 1})
     windows = []
     for document, phenomenon in asked:
@@ -249,7 +249,7 @@ def _verdicts(
     for (document, phenomenon), window in zip(asked, windows, strict=True):
         start = _start(phenomenon, context)
         reference = document.target[start : start + len(window[1])]
-        aligned = align_segments(translated[window].segments, reference)  # a document cut at its limit has fewer
+        aligned = align_segments(translated[window].segments, reference)  # a cut document has fewer segments
         hypothesis = aligned[phenomenon.segment - start]
         verdicts.append(judge(hypothesis, document.target[phenomenon.segment], phenomenon.wrong))
     return verdicts

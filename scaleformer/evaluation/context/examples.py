@@ -1,4 +1,4 @@
-"""Where documents with labelled segments come from: the synthetic corpus, or a file of contrastive examples."""
+"""Documents with labelled segments: from the synthetic corpus, or from a file of contrastive examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scaleformer.translation.translator import Translator
 
 
 def labelled_documents(documents: Iterable[Document]) -> list[ContextDocument]:
-    """Documents of `scaleformer.data.synthetic.corpus`, whose labels know the wrong forms; those without labels
+    """Documents of `scaleformer.data.synthetic.corpus`, whose labels give the wrong forms; documents without labels are
     left out."""
     found = []
     for document in documents:
@@ -32,7 +32,7 @@ def labelled_documents(documents: Iterable[Document]) -> list[ContextDocument]:
 
 @dataclass(frozen=True)
 class ContrastiveExample:
-    """A line of a contrastive test set: a segment with its context. target_context is None where it is not given."""
+    """A line of a contrastive test set: a segment with its context. target_context is None if not given."""
 
     id: str
     source_context: tuple[str, ...]
@@ -43,14 +43,14 @@ class ContrastiveExample:
 
 
 def read_contrastive(path: str | Path) -> list[ContrastiveExample]:
-    """A JSON Lines file, .gz or not, an example a line:
+    """A JSON Lines file, .gz or not, with one example per line:
 
         {"source_context": [...], "source": "...", "target_context": [...], "right": "...", "wrong": ["...", ...],
          "distance": 2, "kind": "it", "id": "..."}
 
-    The segments before it, the segment, and its right and wrong translations. `target_context` has as many segments as
-    `source_context`, or is left out; so can be `distance` (segments back to the one that decides), `kind` and `id`
-    (then "FILE:LINE"). Raises DataError with file and line.
+    The preceding segments, the segment, and its right and wrong translations. Optional: `target_context` (as many
+    segments as `source_context`), `distance` (segments back to the deciding one), `kind` and `id` (default
+    "FILE:LINE"). Raises DataError with file and line.
     """
     examples = [_parse(line, f"{path}:{number}") for number, line in read_lines(path)]
     if not examples:
@@ -61,7 +61,7 @@ def read_contrastive(path: str | Path) -> list[ContrastiveExample]:
 def contrastive_documents(
     examples: Sequence[ContrastiveExample], translator: Translator, decoding: DecodingConfig | None = None
 ) -> list[ContextDocument]:
-    """Each example as a document that ends with it. A context without its translation gets the model's own."""
+    """Each example as a document that ends with it. The model translates a context without a target_context."""
     matched = DecodingConfig.from_mapping(
         {**asdict(decoding or translator.decoding), "match_segments": True, "n_best": 1}
     )
@@ -77,7 +77,7 @@ def contrastive_documents(
 
 
 def _as_many(segments: Sequence[str], count: int) -> tuple[str, ...]:
-    """Of a translation that hit its length limit the last segments are empty."""
+    """Pad with empty segments: a translation cut at the length limit has too few."""
     return (*segments, *("",) * (count - len(segments)))
 
 
@@ -85,7 +85,7 @@ def _parse(line: str, where: str) -> ContrastiveExample:
     try:
         record: Any = json.loads(line)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise DataError(f"{where}: malformed JSON ({error}), wanted one example a line") from None
+        raise DataError(f"{where}: malformed JSON ({error}), wanted one example per line") from None
     if not isinstance(record, dict):
         raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with source, right, wrong")
     texts = {name: record.get(name) for name in ("source", "right")}

@@ -1,4 +1,4 @@
-"""Translate documents view by view, each with the model's own translation of what came before as its beginning."""
+"""Translates documents view by view; each translation begins with the model's own translation of the context."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scaleformer.vocabulary import EOS, SEP, steps_of
 
 
 class _State(NamedTuple):
-    """The model's own state, the step, and the document (B) of each row."""
+    """The state of the wrapped model, the step, and the document (B) of each row."""
 
     inner: Any
     step: int
@@ -27,10 +27,10 @@ class _State(NamedTuple):
 
 
 class PrefixedModel:
-    """A model whose translations must begin with given tokens: until they are written, nothing else is possible.
+    """A model whose translations must begin with given tokens: until they are written, no other token is possible.
 
-    Given tokens have probability 1, so that log-probabilities are those of what follows. prefixes (B, P) long, each
-    with its length in lengths (B,); the number of `<sep>` follows from what is written, as ever.
+    Given tokens have probability 1, so that log-probabilities are those of the rest. prefixes: (B, P), lengths: (B,).
+    The number of `<sep>` follows from the written tokens, as always.
     """
 
     def __init__(self, model: DecodableModel, prefixes: Tensor, lengths: Tensor) -> None:
@@ -68,7 +68,7 @@ class ViewTranslation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Of the whole document."""
+        """The tokens of the whole document."""
         return tuple(t for part in self.parts for t in part)
 
 
@@ -81,16 +81,16 @@ def translate_views(
     progress: Callable[[float, int], None] | None = None,
     counted: bool = False,
 ) -> list[ViewTranslation]:
-    """Translate documents (token ids of each segment, with `<sep>`) by their views, the n-th view of all together;
-    views without context all at once.
+    """Translate documents (token ids of each segment, with `<sep>`) by their views: the n-th views of all documents
+    together, and views without context all at once.
 
-    A view's context must be whole views before it. Its translation, as it was written, begins the target; the length
-    limits hold of context and new text together. Views without any text are not given to the model: their segments
-    stay empty. counted as in `Example`. progress is called with the share of source tokens that is translated and the
-    tokens written so far, contexts among them.
+    A view's context must consist of whole earlier views. The translation of the context begins the target; the length
+    limits hold for context and new text together. Views without any text are not given to the model: their segments
+    stay empty. counted: as in `Example`. progress: called with the share of source tokens translated and the tokens
+    written so far, contexts included.
     """
     total = sum(len(tokens) for of_one in sources for tokens in of_one)
-    written: list[dict[int, list[int]]] = [{} for _ in sources]  # by the first new segment of a view
+    written: list[dict[int, list[int]]] = [{} for _ in sources]  # keyed by the first new segment of a view
     finished = [True] * len(sources)
     done = count = at_hand = 0
 
@@ -133,7 +133,7 @@ def translate_views(
 
 
 def _turns(views: Sequence[Sequence[View]]) -> Iterator[list[tuple[int, View]]]:
-    """Views with their documents that can be translated together: of each document none after one that it needs."""
+    """Groups of views that can be translated together: a view comes after those that it needs."""
     if all(view.start == view.new for of_one in views for view in of_one):
         yield [(n, view) for n, of_one in enumerate(views) for view in of_one]
         return
@@ -151,8 +151,8 @@ def _decode(
     progress: Callable[[int, float], None],
     counted: bool,
 ) -> list[Hypothesis]:
-    """The best hypothesis of each of the places, in one batch."""
-    # collate wants a target; the context stands there with a </s> that is no part of the prefix
+    """The best hypothesis of each view, in one batch."""
+    # collate needs a target: the context, with a </s> that is not part of the prefix
     given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS]), counted) for i in places]
     batch = collate(given).to(device)
     lengths = torch.tensor([len(context[i]) for i in places], device=device)

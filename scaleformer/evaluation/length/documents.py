@@ -1,7 +1,7 @@
-"""The same test text as documents of other lengths: cut and joined at segment boundaries, every segment once.
+"""The same test text as documents of different lengths: cut and joined at segment boundaries, every segment once.
 
-The segments of the test documents stand in one row, in order. A set of pseudo-documents of a length cuts this row anew,
-across the ends of documents too, so that all sets hold the same text and differ in length alone.
+The segments of the test documents form one sequence. For each length it is cut into pseudo-documents, across document
+boundaries too, so that all sets hold the same text and differ only in length.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
 
 
 class TooLong(ValueError):
-    """There is not so much text."""
+    """The text is shorter than the requested length."""
 
 
 class Encoder(Protocol):
-    """What counts tokens, see `scaleformer.data.tokenizer.Tokenizer`."""
+    """Counts tokens; see `scaleformer.data.tokenizer.Tokenizer`."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]: ...
 
 
 @dataclass(frozen=True)
 class TestText:
-    """All segments of the test documents in one row.
+    """All segments of the test documents in one sequence.
 
-    starts                        (documents + 1,) where each document begins in the row
-    source_tokens, target_tokens  (segments,) tokens of each, `<sep>` among them
+    starts                        (documents + 1,) the first segment of each document
+    source_tokens, target_tokens  (segments,) tokens of each, `<sep>` included
     """
 
     ids: tuple[str, ...]
@@ -47,8 +47,8 @@ class TestText:
 
     @classmethod
     def of(cls, documents: Sequence[Document], source: Encoder, target: Encoder) -> TestText:
-        """Beads are segments here. Raises ValueError without documents, or where source and target do not have as many
-        segments."""
+        """Each bead is a segment here. Raises ValueError without documents, or where segment counts of source and
+        target differ."""
         if not documents:
             raise ValueError("there are no test documents")
         documents = [d.one_to_one() for d in documents]
@@ -94,7 +94,7 @@ class TestText:
 
 @dataclass(frozen=True)
 class TestDocument:
-    """Segments `start`, `start` + 1, ... of the test text. Tokens with every `<sep>` and the `</s>`."""
+    """Segments `start`, `start` + 1, ... of the test text. Token counts include every `<sep>` and the `</s>`."""
 
     id: str
     start: int
@@ -107,15 +107,15 @@ class TestDocument:
 
     @property
     def tokens(self) -> int:
-        """Of the longer side."""
+        """The tokens of the longer side."""
         return max(self.source_tokens, self.target_tokens)
 
 
 @dataclass(frozen=True)
 class LengthSpec:
-    """Which length: `size` tokens of the longer side, or segments; unit "document": whole, size None.
+    """A length: `size` tokens of the longer side, or segments; for unit "document", whole documents and size None.
 
-    times: size by the trained length, None where that is unknown or in another unit.
+    times: size divided by the trained length, None where that is unknown or in a different unit.
     """
 
     unit: str
@@ -124,7 +124,7 @@ class LengthSpec:
 
     @property
     def label(self) -> str:
-        """Unique, fit for file names."""
+        """A unique label that is safe in file names."""
         if self.unit == "document":
             return "whole"
         return "segment" if (self.unit, self.size) == ("segments", 1) else f"{self.size}-{self.unit}"
@@ -132,7 +132,7 @@ class LengthSpec:
 
 @dataclass(frozen=True)
 class LengthSet:
-    """The documents of one length; `available`: how many there were to choose from."""
+    """The documents of one length; `available`: how many there were before sampling."""
 
     spec: LengthSpec
     documents: tuple[TestDocument, ...]
@@ -140,7 +140,7 @@ class LengthSet:
 
     @property
     def overlong(self) -> int:
-        """Documents beyond the size, each a single segment."""
+        """How many documents exceed the size; each is a single segment."""
         size = self.spec.size
         return sum(d.tokens > size for d in self.documents) if self.spec.unit == "tokens" and size else 0
 
@@ -162,8 +162,8 @@ class LengthSet:
 
 
 def trained_length(config: Mapping[str, Any]) -> tuple[str, int] | None:
-    """Unit and size of the longest example in training, from the configuration of a run; None where it does not say:
-    the most segments of `data.join_segments`, else `data.max_tokens`."""
+    """Unit and size of the longest training example, from the configuration of a run; None if unknown: the most
+    segments of `data.join_segments`, else `data.max_tokens`."""
     data = config.get("data") or {}
     if data.get("level") == "segment":
         return "segments", 1
@@ -186,7 +186,7 @@ def default_lengths(trained: tuple[str, int]) -> list[LengthSpec]:
 def parse_lengths(
     lengths: Sequence[Any] | None, segments: Sequence[Any] | None, trained: tuple[str, int] | None
 ) -> list[LengthSpec]:
-    """The lengths asked for: tokens, "segment" or "whole" in `lengths`, numbers of segments in `segments`, each once.
+    """Parse lengths: tokens, "segment" or "whole" in `lengths`, numbers of segments in `segments`, each once.
 
     Raises ValueError for anything else.
     """
@@ -202,16 +202,16 @@ def parse_lengths(
                 spec = LengthSpec(unit, value, times)
             else:
                 wanted = "token counts of at least 3, segment or whole" if name == "lengths" else "counts of at least 1"
-                raise ValueError(f"{name}: {value!r} is no length: wanted {wanted}")
+                raise ValueError(f"{name}: {value!r} is not a length: wanted {wanted}")
             if spec.label not in [known.label for known in specs]:
                 specs.append(spec)
     return specs
 
 
 def make_length(text: TestText, spec: LengthSpec, documents: int | None = None, seed: int = 1) -> LengthSet:
-    """The pseudo-documents of a length: as many segments as fit, again and again; the last one is the rest.
+    """The pseudo-documents of a length: each takes as many segments as fit; the last takes the rest.
 
-    documents: at most so many, a seeded draw, in order, without the rest where it can be spared.
+    documents: keep at most this many, a seeded sample in order, without the rest where possible.
     Raises TooLong where the whole text is shorter.
     """
     cuts = _cuts(text, spec)
@@ -219,7 +219,7 @@ def make_length(text: TestText, spec: LengthSpec, documents: int | None = None, 
         whole = text.document(0, len(text))
         held = whole.tokens if spec.unit == "tokens" else len(text)
         if held < spec.size:
-            raise TooLong(f"{spec.size} {spec.unit}: longer than all test documents together, which have {held}")
+            raise TooLong(f"{spec.size} {spec.unit}: longer than all test documents together ({held})")
     found = [text.document(start, stop) for start, stop in pairwise(cuts)]
     available = len(found)
     if documents is not None and documents < available:
@@ -245,9 +245,9 @@ def _cuts(text: TestText, spec: LengthSpec) -> list[int]:
 def choose_lengths(
     text: TestText, specs: Sequence[LengthSpec], strict: bool, documents: int | None = None, seed: int = 1
 ) -> tuple[list[LengthSet], list[dict[str, str]]]:
-    """The sets of all lengths, the shorter first, and what was left out and why.
+    """The sets of all lengths, shortest first, and which were left out and why.
 
-    Sets of the very same documents are one. strict: raise TooLong instead of leaving out.
+    Sets of identical documents are merged. strict: raise TooLong instead of leaving out.
     """
     sets: list[LengthSet] = []
     left_out: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""How models do on documents longer than those they were trained on: one text at many lengths, in several modes."""
+"""Measures models on documents longer than in training: one text at many lengths, in several modes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Bar = Callable[[str], AbstractContextManager[Progress]]
 
 @dataclass(frozen=True)
 class System:
-    """A model under a name of its own."""
+    """A model and its display name."""
 
     name: str
     translator: Translator
 
     @property
     def trained(self) -> tuple[str, int] | None:
-        """Unit and size of the longest example in its training, see `trained_length`."""
+        """Unit and size of the longest example in its training; see `trained_length`."""
         return trained_length(self.translator.config)
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,14 +53,14 @@ class System:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What is measured of every length.
+    """What to measure at every length.
 
     modes   of `scaleformer.evaluation.length.views.MODES`
-    window  of the mode window
-    loss, decode  whether the teacher-forced loss, and translations, are wanted
-    metrics       how text is compared
-    loss_tokens   source and target tokens with pads in a batch of the loss
-    Raises ValueError for other modes, and where nothing is wanted.
+    window  for the mode window
+    loss, decode  whether to compute the teacher-forced loss, and translations
+    metrics       how texts are compared
+    loss_tokens   most source and target tokens, padding included, in a batch of the loss
+    Raises ValueError for unknown modes, and where there is nothing to measure.
     """
 
     decoding: DecodingConfig
@@ -74,23 +74,23 @@ class Protocol:
     def __post_init__(self) -> None:
         unknown = [mode for mode in self.modes if mode not in MODES]
         if unknown or not self.modes:
-            raise ValueError(f"modes={list(self.modes)}: choose of {', '.join(MODES)}")
+            raise ValueError(f"modes={list(self.modes)}: choose from {', '.join(MODES)}")
         if not (self.loss or self.decode):
-            raise ValueError("loss=false, decode=false: there is nothing to do")
+            raise ValueError("loss=false, decode=false: set one of them to true")
         if "window" in self.modes and self.window is None:
-            raise ValueError("modes has window: its size is not known from the run, set window.size and window.unit")
+            raise ValueError("mode window: the run does not give its size: set window.size and window.unit")
         if self.decoding.n_best != 1:
-            raise ValueError(f"decoding.n_best={self.decoding.n_best}: only the best translation is scored; set 1")
+            raise ValueError(f"decoding.n_best={self.decoding.n_best}: only the best translation is scored: set 1")
 
 
 class Cache:
-    """Measurements in files named by the hash of all that decides them, so that another call goes on."""
+    """Measurements in files named by the hash of all their inputs, so that a repeated call continues."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
 
     def get(self, key: Mapping[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What was kept under the key, or else what `make` gives, which is kept. A damaged file is made anew."""
+        """The value stored under the key, or else the result of `make`, which is stored. A damaged file is replaced."""
         text = json.dumps(key, sort_keys=True)
         path = self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         try:
@@ -106,7 +106,7 @@ class Cache:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One system in one mode at one length: a member of `results` in docs/result-files.md, and what it came from."""
+    """One system in one mode at one length: a member of `results` in docs/result-files.md, and its inputs."""
 
     system: str
     mode: str
@@ -135,9 +135,9 @@ def measure_all(
     cache: Cache,
     bar: Bar,
 ) -> list[Measurement]:
-    """All systems in all modes at all lengths; each is kept in the cache as soon as it is there.
+    """All systems in all modes at all lengths; each measurement is cached as soon as it is complete.
 
-    bar: gives the progress function of a piece of work from its description, as `translation_bar`.
+    bar: returns the progress function of a piece of work, given its description; as `translation_bar`.
     """
     return [
         _measure(system, mode, length, options, cache, bar)
@@ -213,7 +213,7 @@ def _measure(system: System, mode: str, length: LengthSet, options: Protocol, ca
 
 
 def _segments(translation: ViewTranslation, translator: Translator, mode: str) -> list[str]:
-    """The segments written; by segments each view is one, whatever `<sep>` the model put into it."""
+    """The written segments; in mode segments each view is one, whatever `<sep>` the model wrote in it."""
     decode = translator.target_tokenizer.decode_segments
     if mode == "segments":
         return [" ".join(decode(part)) for part in translation.parts]
@@ -225,5 +225,5 @@ def _digest(value: Any) -> str:
 
 
 def default_window(trained: tuple[str, int] | None) -> Window | None:
-    """A window of the trained length, half of it context; None where that is unknown."""
+    """A window of the trained length, half of it context; None if that is unknown."""
     return None if trained is None else Window(trained[0], trained[1], trained[1] // 2)

@@ -1,4 +1,4 @@
-"""Measurements of many lengths as one result: JSON, the texts that were scored, tests of significance."""
+"""Combines measurements at many lengths into one result: JSON, the scored texts, significance tests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def assemble(
     bootstrap_samples: int = 1000,
     randomization_trials: int = 10_000,
 ) -> dict[str, Any]:
-    """lengths, results, length_tests, comparisons and alignment of docs/result-files.md; scored texts go into `folder`.
+    """lengths, results, length_tests, comparisons and alignment of docs/result-files.md; scored texts go to `folder`.
 
-    Without bootstrap samples or randomisation trials systems are not compared. Raises OSError.
+    Without bootstrap samples or randomization trials, systems are not compared. Raises OSError.
     """
     lines = {_key(m): hypothesis_lines(m.length.documents, m.hypotheses) for m in measurements if m.hypotheses}
     references = {length.spec.label: reference_lines(length.documents) for length in sets}
@@ -61,7 +61,7 @@ def _key(m: Measurement) -> tuple[str, str, str]:
 
 
 def _write_texts(folder: Path, m: Measurement, lines: ScoredLines, references: ScoredLines) -> dict[str, str]:
-    """The four files; the names of them, below the folder of the result."""
+    """Write four files; returns their names, relative to the folder of the result."""
     label = m.length.spec.label
     own = f"{file_name(m.system)}.{m.mode}.{label}"
     names = {
@@ -83,7 +83,7 @@ def _length_tests(
     text: TestText,
     metrics: Metrics,
 ) -> list[dict[str, Any]]:
-    """Sentence BLEU of the original documents at each length against that at the trained one, else at the shortest."""
+    """Sentence BLEU of the original documents at each length compared with the trained one, else the shortest."""
     tests = []
     for system, mode in dict.fromkeys((m.system, m.mode) for m in measurements):
         own = [m for m in measurements if (m.system, m.mode) == (system, mode) and _key(m) in lines]

@@ -1,4 +1,4 @@
-"""Everything that is said of the translations of one length: scores, what is missing, where quality is lost."""
+"""Scores the translations of one length: metrics, missing segments, and quality by position."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import by_tenth
 from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
 
-SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, in times of the trained one
+SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, as multiples of the trained one
 SIZE_KEYS = (
     *("d_bleu", "s_bleu", "chrf", "brevity_penalty", "length_ratio"),
     *("repeated_4grams", "reference_repeated_4grams", "missing_segments"),
@@ -26,7 +26,7 @@ SIZE_KEYS = (
 
 @dataclass(frozen=True)
 class ScoredLines:
-    """What sacrebleu scores: documents and aligned segments, a line each; segments in the order of the documents."""
+    """The lines that sacrebleu scores: one per document and one per aligned segment, in order."""
 
     documents: list[str]
     segments: list[str]
@@ -49,7 +49,7 @@ def score_translations(
     finished: Sequence[bool],
     metrics: Metrics,
 ) -> dict[str, Any]:
-    """The member `decode` of a result, but for files, sizes and cost; docs/result-files.md describes its keys."""
+    """The member `decode` of a result, without files, sizes and cost; docs/result-files.md describes its keys."""
     report = evaluate_documents(
         [TranslatedDocument(d.id, d.target, h, f) for d, h, f in zip(documents, hypotheses, finished, strict=True)],
         metrics,
@@ -82,13 +82,13 @@ def _blank(segments: Sequence[str]) -> int:
 
 
 def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics) -> list[float]:
-    """BLEU of each line by itself, with the effective order, as sacrebleu advises for single lines."""
+    """BLEU of each line by itself, with the effective order, as sacrebleu recommends for single lines."""
     metric = metrics.bleu(effective_order=True)
     return [float(metric.sentence_score(h, [r]).score) for h, r in zip(hypotheses, references, strict=True)]
 
 
 def repeated_ngrams(lines: Sequence[str], order: int = 4) -> float:
-    """Share of the n-grams of words that have stood in the same line before, as seq-rep-4 of [Welleck 2020]."""
+    """Share of word n-grams that occurred earlier in the same line, as seq-rep-4 of [Welleck 2020]."""
     total = repeated = 0
     for line in lines:
         own = words(line)
@@ -101,7 +101,7 @@ def repeated_ngrams(lines: Sequence[str], order: int = 4) -> float:
 def by_decile(
     documents: Sequence[TestDocument], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
 ) -> list[dict[str, Any]]:
-    """BLEU and chrF++ of aligned segments by the tenth of the document in which their middle lies."""
+    """BLEU and chrF++ of aligned segments by the tenth of the document that holds their middle."""
     return by_tenth([len(d.target) for d in documents], hypotheses, references, metrics)
 
 
@@ -112,8 +112,8 @@ def by_size(
     hypotheses: Sequence[Sequence[str]] | None,
     losses: Mapping[str, Sequence[float]] | None,
 ) -> list[dict[str, Any]]:
-    """What `score_translations` and the loss say of documents by their length in times of the trained one; ranges
-    without documents left out, and None where there are no hypotheses or losses.
+    """Scores and losses of documents grouped by length, in multiples of the trained one. Groups without documents are
+    left out; values are None without hypotheses or losses.
 
     losses: "documents" (mean of each) and "document_tokens", or None.
     """
@@ -153,8 +153,8 @@ def _of_size(
 
 
 def original_documents(text: TestText, documents: Sequence[TestDocument], segments: Sequence[str]) -> dict[int, str]:
-    """The test documents, by number, all of whose segments lie in `documents`, each put together as one line from the
-    aligned segments."""
+    """The test documents, by number, whose segments all lie in `documents`; each rebuilt as one line from its aligned
+    segments."""
     rows = iter(segments)
     at = {d.start + i: next(rows) for d in documents for i in range(len(d.target))}
     found = {}
@@ -165,10 +165,10 @@ def original_documents(text: TestText, documents: Sequence[TestDocument], segmen
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
-    """t and the two-sided p-value of Student's paired test; None for fewer than two pairs or differences all alike.
+    """t and the two-sided p-value of Student's paired test; None for fewer than two pairs or constant differences.
 
-    The p-value is the integral of the density: with t = sqrt(n) tan(a) that is cos(a) ** (n - 1) for n degrees of
-    freedom, which Gauss-Legendre quadrature takes to about ten digits.
+    The p-value is the integral of the density: with t = sqrt(n) tan(a), that is cos(a) ** (n - 1) for n degrees of
+    freedom. Gauss-Legendre quadrature gives about ten digits.
     """
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     n = len(difference) - 1
@@ -176,7 +176,7 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[floa
         return None
     t = float(difference.mean() / (difference.std(ddof=1) / math.sqrt(n + 1)))
     start = math.atan(abs(t) / math.sqrt(n))
-    stop = min(math.pi / 2, start + 40 / math.sqrt(n))  # beyond that the density is below what a float can tell
+    stop = min(math.pi / 2, start + 40 / math.sqrt(n))  # beyond that the density vanishes in floating point
     nodes, weights = np.polynomial.legendre.leggauss(256)
     angles = start + (stop - start) * (nodes + 1) / 2
     tail = float((weights * np.cos(angles) ** (n - 1)).sum()) * (stop - start) / 2

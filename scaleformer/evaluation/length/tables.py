@@ -1,4 +1,4 @@
-"""What extrapolation.json holds, as tables for people."""
+"""Tables of extrapolation.json for the terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scaleformer.system.tables import plain_table, print_table
 
 
 def extrapolation_tables(payload: Mapping[str, Any]) -> list[Table]:
-    """How good (loss, scores), and with translations what else is to be seen of them; a row for each length, system and
-    mode. A * marks a score that differs from the first system's by both tests (p < 0.05)."""
+    """Tables of quality (loss, scores) and, with translations, of their other properties; a row per length, system and
+    mode. A * marks a score that differs from the first system's in both tests (p < 0.05)."""
     tables = [_table(payload, _title(payload), QUALITY, _quality)]
     if payload["settings"]["decode"]:
         tables.append(_table(payload, "the translations", REST, _rest))
@@ -58,7 +58,7 @@ def _test_table(payload: Mapping[str, Any]) -> Table:
     for column in ("docs", "mean", "difference", "t", "p"):
         table.add_column(column, justify="right")
     for test in tests:
-        if test["p"] is None:  # segment by segment the length changes nothing
+        if test["p"] is None:  # in mode segments, length has no effect
             continue
         numbers = [f"{test['mean']:.2f}", f"{test['mean'] - test['mean_against']:+.2f}"]
         numbers += [f"{test['t']:.2f}", "<0.0001" if test["p"] < 1e-4 else f"{test['p']:.4f}"]
@@ -67,8 +67,8 @@ def _test_table(payload: Mapping[str, Any]) -> Table:
 
 
 def _rows(payload: Mapping[str, Any], label: str) -> list[tuple[Mapping[str, Any], list[str]]]:
-    """The results of a length with their modes: those that are one and the same measurement, since every document fits
-    into one window, make one row."""
+    """The results of a length with their modes: modes that are the same measurement, because every document fits into
+    one window, share a row."""
     rows: list[tuple[Mapping[str, Any], list[str]]] = []
     for row in payload["results"]:
         if row["length"] != label:
@@ -129,7 +129,7 @@ def _rest(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
 
 
 def print_tables(payload: Mapping[str, Any]) -> None:
-    """The tables on stdout, with what else is to be known."""
+    """Print the tables and remarks."""
     console = Console()
     for table in extrapolation_tables(payload):
         print_table(table, console)
@@ -138,27 +138,27 @@ def print_tables(payload: Mapping[str, Any]) -> None:
 
 
 def remarks(payload: Mapping[str, Any]) -> list[str]:
-    """What is to be known beside the table, a line each."""
+    """The remarks below the tables, one per line."""
     lines = [f"{name}: {signature}" for name, signature in payload["signatures"].items()]
-    lines.append("loss: nats a target token, teacher-forced")
+    lines.append("loss: nats per target token, teacher-forced")
     if payload["settings"]["decode"]:
         strategy = payload["settings"]["decoding"]["strategy"]
         lines.append(
-            "rep-4: share of 4-grams that stood in the document before, beside that of the reference; missing, extra, "
-            "empty: segments; cut: documents at the length limit; seconds and MiB (beyond what was held before): of "
-            f"the translation, {strategy}"
+            "rep-4: share of 4-grams that occurred earlier in the document, with that of the reference; missing, "
+            "extra, empty: segments; cut: documents at the length limit; seconds and MiB (on top of what was held "
+            f"before): of the translation, {strategy}"
         )
     if payload["comparisons"]:
-        lines.append(f"*: differs from {payload['systems'][0]['name']} by both paired tests, p < 0.05")
+        lines.append(f"*: differs from {payload['systems'][0]['name']} in both paired tests, p < 0.05")
     if any(s["tokenizer"] != payload["systems"][0]["tokenizer"] for s in payload["systems"]):
-        lines.append("the systems have different tokenizers: their losses a token cannot be compared")
+        lines.append("the systems have different tokenizers: their losses per token cannot be compared")
     for length in payload["lengths"]:
         if length["documents"] < length["available"]:
             lines.append(
-                f"{length['label']}: {length['documents']} of {length['available']} documents, drawn by the seed"
+                f"{length['label']}: {length['documents']} of {length['available']} documents, a seeded sample"
             )
         if length["overlong"]:
-            lines.append(f"{length['label']}: {length['overlong']} documents are one segment that is longer alone")
+            lines.append(f"{length['label']}: {length['overlong']} documents are a single, longer segment")
     lines += [f"left out: {entry['label']} ({entry['reason']})" for entry in payload["left_out"]]
     for row in payload["results"]:
         if row["decode"] and (cut := row["decode"]["unfinished"]):

@@ -1,4 +1,4 @@
-"""Three ways to give the same document to the same model: in one pass, segment by segment, by a sliding window."""
+"""Three ways to feed a document to a model: in one pass, segment by segment, or with a sliding window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MODES = ("pass", "segments", "window")
 
 @dataclass(frozen=True)
 class View:
-    """What the model sees at once: segments start to stop - 1 of a document, those before `new` as context only."""
+    """The input of one pass: segments start to stop - 1 of a document, those before `new` as context only."""
 
     start: int
     new: int
@@ -38,14 +38,14 @@ class Window:
 
 
 def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> list[View]:
-    """The views of a document that has so many source tokens in each segment, `<sep>` among them.
+    """The views of a document, given the source tokens of each segment, `<sep>` included.
 
     pass      everything at once
-    segments  every segment alone
-    window    groups of segments, as many as fit into size - context beside `</s>`, each with the groups before it that
-              fit into the context, and into the size with it. A segment that is longer alone is a group of its own;
-              whole where it fits whole
-    Raises ValueError for another mode.
+    segments  each segment alone
+    window    groups of segments: as many as fit into size - context together with `</s>`; each is preceded by the
+              groups before it that fit into the context and the size. A segment that is too long forms its own group;
+              a document that fits as a whole is one view
+    Raises ValueError for an unknown mode.
     """
     count = len(tokens)
     if mode == "pass":
@@ -53,7 +53,7 @@ def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> lis
     if mode == "segments":
         return [View(i, i, i + 1) for i in range(count)]
     if mode != "window":
-        raise ValueError(f"mode {mode!r}: choose of {', '.join(MODES)}")
+        raise ValueError(f"mode {mode!r}: choose from {', '.join(MODES)}")
     assert window is not None
     sizes = list(tokens) if window.unit == "tokens" else [1] * count
     room = window.size - (window.unit == "tokens")  # </s>

@@ -1,4 +1,4 @@
-"""Segments that run together on one side: losses against those of each document alone, the command, and errors."""
+"""Merged segments on one side: losses against those of each document alone, the command, and errors."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def translator(tmp_path_factory) -> Translator:
 
 
 @pytest.mark.parametrize(("segments", "place"), [(3, 0), (4, 0), (6, 1), (9, 2), (48, 15)])
-def test_the_last_of_the_first_third_runs_into_the_next(segments, place):
+def test_the_last_segment_of_the_first_third_is_merged(segments, place):
     assert boundary_place(segments) == place
 
 
 def segment_losses(translator: Translator, document: Document, lacking: str) -> list[float]:
-    """Loss of every target token after the two that run together, computed alone and without the `</s>`."""
+    """Loss of every target token after the two merged segments, computed alone and without the `</s>`."""
     place = boundary_place(len(document.source))
     tokens = {}
     for name in ("source", "target"):
@@ -57,7 +57,7 @@ def segment_losses(translator: Translator, document: Document, lacking: str) -> 
     return losses[-later - 1 : -1]
 
 
-def test_losses_are_those_of_the_tokens_after_it(translator):
+def test_losses_of_the_tokens_after_merged_segments(translator):
     losses = {loss.distance: loss for loss in boundary_losses(translator, [LONG, SHORT], batch_tokens=64)}
     assert list(losses) == ["1", "2", "3-4", "all"]
     for lacking in ("whole", "source", "target"):
@@ -91,7 +91,7 @@ def test_translations_of_joined_sources(translator):
 
 @pytest.mark.parametrize(
     ("documents", "message"),
-    [([], "no document has the 3 segments"), ([SimpleNamespace(id="x", source=["a"] * 2)], "document 'x' has 2")],
+    [([], "no document has 3 segments"), ([SimpleNamespace(id="x", source=["a"] * 2)], "document 'x' has 2")],
 )
 def test_too_short(translator, documents, message):
     with pytest.raises(ValueError, match=message):
@@ -107,7 +107,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     code, out, err = command()
     assert code == 0, err
     assert "target lacks one" in out
-    assert "2 documents of fewer than 3 segments left out" in out
+    assert "2 documents with fewer than 3 segments left out" in out
     result = json.loads((run / "results" / "boundaries-test.json").read_text(encoding="utf-8"))
     assert (result["documents"], result["left_out"]) == (1, 2)
     assert [loss["distance"] for loss in result["losses"]] == ["1", "all"]

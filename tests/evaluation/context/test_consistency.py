@@ -32,14 +32,14 @@ def test_the_reference_is_consistent_with_itself():
     assert [(s.as_reference, s.consistent) for s in found.values()] == [(1, 1), (1, 1)]
 
 
-def test_another_word_can_be_consistent_without_being_the_references():
+def test_a_consistent_word_need_not_be_the_references():
     found = kinds("öffne das Programm von Foo", "es scheitert", "ein Programm für Bar", "dies endet", "das Ende")
     assert (found["term"].as_reference, found["term"].consistent) == (0, 1)  # Programm, both times
     assert (found["name"].as_reference, found["name"].consistent) == (0.5, 0.5)  # Foo once
 
 
 def test_text_without_spaces_has_terms_and_names():
-    """No space tells where a term begins: what stands in just those segments is one, whatever is around it."""
+    """No space marks where a term begins: any string that occurs in exactly these segments is one."""
     source = ("open the router of Foo", "it fails", "a router for Foo", "this ends", "the end of it")
     target = ("打开Foo的路由器", "失败了", "用Foo的一台路由器", "这结束了", "它完")
     other = ("打开Foo的交换机", "失败了", "用一台交换机", "这结束了", "它完")
@@ -60,7 +60,7 @@ def test_changing_words_are_not_consistent():
     assert kinds("", "", "", "", "")["term"].consistent == 0
 
 
-def test_a_word_that_stands_everywhere_does_not_agree_with_the_mentions():
+def test_a_word_in_every_segment_does_not_agree_with_the_mentions():
     found = kinds(*["Treiber"] * 5)
     assert found["term"].as_reference == 1
     assert found["term"].consistent == pytest.approx(2 / 5)
@@ -69,12 +69,12 @@ def test_a_word_that_stands_everywhere_does_not_agree_with_the_mentions():
 def test_listed_terms():
     terms = {"Driver": ["Treiber", "Gerätetreiber"], "fails": ["scheitert"]}
     found = kinds("der Gerätetreiber", "", "ein Treiber", "", "", terms=terms)["listed"]
-    assert (found.words, found.mentions) == (1, 2)  # "fails" is said once
+    assert (found.words, found.mentions) == (1, 2)  # "fails" occurs once
     assert (found.as_reference, found.consistent) == (0.5, 0.5)
     assert kinds("Treibern", "", "", "", "", terms=terms)["listed"].consistent == 0  # whole words
 
 
-def test_documents_that_cannot_be_read_by_segment_are_left_out():
+def test_documents_with_differing_segment_counts_are_left_out():
     assert score_consistency([SavedTranslation("d", SOURCE, TARGET[:2], TARGET)]) == ()
 
 
@@ -105,4 +105,4 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys):
     path.write_text(json.dumps({**record, "source": ["a"], "target": ["b"]}) + "\n", encoding="utf-8")
     code, _, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
     assert code == 1
-    assert "no word is repeated" in err
+    assert "no document repeats a word" in err

@@ -1,4 +1,4 @@
-"""What only earlier segments decide: verdicts by hand, margins by scoring, a model that knows and one that guesses."""
+"""What only earlier segments decide: verdicts and margins by hand, with a model that knows and one that guesses."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_verdicts(hypothesis, verdict):
     assert judge(hypothesis, "sie rennt", ["er rennt", "es rennt"]) == verdict
 
 
-def test_a_verdict_counts_words_that_stand_elsewhere_too():
+def test_a_verdict_counts_repeated_words():
     right, wrong = "sie sieht sie", ["sie sieht es"]
     assert judge("sie sieht sie", right, wrong) == "right"
     assert judge("sie sieht es", right, wrong) == "wrong"
 
 
-def test_a_wrong_one_that_only_adds_words_is_told_by_them():
+def test_a_wrong_translation_that_only_adds_words():
     assert judge("il arrive demain", "il arrive demain", ["il n'arrive pas demain"]) == "right"
     assert judge("il ne vient pas", "il vient", ["il ne vient pas"]) == "wrong"
 
 
-def test_margins_are_those_of_the_last_segment(translator):
+def test_margins_of_the_last_segment(translator):
     report = evaluate_context(translator, [document()], generative=False)
     sources = [list(document().source)] * 3
     scores = score_documents(
@@ -92,7 +92,7 @@ def test_margins_are_those_of_the_last_segment(translator):
     assert report.outcomes[0].verdict is None
 
 
-def test_a_phenomenon_is_seen_with_the_context_asked_for(translator, monkeypatch):
+def test_a_phenomenon_is_scored_with_the_given_context(translator, monkeypatch):
     seen: list[Any] = []
     real = score_documents
 
@@ -108,7 +108,7 @@ def test_a_phenomenon_is_seen_with_the_context_asked_for(translator, monkeypatch
 
 
 class Copyist:
-    """Writes the reference, but for one wrong word; counts what it was asked to translate."""
+    """Writes the reference, except for one wrong word; counts the documents that it translates."""
 
     def __init__(self, translator: Translator, known: dict[tuple[str, ...], tuple[str, ...]]) -> None:
         self.decoding = translator.decoding
@@ -122,7 +122,7 @@ class Copyist:
         return [Translation((h,), len(d), 1) for h, d in zip(found, documents, strict=True)]
 
 
-def test_translations_are_judged_and_made_once_a_document(translator):
+def test_documents_are_translated_once_and_judged(translator):
     phenomena = (Phenomenon(1, ("ein hase",), 1, "noun"), Phenomenon(2, ("er rennt", "es rennt"), 2, "it"))
     asked = document(phenomena=phenomena)
     written = ("die katze sieht", "ein hase", "sie rennt")
@@ -130,7 +130,7 @@ def test_translations_are_judged_and_made_once_a_document(translator):
     report = evaluate_context(copyist, [asked], contrastive=False)  # type: ignore[arg-type]
     assert [outcome.verdict for outcome in report.outcomes] == ["wrong", "right"]
     assert copyist.asked == [tuple(asked.source)]
-    cut = Copyist(translator, {tuple(asked.source): written[:2]})  # hit its length limit
+    cut = Copyist(translator, {tuple(asked.source): written[:2]})  # cut at the length limit
     assert [o.verdict for o in evaluate_context(cut, [asked], contrastive=False).outcomes] == ["wrong", "unclear"]  # type: ignore[arg-type]
 
 
@@ -162,7 +162,7 @@ def test_scores_by_kind_and_distance():
     assert row["generative_interval"] == pytest.approx([low, high])
 
 
-def test_distances_are_put_together_from_nine_on():
+def test_distances_from_nine_on_are_grouped():
     assert [distance_range(d) for d in (None, 1, 8, 9, 16, 17, 32, 33)] == [
         "?", "1", "8", "9-16", "9-16", "17-32", "17-32", "33-64",
     ]  # fmt: skip
@@ -173,7 +173,7 @@ def test_labels_of_the_synthetic_corpus_are_read(translator):
     documents = labelled_documents(generate(config, "test", 5))
     assert documents
     assert all(p.distance and p.kind in ("pronoun", "term") for d in documents for p in d.phenomena)
-    for asked in documents:  # the right word decides for the reference, a wrong one against it
+    for asked in documents:  # the right word counts for the reference, a wrong one against it
         for phenomenon in asked.phenomena:
             right = asked.target[phenomenon.segment]
             assert judge(right, right, phenomenon.wrong) == "right"
@@ -212,13 +212,13 @@ def test_examples_are_read_and_a_missing_context_is_translated(tmp_path, transla
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_faults_of_a_file_are_named_with_their_line(tmp_path, changes, message):
+def test_faults_of_a_file_are_reported_with_their_line(tmp_path, changes, message):
     path = write(tmp_path / "e.jsonl", EXAMPLE, {**EXAMPLE, **changes})
     with pytest.raises(DataError, match=rf"e\.jsonl:2: {message}"):
         read_contrastive(path)
 
 
-def test_files_that_are_none_are_named(tmp_path):
+def test_files_of_the_wrong_kind_are_reported(tmp_path):
     with pytest.raises(DataError, match="no examples"):
         read_contrastive(write(tmp_path / "empty.jsonl"))
     with pytest.raises(DataError, match=r"list\.jsonl:1: a JSON list"):
@@ -231,15 +231,15 @@ def test_files_that_are_none_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("documents", "options", "message"),
     [
-        ([document(phenomena=())], {}, "no labelled segment"),
-        ([document(phenomena=(Phenomenon(3, ("x",)),))], {}, "segment 3 is asked about"),
+        ([document(phenomena=())], {}, "no document has a labelled segment"),
+        ([document(phenomena=(Phenomenon(3, ("x",)),))], {}, "segment 3 is labelled"),
         ([document(phenomena=(Phenomenon(2, ()),))], {}, "no wrong translation"),
         ([document(phenomena=(Phenomenon(2, ("sie rennt",)),))], {}, "equals the right one"),
         ([document()], {"context": -1}, "context=-1"),
-        ([document()], {"contrastive": False, "generative": False}, "nothing is left"),
+        ([document()], {"contrastive": False, "generative": False}, "set one of them to true"),
     ],
     ids=["nothing", "outside", "no wrong", "same", "context", "neither"],
 )
-def test_wrong_questions_are_named(translator, documents, options, message):
+def test_wrong_phenomena_are_reported(translator, documents, options, message):
     with pytest.raises(ValueError, match=message):
         evaluate_context(translator, documents, **options)

@@ -1,4 +1,4 @@
-"""Translations by views against a search that reads everything anew for every token."""
+"""Translations by views against a search that runs the whole model for every token."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def make_sources(*segments: int) -> list[list[list[int]]]:
 
 @torch.inference_mode()
 def slow_greedy(model, source: list[int], prefix: list[int], limit: int, most: int) -> tuple[list[int], bool]:
-    """What follows the prefix, by a full forward pass for every token, at most `limit` in all and `most` in a segment;
-    whether everything ended by itself."""
+    """The continuation of the prefix, by a full forward pass for every token, at most `limit` in total and `most` in a
+    segment; and whether everything ended by itself."""
     written, whole = list(prefix), True
     sources = torch.tensor([[*source, EOS]])
     separators = (sources == SEP).long()
@@ -83,8 +83,8 @@ def test_greedy_by_views(attention, mode):
 
 @pytest.mark.parametrize("ngram", [0, 1], ids=["", "no token twice"])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
-def test_given_beginnings(strategy, ngram):
-    """Every hypothesis begins as told; without anything to force, all is as without the wrapper."""
+def test_given_prefixes(strategy, ngram):
+    """Every hypothesis begins as given; without a prefix, the wrapper changes nothing."""
     model = make_model()
     batch = make_batch([([3, 2], [1]), ([4], [1]), ([2, 2], [1])])
     config = DecodingConfig(

@@ -1,4 +1,4 @@
-"""The same text at other lengths: every segment once, never too long, named after where it comes from."""
+"""The same text at different lengths: every segment once, never too long, named after its origin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scaleformer.evaluation.length.documents import (
 
 
 class Words:
-    """A token a word."""
+    """One token per word."""
 
     def encode_batch(self, texts):
         return [[0] * len(text.split()) for text in texts]
@@ -77,7 +77,7 @@ def test_names_and_counts_by_hand():
     assert told["source_tokens"] == {"mean": (6 + 3 + 3 + 3) / 4, "max": 6}
 
 
-def test_a_draw_is_seeded_in_order_and_spares_the_rest():
+def test_a_sample_is_seeded_in_order_and_without_the_rest():
     text = make_text(0, documents=12)
     spec = LengthSpec("segments", 4)
     every = make_length(text, spec).documents
@@ -91,17 +91,17 @@ def test_a_draw_is_seeded_in_order_and_spares_the_rest():
     assert make_length(text, spec, documents=100).documents == every
 
 
-def test_lengths_beyond_all_text_are_refused_or_left_out():
+def test_lengths_beyond_the_text_are_refused_or_left_out():
     text = make_text(1)
     specs = [LengthSpec("segments", len(text) + 1), LengthSpec("tokens", 10_000), LengthSpec("segments", 1)]
-    with pytest.raises(TooLong, match=f"{len(text) + 1} segments: longer than all test documents together, which have"):
+    with pytest.raises(TooLong, match=f"{len(text) + 1} segments: longer than all test documents together"):
         choose_lengths(text, specs, strict=True)
     sets, left_out = choose_lengths(text, [*specs, LengthSpec("segments", len(text))], strict=False)
     assert [s.spec.label for s in sets] == ["segment", f"{len(text)}-segments"]
     assert [entry["label"] for entry in left_out] == [f"{len(text) + 1}-segments", "10000-tokens"]
 
 
-def test_equal_sets_are_one():
+def test_equal_sets_are_merged():
     text = TestText.of([Document(f"d{i}", ("w",), ("w",)) for i in range(4)], Words(), Words())
     specs = [LengthSpec("segments", 1), LengthSpec("document", None), LengthSpec("segments", 2)]
     for documents in (None, 1):
@@ -120,13 +120,13 @@ def test_lengths_of_a_run():
     assert [spec.label for spec in default_lengths(("segments", 2))][:3] == ["segment", "2-segments", "4-segments"]
 
 
-def test_lengths_asked_for():
+def test_parsing_lengths():
     specs = parse_lengths([256, "whole", "segment", 256], [1, 8], ("segments", 8))
     assert [spec.label for spec in specs] == ["256-tokens", "whole", "segment", "8-segments"]
     assert [spec.times for spec in specs] == [None, None, None, 1.0]
     assert parse_lengths(None, 100, None) == [LengthSpec("segments", 100)]
     for lengths, segments in ((["long"], None), ([2], None), ([True], None), (None, [0]), ([2.5], None)):
-        with pytest.raises(ValueError, match="is no length: wanted"):
+        with pytest.raises(ValueError, match="is not a length: wanted"):
             parse_lengths(lengths, segments, None)
 
 

@@ -1,4 +1,4 @@
-"""Measurements that are kept, and used again only where nothing that decides them has changed."""
+"""Measurements are cached, and reused only if none of their inputs has changed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def make_text(system: System) -> TestText:
 
 @pytest.fixture
 def bar():
-    """Lists what is worked on instead of showing it."""
+    """Lists the pieces of work instead of showing a bar."""
     seen = []
 
     @contextmanager
@@ -49,12 +49,12 @@ def bar():
     return show
 
 
-def test_a_second_call_takes_what_is_there(system, bar, tmp_path):
+def test_a_second_call_uses_the_cache(system, bar, tmp_path):
     sets, _ = choose_lengths(make_text(system), SPECS, True)
     first = measure_all([system], sets, OPTIONS, Cache(tmp_path), bar)
     assert len(first) == 9
     assert bar.seen[:2] == ["toy, pass, segment: loss", "toy, pass, segment: translation"]
-    # documents of one segment, or of two, are seen at once by the window: nothing is measured twice
+    # the window holds documents of one or two segments as a whole: nothing is measured twice
     assert not [title for title in bar.seen if "window, 2-segments" in title or "window, segment" in title]
     done = len(bar.seen)
     again = measure_all([system], sets, OPTIONS, Cache(tmp_path), bar)
@@ -72,7 +72,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_is_stale_is_made_anew(name, system, bar, tmp_path, monkeypatch):
+def test_stale_measurements_are_repeated(name, system, bar, tmp_path, monkeypatch):
     sets, _ = choose_lengths(make_text(system), SPECS[:1], True)
     options = replace(OPTIONS, modes=("pass",))
     measure_all([system], sets, options, Cache(tmp_path), bar)
@@ -84,7 +84,7 @@ def test_what_is_stale_is_made_anew(name, system, bar, tmp_path, monkeypatch):
     assert [title.split(": ")[1] for title in bar.seen] == expected
 
 
-def test_other_text_and_damaged_files_are_not_taken(system, bar, tmp_path):
+def test_other_text_and_damaged_files_are_not_used(system, bar, tmp_path):
     text = make_text(system)
     options = replace(OPTIONS, modes=("pass",), decode=False)
     for number, changed in enumerate([text, replace(text, target=("ein wort", *text.target[1:]))], 1):
@@ -96,7 +96,7 @@ def test_other_text_and_damaged_files_are_not_taken(system, bar, tmp_path):
     assert len(bar.seen) == 3
 
 
-def test_an_interrupted_call_keeps_what_was_done(system, bar, tmp_path, monkeypatch):
+def test_an_interrupted_call_keeps_finished_measurements(system, bar, tmp_path, monkeypatch):
     sets, _ = choose_lengths(make_text(system), SPECS, True)
     options = replace(OPTIONS, modes=("pass",))
     with monkeypatch.context() as patch:
@@ -108,7 +108,7 @@ def test_an_interrupted_call_keeps_what_was_done(system, bar, tmp_path, monkeypa
     assert bar.seen[0] == "toy, pass, segment: translation"
 
 
-def test_the_modes_give_what_the_translator_gives(system, bar, tmp_path):
+def test_the_modes_match_the_translator(system, bar, tmp_path):
     sets, _ = choose_lengths(make_text(system), SPECS[2:], True)
     found = {m.mode: m for m in measure_all([system], sets, OPTIONS, Cache(tmp_path), bar)}
     sources = [d.source for d in sets[0].documents]
@@ -121,11 +121,11 @@ def test_the_modes_give_what_the_translator_gives(system, bar, tmp_path):
     assert all(len(h) == len(s) for h, s in zip(found["segments"].hypotheses, sources, strict=True))
 
 
-def test_options_that_are_wrong():
+def test_wrong_options():
     for change, message in (
-        ({"modes": ("pass", "page")}, "choose of pass, segments, window"),
-        ({"modes": ()}, "choose of"),
-        ({"loss": False, "decode": False}, "nothing to do"),
+        ({"modes": ("pass", "page")}, "choose from pass, segments, window"),
+        ({"modes": ()}, "choose from"),
+        ({"loss": False, "decode": False}, "set one of them to true"),
         ({"window": None}, r"set window\.size and window\.unit"),
         ({"decoding": DecodingConfig(n_best=2)}, "only the best translation is scored"),
     ):
@@ -170,12 +170,12 @@ def test_the_report(system, bar, tmp_path):
     assert [c.header for c in quality.columns][:4] == ["length", "docs", "system", "mode"]
     # segment and 2-segments: pass and window are one measurement
     assert quality.row_count == rest.row_count == 2 * (2 + 2 + 3)
-    tests[0] |= {"t": 3.0, "p": 0.01}  # all scores of the toy are 0: there was nothing to test
+    tests[0] |= {"t": 3.0, "p": 0.01}  # all scores of the toy model are 0: there was nothing to test
     assert extrapolation_tables(payload)[2].row_count == 1
     assert any(line.startswith("cut at the length limit: toy, pass, whole: 3: north/one") for line in remarks(payload))
 
 
-def test_brackets_in_names_of_systems_are_shown_as_they_are(system, bar, tmp_path, capsys):
+def test_brackets_in_names_of_systems_are_shown_verbatim(system, bar, tmp_path, capsys):
     payload = make_payload(system, bar, tmp_path)
     payload["corpus"]["split"] = "[/]test"
     for row in (*payload["systems"], *payload["results"], *payload["length_tests"]):
@@ -184,7 +184,7 @@ def test_brackets_in_names_of_systems_are_shown_as_they_are(system, bar, tmp_pat
     print_tables(payload)
     out = capsys.readouterr().out
     assert out.startswith("[/]test: 3 documents")
-    assert out.count(" [bold]toy[/x] ") == 2 * 7 + 2  # one tested, and one remark
+    assert out.count(" [bold]toy[/x] ") == 2 * 7 + 2  # one tested system, and one remark
     assert out.count(" [bold]other[/x] ") == 2 * 7
 
 

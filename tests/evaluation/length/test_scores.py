@@ -1,4 +1,4 @@
-"""What is said of translations, by hand."""
+"""Scores of translations, by hand."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def test_sizes():
     assert [looped[1][name] for name in numbers] == pytest.approx([12 / 11, 1, 1 / 6, 0, 1])
 
 
-def test_documents_come_together_again_whatever_the_cuts():
+def test_documents_are_rebuilt_from_any_cuts():
     text = make_text(("a", "b", "c"), ("d", "e"), ("f",))
-    cut = [text.document(0, 2), text.document(2, 4), text.document(5, 6)]  # segment e is not there
+    cut = [text.document(0, 2), text.document(2, 4), text.document(5, 6)]  # segment e is missing
     assert original_documents(text, cut, ["A", "B", "C", "D", "F"]) == {0: "A B C", 2: "F"}
 
 
-def test_sentence_bleu_is_of_one_line():
+def test_sentence_bleu_scores_one_line():
     assert sentence_bleu(["a b c d e", "x"], ["a b c d f", "y"], NONE) == pytest.approx([100 * 0.2**0.25, 0.0])
 
 

@@ -1,4 +1,4 @@
-"""Trainings that were ended on their way go on as if they had not been."""
+"""Interrupted trainings resume as if they had not been interrupted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scaleformer.training import run as training
 from tests.trainings import FAST, configure, read_metrics, weights
 
 
-def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, cache: Path, monkeypatch) -> None:
+def test_a_killed_run_resumes_exactly(tmp_path: Path, cache: Path, monkeypatch) -> None:
     """In steps of two batches; `test_kills` has steps of one."""
     options = (*FAST, "model.dropout=0.1", "callbacks.ema.decay=0.5", "trainer.val_check_interval=2")
     options += ("trainer.accumulate_grad_batches=2",)
@@ -34,7 +34,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path, cac
     assert weights(parts, "loops")["fit_loop"]["epoch_loop.batch_progress"]["total"]["processed"] == 3 * 2
     assert [row["step"] for row in read_metrics(parts)] == ["1", "2", "3", "4", "5"]
     monkeypatch.setattr(training.TranslationModule, "training_step", step)
-    for steps in (7, 9):  # on from step 3; then, from where the run ended, by more steps
+    for steps in (7, 9):  # resumes from step 3, then from the end of the run
         training.run(configure(parts, cache, *options, f"trainer.max_steps={steps}", f"resume={parts}"))
     assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
     for key in ("state_dict", "current_model_state"):
@@ -47,8 +47,8 @@ TIMES = ("train/tokens_per_second", "train/data_share")
 
 
 @pytest.mark.parametrize("epochs", [None, 3], ids=["steps", "epochs"])
-def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache: Path, monkeypatch, epochs) -> None:
-    """An epoch of 6 batches is a step of four and one of two; what is saved there must not go on inside it."""
+def test_a_run_killed_after_an_epoch_resumes_with_the_next(tmp_path: Path, cache: Path, monkeypatch, epochs) -> None:
+    """An epoch of 6 batches has a step of four and one of two; what is saved after it must not resume inside it."""
     options = (*FAST[:2], "model.dropout=0.1", "callbacks.checkpoint.every_n_train_steps=2", "data.synthetic.train=24")
     options += ("trainer.accumulate_grad_batches=4", "trainer.val_check_interval=100")
     options += ("trainer.max_steps=6",) if epochs is None else ("trainer.max_steps=-1", "+trainer.max_epochs=3")
@@ -75,7 +75,7 @@ def test_a_run_killed_after_an_epoch_goes_on_with_the_next(tmp_path: Path, cache
     assert all(torch.equal(expected[name], tensor) for name, tensor in weights(parts).items())
 
 
-def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cache: Path) -> None:
+def test_a_run_that_ended_with_a_validation_logs_after_a_resume(tmp_path: Path, cache: Path) -> None:
     options = (*FAST, "trainer.val_check_interval=4", "trainer.log_every_n_steps=2")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     training.run(configure(whole, cache, *options, "trainer.max_steps=8"))
@@ -86,7 +86,7 @@ def test_a_run_that_ended_with_a_validation_goes_on_logging(tmp_path: Path, cach
     assert rows == read_metrics(whole, *TIMES)
 
 
-def test_with_another_total_the_very_next_step_has_its_rate(tmp_path: Path, cache: Path) -> None:
+def test_a_new_total_changes_the_rate_of_the_next_step(tmp_path: Path, cache: Path) -> None:
     options = (*FAST, "schedule=cosine", "schedule.warmup_steps=1", "optimizer.learning_rate=0.01")
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     training.run(configure(whole, cache, *options, "trainer.max_steps=6"))
@@ -97,7 +97,7 @@ def test_with_another_total_the_very_next_step_has_its_rate(tmp_path: Path, cach
     assert rates[1][3:] == rates[0][3:]
 
 
-def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monkeypatch) -> None:
+def test_status_gives_the_step_of_a_resume(tmp_path: Path, cache: Path, monkeypatch) -> None:
     said = []
 
     def killed(module, batch, index):
@@ -118,7 +118,7 @@ def test_a_run_says_from_which_step_it_goes_on(tmp_path: Path, cache: Path, monk
 
 
 @pytest.mark.parametrize("where", ["training_step", "validation_step"])
-def test_a_signal_that_no_step_follows_is_not_lost(tmp_path: Path, cache: Path, monkeypatch, where: str) -> None:
+def test_a_signal_after_the_last_step_is_not_lost(tmp_path: Path, cache: Path, monkeypatch, where: str) -> None:
     disturbed = getattr(training.TranslationModule, where)
 
     def told(module, batch, index):
