@@ -30,6 +30,7 @@ lint: install  ## Style, types, and pages that are hard to read
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.check_prose
+	$(BIN)/python -m tests.pages.configuration --check
 
 check: lint test  ## Style, types, pages and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
 
