@@ -35,7 +35,7 @@ PAGES = [
 SMALL = {
     "train": (
         *("model=tiny", "model.encoder_layers=1", "model.decoder_layers=1", "model.width=32", "model.feedforward=32"),
-        *("model.heads=2", "tokenizer.vocab_size=412", "data.batch_tokens=512", "data.max_tokens=128", "threads=1"),
+        *("model.heads=2", "tokenizer.vocab_size=345", "data.batch_tokens=512", "data.max_tokens=128", "threads=1"),
         *("trainer.max_steps=2", "trainer.val_check_interval=2", "trainer.log_every_n_steps=1"),
         *("trainer.precision=32-true", "decoding=greedy", "decoding.max_length_ratio=0.5"),
         *("callbacks.validation_bleu.examples=2", "callbacks.validation_bleu.decoding.max_length_ratio=0.5"),
@@ -78,6 +78,7 @@ STAND_INS = {
     "data.path=FOLDER": "data.path=sample",
     "data.path=DIR": "data.path=sample",
     "data.path=A": "data.path=sample",
+    "hydra.run.dir=RUN": "hydra.run.dir=runs/RUN",  # not into the run that others read
     "input=FILE": "input=source.txt",
     "output=FILE": "output=translated.txt",
     "input=FOLDER": "input=new/en",
@@ -118,8 +119,8 @@ def composed(name: str, arguments: Sequence[str]) -> Any:
 
 def shortened(name: str, arguments: Sequence[str], config: Any) -> list[str]:
     """The arguments with what makes the command quick: what the configuration has, and the page does not choose."""
-    if any(word.startswith("resume=") for word in arguments):
-        return list(arguments)
+    if any(word.startswith("resume=") and word != "resume=auto" for word in arguments):
+        return list(arguments)  # all else comes from the run
     if name == "translate" and not any(word.startswith(("source_language=", "input=-")) for word in arguments):
         return [*arguments, "source_language=en"]  # which a model of the embedded corpus cannot know
     synthetic = name == "train" and "synthetic" in config.data

@@ -128,15 +128,15 @@ def masked(line: str, corpus: frozenset[str] = frozenset()) -> str:
 
 
 def missing(shown: list[str], output: list[str], corpus: frozenset[str] = frozenset()) -> list[str]:
-    """Lines shown that the output does not have, in this order. `...` stands for any lines, or any part of one; so does
-    a line of corpus words alone, and TIME and NAME for any word."""
+    """Lines shown that the output does not have, in this order. `...` stands for any lines, or any part of one; so do
+    words of the corpus, which are translations, and TIME, NAME and RUN."""
     rest = [masked(line, corpus) for line in output]
     lost = []
     for line in shown:
         wanted = masked(line, corpus)
         if wanted in ("", "...", "~"):
             continue
-        parts = (re.escape(part) for part in re.split(r"\.\.\.|\bTIME\b|\bNAME\b|\bRUN\b", wanted))
+        parts = (re.escape(part.strip()) for part in re.split(r"\.\.\.|~|\bTIME\b|\bNAME\b|\bRUN\b", wanted))
         pattern = re.compile(".*".join(parts))
         place = next((n for n, text in enumerate(rest) if pattern.fullmatch(text)), None)
         if place is None:
