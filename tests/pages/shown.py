@@ -20,12 +20,14 @@ class Shown:
     """A command as a page shows it.
 
     line    of the page
+    block   the first line of its block
     text    as it is typed, without its comment
     output  lines shown behind it; or in the next block of the same section, or the one after a paragraph that names it
     """
 
     line: int
     text: str
+    block: int = 0
     output: list[str] = field(default_factory=list)
 
     @property
@@ -101,7 +103,7 @@ def _of_block(lines: list[str], first: int) -> Iterator[Shown]:
                 text = f"{text[:-1]} {following.strip()}" if text.endswith("\\") else f"{text}\n{following}"
                 if not following:
                     break
-            shown = Shown(number, text)
+            shown = Shown(number, text, first)
         elif shown is not None and (shown.output or (line.strip() and not line.lstrip().startswith("#"))):
             shown.output.append(line)
     if shown is not None:
@@ -121,6 +123,7 @@ def _is_open(text: str) -> bool:
 def masked(line: str, corpus: frozenset[str] = frozenset()) -> str:
     """A line of output without what changes from one model and machine to the next: numbers, words of the embedded
     corpus, lines of tables and runs of spaces."""
+    line = line.replace(", cut at the length limit", "")  # which a model of two steps always reaches
     line = re.sub(r"[━─┏┳┓┡╇┩└┴┘┃│\s]+", " ", line)
     words = ["~" if word.strip("'\"") in corpus else word for word in line.split()]
     line = re.sub(r"~( (~|[.,!?;:]+(?= |$)))*", "~", " ".join(words))

@@ -23,6 +23,7 @@ class Workplace:
 
     def __init__(self, folder: Path, run: Path | None) -> None:
         self.folder = folder
+        self.printed: list[str] = []  # by the commands of the present block
         (folder / "data").mkdir(parents=True)
         (folder / "data/samples").symlink_to(ROOT / "data/samples")
         (folder / "sample").symlink_to(ROOT / "data/samples/jsonl")
