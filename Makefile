@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 JOEYNMT := joeynmt tensorboard absl-py subword-nmt importlib_metadata lazy-importer zipp
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint check bench
+.PHONY: help install train test lint check bench docs docs-check
 
 help:  ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 install: $(STAMP)  ## Make .venv and install the package with its pinned dependencies
 
@@ -30,8 +30,15 @@ lint: install  ## Style, types, and pages that are hard to read
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m tests.check_prose
+	$(BIN)/python -m tests.pages.configuration --check
 
 check: lint test  ## Style, types, pages and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
+
+docs: install  ## Build the site of the pages into site/; a dead link or a page that nothing leads to is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs-check: install  ## Run the commands that the pages show, as far as the embedded corpus goes
+	$(BIN)/python -m tests.pages.commands
 
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

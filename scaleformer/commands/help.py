@@ -115,8 +115,7 @@ def _lines(text: str, indent: int) -> list[str]:
 def _table(settings: list[Setting], kind: type) -> list[str]:
     lines = []
     for setting in settings:
-        hint = type_of(kind, setting.name)
-        typed = "" if not setting.value else _guess(setting.value) if hint is None else type_name(hint)
+        typed = shown_type(setting, kind)
         default = f" = {setting.value}" if setting.value else ""
         lines.append(f"  {setting.name}{default}  ({typed})" if typed else f"  {setting.name}{default}")
         lines += _lines(setting.text, 6)
@@ -134,8 +133,11 @@ def _defaults(path: Path) -> Iterator[tuple[str, str | None, str]]:
                 yield group.lstrip("/"), choice, comments.get(group.lstrip("/"), "")
 
 
-def _guess(value: str) -> str:
-    """The type of a default, from its YAML value."""
+def shown_type(setting: Setting, kind: type) -> str:
+    """The type of a setting as `kind` has it, else that of its default as YAML reads it; "" where neither tells."""
+    value, hint = setting.value, type_of(kind, setting.name)
+    if not value or hint is not None:
+        return type_name(hint) if value else ""
     content = None if value == "???" else yaml.safe_load(value or "null")
     if content is None or isinstance(content, dict):
         return ""
