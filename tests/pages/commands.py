@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -216,6 +217,10 @@ def examine(shown: Shown, place: Workplace, corpus: frozenset[str]) -> tuple[str
         reason = f"no {stdin.name} here"
     if reason is not None:
         return "checked", reason
+    if name == "prepare":  # which writes into a new folder; pages give theirs the same names
+        for word in arguments:
+            if word.startswith("output="):
+                shutil.rmtree(place.folder / word.removeprefix("output="), ignore_errors=True)
     code, output = place.run([*name.split(), *shortened(name, arguments, config)], stdin, stdout)
     if code:
         return "failed", f"exit code {code}: " + " ".join(output.split()[-60:])
