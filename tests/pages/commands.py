@@ -80,8 +80,8 @@ STAND_INS = {
     "data.path=DIR": "data.path=sample",
     "data.path=A": "data.path=sample",
     "hydra.run.dir=RUN": "hydra.run.dir=runs/RUN",  # not into the run that others read
-    "source=DIR": "source=manual/en",
-    "target=DIR": "target=manual/es",
+    "source=DIR": "source=data/samples/raw/en",
+    "target=DIR": "target=data/samples/raw/es",
     "input=FILE": "input=source.txt",
     "output=FILE": "output=translated.txt",
     "input=FOLDER": "input=new/en",
