@@ -81,7 +81,7 @@ STAND_INS = {
     "data.path=A": "data.path=sample",
     "hydra.run.dir=RUN": "hydra.run.dir=runs/RUN",  # not into the run that others read
     "source=DIR": "source=data/samples/raw/en",
-    "target=DIR": "target=data/samples/raw/es",
+    "target=DIR": "target=data/samples/raw/es valid=0 test=0",
     "input=FILE": "input=source.txt",
     "output=FILE": "output=translated.txt",
     "input=FOLDER": "input=new/en",
