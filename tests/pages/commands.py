@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -79,8 +80,8 @@ STAND_INS = {
     "data.path=DIR": "data.path=sample",
     "data.path=A": "data.path=sample",
     "hydra.run.dir=RUN": "hydra.run.dir=runs/RUN",  # not into the run that others read
-    "source=DIR": "source=manual/en",
-    "target=DIR": "target=manual/es",
+    "source=DIR": "source=data/samples/raw/en",
+    "target=DIR": "target=data/samples/raw/es valid=0 test=0",
     "input=FILE": "input=source.txt",
     "output=FILE": "output=translated.txt",
     "input=FOLDER": "input=new/en",
@@ -216,6 +217,10 @@ def examine(shown: Shown, place: Workspace, corpus: frozenset[str]) -> tuple[str
         reason = f"no {stdin.name} here"
     if reason is not None:
         return "checked", reason
+    if name == "prepare":  # which writes into a new folder; pages give theirs the same names
+        for word in arguments:
+            if word.startswith("output="):
+                shutil.rmtree(place.folder / word.removeprefix("output="), ignore_errors=True)
     code, output = place.run([*name.split(), *shortened(name, arguments, config)], stdin, stdout)
     if code:
         return "failed", f"exit code {code}: " + " ".join(output.split()[-60:])
