@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 JOEYNMT := joeynmt tensorboard absl-py subword-nmt importlib_metadata lazy-importer zipp
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint check bench docs docs-check
+.PHONY: help install train test lint check bench bench-quality docs docs-check
 
 help:  ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 install: $(STAMP)  ## Make .venv and install the package with its pinned dependencies
 
@@ -46,3 +46,8 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/scaleformer benchmark attention settings=[plain,commands]
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
 	$(BIN)/scaleformer benchmark decoding page=docs/benchmarks.md
+
+MINUTES ?= 60
+bench-quality: install  ## Train JoeyNMT, Hugging Face, eole and ours for MINUTES on CORPUS each, and score them all
+	test -n "$(CORPUS)" || { echo "CORPUS= is missing: a folder of train, valid and test.jsonl.gz"; exit 1; }
+	$(BIN)/scaleformer benchmark quality corpus="$(CORPUS)" minutes=$(MINUTES)

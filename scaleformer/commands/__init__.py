@@ -37,6 +37,7 @@ COMMANDS = {
     "benchmark decoding": "Compare decoding speed with other libraries",
     "benchmark data": "Time the preparation of a large corpus",
     "benchmark mechanisms": "Train and compare every attention",
+    "benchmark quality": "Train other programs and ours for one time, and score",
 }
 
 

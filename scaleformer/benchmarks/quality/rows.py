@@ -1,0 +1,217 @@
+"""The rows: each program on each level, trained, translating, scored; and the table of all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from scaleformer.benchmarks.models import Sizes
+from scaleformer.benchmarks.quality.programs import (
+    EOLE,
+    HUGGING_FACE,
+    JOEYNMT,
+    OURS,
+    call,
+    environment,
+    run_program,
+)
+from scaleformer.benchmarks.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
+from scaleformer.benchmarks.tables import markdown
+from scaleformer.data.config import DataConfig
+from scaleformer.data.splits import EncodedSplits
+from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.evaluation.plain import read_plain, score_plain, write_plain
+from scaleformer.system.files import atomic_writer
+from scaleformer.translation.translator import Translator
+
+WHOLE = "whole"  # documents in one pass, by the model that is trained on pieces of them
+ROWS = tuple(
+    f"{program}-{level}"
+    for program in (OURS, HUGGING_FACE, JOEYNMT, EOLE)
+    for level in (*LEVELS, *([WHOLE] if program == OURS else []))
+)
+#: What our experiments train with, whatever `experiment=` says, and the others where they have no recipe of their own.
+RECIPE = {"learning_rate": 2e-3, "warmup_steps": 400, "label_smoothing": 0.1, "batch_tokens": 8192, "dropout": 0.1}
+VALIDATION = 64  # examples, as many as our own training translates at a validation
+NAMES = {OURS: "Scaleformer", HUGGING_FACE: "Hugging Face (Marian)", JOEYNMT: "JoeyNMT", EOLE: "eole"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What all rows share; conf/commands/benchmark_quality.yaml describes it."""
+
+    corpus: str
+    minutes: float
+    output: str
+    recipe: str
+    experiment: str
+    sizes: Sizes
+    max_tokens: int
+    max_documents: int | None
+    segments: int | None
+    threads: int
+    seed: int
+    environments: str
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What a program is told, besides its texts."""
+        shared = {"recipe": self.recipe, "sizes": asdict(self.sizes), "threads": self.threads, "seed": self.seed}
+        return {**RECIPE, **shared, "seconds": 60 * self.minutes}
+
+
+class Bench:
+    """A folder of rows, in which those that are there stay as they are."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Raises ValueError where the folder holds rows of another plan, DataError for a wrong corpus."""
+        self.plan, self.output = plan, Path(plan.output)
+        self.cache = self.output / "cache"
+        data = DataConfig(format="jsonl", path=plan.corpus, max_tokens=plan.max_tokens, cache_dir=str(self.cache))
+        self.splits = EncodedSplits(data, TokenizerConfig(plan.sizes.vocabulary))
+        self._agree()
+        self.documents = [
+            first_segments(d, plan.segments) for d in self.splits.documents("test")[: plan.max_documents] if d.target
+        ]
+        write_lines(self.output / "test" / "test.jsonl", [d.to_json() for d in self.documents])
+
+    def _agree(self) -> None:
+        kept = self.output / "settings.json"
+        shared = {k: v for k, v in asdict(self.plan).items() if k not in ("output", "environments")}
+        settings = {**shared, "corpus": self.splits.fingerprint()}
+        if kept.exists():
+            old = json.loads(kept.read_text(encoding="utf-8"))
+            if changed := [name for name, value in settings.items() if old.get(name) != value]:
+                was = ", ".join(f"{name} (was {str(old.get(name))[:60]})" for name in changed)
+                raise ValueError(f"output={self.output}: holds rows of other settings, {was}: choose another folder")
+        with atomic_writer(kept) as file:
+            json.dump(settings, file, indent=2)
+
+    def row(self, name: str) -> bool:
+        """Make a row whose result is not there; False where it is. Raises Failed, and what scoring raises."""
+        result = self.output / "results" / f"{name}.json"
+        if result.exists():
+            return False
+        program, _, level = name.partition("-")
+        facts, hypotheses = self._ours(level) if program == OURS else self._other(program, level)
+        scores = score_plain(self.documents, hypotheses, ter=False)
+        shared = {"minutes": self.plan.minutes, "recipe": self.plan.recipe, "sizes": asdict(self.plan.sizes)}
+        write_plain(result, scores, {"program": program, "level": level, **shared, **facts})
+        return True
+
+    def _other(self, program: str, level: str) -> tuple[dict[str, Any], list[list[str] | str]]:
+        python = environment(program, Path(self.plan.environments))
+        texts, tokenizer = self.output / "texts" / level, self.splits.source_tokenizer
+        test = Test(self.documents, tokenizer, level, self.plan.max_tokens)
+        if not (texts / "test.source").exists():  # which is written last
+            self._write_texts(texts, level, test)
+        job = {**self.plan.job, "texts": str(texts), "positions": 2 * longest(texts) + 16}
+        facts, written = run_program(program, python, job, self.output / "rows" / f"{program}-{level}")
+        hypotheses, wrong = test.hypotheses(written, tokenizer)
+        return {**facts, "pieces": len(written), "pieces_of_other_segments": wrong}, hypotheses
+
+    def _write_texts(self, texts: Path, level: str, test: Test) -> None:
+        for split in ("train", "valid"):
+            there = split if split in self.splits.sources else "train"
+            pairs = list(training_lines(self.splits.encoded(there), level, self.plan.max_tokens))
+            chosen = pairs if split == "train" else pairs[:VALIDATION]
+            for side, lines in zip(("source", "target"), zip(*chosen, strict=True), strict=True):
+                write_lines(texts / f"{split}.{side}", lines)
+        write_lines(texts / "test.source", test.lines)
+
+    def _ours(self, level: str) -> tuple[dict[str, Any], list[list[str] | str]]:
+        trained = "documents" if level == WHOLE else level
+        work = self.output / "rows" / f"{OURS}-{trained}"
+        run, done = work / "run", work / "train.json"
+        if not done.exists():
+            shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(parents=True)
+            call_ours("train", training_overrides(self.plan, trained, run, self.cache), work / "train.log", self.plan)
+            status = json.loads((run / "status.json").read_text(encoding="utf-8"))
+            done.write_text(json.dumps({"updates": status["step"], "train_seconds": 60 * self.plan.minutes}))
+        facts = json.loads(done.read_text(encoding="utf-8"))
+        checkpoint = run / "checkpoints" / "last.ckpt"
+        model = Translator.load(checkpoint).model
+        facts["parameters"] = sum(p.numel() for p in model.parameters() if p.requires_grad)
+        settings = [f"checkpoint={checkpoint}", "data=jsonl", f"data.path={self.output / 'test'}", "ter=false"]
+        settings += [f"output={work / level}", "samples=0"]
+        settings += [f"max_tokens={self.plan.max_tokens}"] if level == "documents" else []
+        call_ours("evaluate", settings, work / f"{level}.log", self.plan)
+        (written,) = (work / level).glob("bleu-*.json")  # named after the folder of the test as well
+        result = json.loads(written.read_text(encoding="utf-8"))
+        decoding = result["decoding"]
+        search = "greedy" if decoding["strategy"] == "greedy" else f"beam {decoding['beam_size']}"
+        facts |= {"version": result["versions"]["scaleformer"], "search": search, "settings": decoding}
+        facts["translation_seconds"] = result["translation_seconds"]
+        return facts, read_plain(str(written.with_suffix(".jsonl")), self.documents)
+
+
+def training_overrides(plan: Plan, level: str, run: Path, cache: Path) -> list[str]:
+    """Our own training, stopped by the clock; a schedule that needs not know when that is."""
+    sizes = plan.sizes
+    model = {"width": sizes.width, "feedforward": sizes.feedforward, "heads": sizes.heads, "dropout": RECIPE["dropout"]}
+    model |= {"encoder_layers": sizes.layers, "decoder_layers": sizes.layers}
+    seconds = round(60 * plan.minutes)
+    limit = f"00:{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return [
+        f"experiment={plan.experiment}",
+        "data=jsonl",
+        f"data.path={plan.corpus}",
+        f"data.level={'segment' if level == 'sentences' else 'document'}",
+        f"data.max_tokens={plan.max_tokens}",
+        f"data.batch_tokens={RECIPE['batch_tokens']}",
+        f"data.cache_dir={cache}",
+        f"tokenizer.vocab_size={sizes.vocabulary}",
+        *(f"model.{name}={value}" for name, value in model.items()),
+        f"label_smoothing={RECIPE['label_smoothing']}",
+        f"optimizer.learning_rate={RECIPE['learning_rate']}",
+        "schedule=inverse_sqrt",
+        f"schedule.warmup_steps={RECIPE['warmup_steps']}",
+        "trainer.max_steps=-1",
+        f"trainer.max_time={limit}",
+        "trainer.accelerator=cpu",
+        "test.enabled=false",
+        f"seed={plan.seed}",
+        f"hydra.run.dir={run}",
+    ]
+
+
+def call_ours(command: str, settings: Sequence[str], log: Path, plan: Plan) -> None:
+    """A command of this package in a process of its own. Raises Failed."""
+    call([sys.executable, "-m", "scaleformer", command, *settings, f"threads={plan.threads}"], log, plan.threads)
+
+
+def table(results: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> str:
+    """Markdown of the results in the order of `ROWS`, with a line for each row that failed, and the signatures."""
+    metrics = ("d-BLEU", "s-BLEU", "chrF++")
+    facts = ("program", "trained on", "translated as", "updates", "parameters")
+    header = (*facts, *metrics, "left out", "added", "minutes")
+    place = {name: number for number, name in enumerate(ROWS)}
+    ordered = sorted(results, key=lambda r: place[f"{r['program']}-{r['level']}"])
+    lines: list[list[str]] = []
+    signatures: dict[str, str] = {}
+    for result in ordered:
+        scores = {score["metric"]: score for score in result["scores"]}
+        signatures |= {name: scores[name]["signature"] for name in metrics}
+        level = result["level"]
+        lines.append(
+            [
+                f"{NAMES[result['program']]} {result['version']}",
+                "sentences" if level == "sentences" else "documents",
+                {"documents": "pieces"}.get(level, level),
+                f"{result['updates']:,}",
+                f"{result['parameters']:,}",
+                *(f"{scores[name]['score']:.2f}" for name in metrics),
+                *(f"{result['difference'][name]:.1%}" for name in ("omitted", "added")),
+                "-" if result["translation_seconds"] is None else f"{result['translation_seconds'] / 60:.1f}",
+            ]
+        )
+    told = [markdown(header, lines)] if lines else []
+    told += ["\n".join(f"- {name}: `{signature}`" for name, signature in signatures.items())] if lines else []
+    told += ["\n".join(f"- {name}: failed: {reason}" for name, reason in failures.items())] if failures else []
+    return "\n\n".join(told) + "\n"

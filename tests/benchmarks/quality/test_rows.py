@@ -1,0 +1,139 @@
+"""What is asked of our own training, and the table of the rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from scaleformer.benchmarks.quality.programs import Failed, call, phase
+from scaleformer.benchmarks.quality.rows import ROWS, table, training_overrides
+from scaleformer.commands.call import CONF, default_options
+from tests.commands.calls import Benchmark
+
+
+def test_our_training_ends_by_the_clock(tmp_path: Path) -> None:
+    options = default_options("benchmark quality", corpus="C", minutes=61.5, environments="E")
+    for level, of_data in (("sentences", "segment"), ("documents", "document")):
+        overrides = training_overrides(options, level, tmp_path / "run", tmp_path / "cache")
+        with initialize_config_dir(str(CONF.resolve()), version_base=None):
+            config: Any = compose("config", overrides)
+        assert (config.trainer.max_time, config.trainer.max_steps) == ("00:01:01:30", -1)
+        assert (config.data.level, config.schedule.name) == (of_data, "inverse_sqrt")
+        assert config.model.encoder_layers == options.sizes.layers == 4
+
+
+def result(program: str, level: str, bleu: float, seconds: float | None) -> dict[str, Any]:
+    scores = [
+        {"metric": metric, "score": bleu + n, "signature": f"of {metric}"}
+        for n, metric in enumerate(("d-BLEU", "s-BLEU", "chrF++", "d-chrF++"))
+    ]
+    facts = {"version": "1.0", "updates": 1234, "parameters": 2_000_000, "translation_seconds": seconds}
+    difference = {"omitted": 0.125, "added": 0.0}
+    return {"program": program, "level": level, "scores": scores, "difference": difference, **facts}
+
+
+def test_the_table_has_an_order_and_failures() -> None:
+    results = [result("joeynmt", "documents", 10, 90), result("scaleformer", "whole", 20.004, None)]
+    assert table(results, {"eole-sentences": "no such package"}).splitlines() == [
+        "| program         | trained on | translated as | updates | parameters | d-BLEU | s-BLEU | chrF++ | left out "
+        "| added | minutes |",
+        "| --------------- | ---------: | ------------: | ------: | ---------: | -----: | -----: | -----: | -------: "
+        "| ----: | ------: |",
+        "| Scaleformer 1.0 |  documents |         whole |   1,234 |  2,000,000 |  20.00 |  21.00 |  22.00 |    12.5% "
+        "|  0.0% |       - |",
+        "| JoeyNMT 1.0     |  documents |        pieces |   1,234 |  2,000,000 |  10.00 |  11.00 |  12.00 |    12.5% "
+        "|  0.0% |     1.5 |",
+        "",
+        "- d-BLEU: `of d-BLEU`",
+        "- s-BLEU: `of s-BLEU`",
+        "- chrF++: `of chrF++`",
+        "",
+        "- eole-sentences: failed: no such package",
+    ]
+    assert table([], {}).strip() == ""
+
+
+def test_a_phase_is_run_once_and_told_by_its_last_line(tmp_path: Path) -> None:
+    write = f"from pathlib import Path; Path({str(tmp_path / 'train.json')!r}).write_text('{{\"updates\": 3}}')"
+    assert phase("train", tmp_path, [sys.executable, "-c", write], 1) == {"updates": 3}
+    assert phase("train", tmp_path, ["no such program"], 1) == {"updates": 3}
+    with pytest.raises(Failed, match=r"^ValueError: far too short \(exit code 1, see .*translate.log\)$"):
+        phase("translate", tmp_path, [sys.executable, "-c", "raise ValueError('far too short')"], 1)
+    call([sys.executable, "-c", "import os; print(os.environ['OMP_NUM_THREADS'])"], tmp_path / "log", 3)
+    assert (tmp_path / "log").read_text().splitlines()[-1] == "3"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    texts = [f"{a} {b} {c}" for a in ("red", "green", "blue") for b in ("cat", "dog") for c in ("runs", "sits", "eats")]
+    document = {"source": texts, "target": [text.upper() for text in texts]}
+    for split in ("train", "valid", "test"):
+        lines = [json.dumps({"id": f"{split}{n}", **document}) + "\n" for n in range(2)]
+        (tmp_path / f"{split}.jsonl").write_text("".join(lines))
+    return tmp_path
+
+
+def test_rows_that_copy(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program that writes its references scores 100; one that cannot be had is told of, and the others go on."""
+    bench = Benchmark("benchmark quality")
+    rows = sys.modules["scaleformer.benchmarks.quality.rows"]
+
+    def environment(program: str, folder: Path) -> Path:
+        if program == "eole":
+            raise Failed("no such package")
+        return Path(sys.executable)
+
+    asked: list[str] = []
+
+    def run_program(program: str, python: Path, job: dict[str, Any], work: Path) -> tuple[dict[str, Any], list[str]]:
+        texts = Path(job["texts"])
+        asked.append(work.name)
+        # test and training have the same documents
+        pairs = zip(*((texts / f"train.{side}").read_text().splitlines() for side in ("source", "target")), strict=True)
+        known = dict(pairs)
+        written = [known[line] for line in (texts / "test.source").read_text().splitlines()]
+        facts = {"version": "1", "updates": 1, "parameters": 1, "translation_seconds": 1.0}
+        return facts, written
+
+    monkeypatch.setattr(rows, "environment", environment)
+    monkeypatch.setattr(rows, "run_program", run_program)
+    chosen = "rows=[joeynmt-sentences,joeynmt-documents,eole-sentences]"
+    settings = [f"corpus={corpus}", f"output={tmp_path / 'out'}", "environments=E", "sizes.vocabulary=305", chosen]
+    for _ in range(2):  # the second call has nothing to do but the row that failed
+        with pytest.raises(SystemExit):
+            bench.main(settings)
+    assert asked == ["joeynmt-sentences", "joeynmt-documents"]
+    found = [json.loads((tmp_path / "out" / "results" / f"{name}.json").read_text()) for name in asked]
+    assert [r["scores"][0]["score"] for r in found] == pytest.approx([100, 100])
+    assert found[1]["pieces_of_other_segments"] == 0
+    assert "eole-sentences: failed: no such package" in (tmp_path / "out" / "quality.md").read_text()
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        bench.main([*settings, "segments=3"])
+    assert "holds rows of other settings, segments (was None): choose another folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("rows=[fairseq-sentences]", "rows names fairseq-sentences: choose of scaleformer-sentences"),
+        ("recipe=best", "recipe=best: choose own or ours"),
+        ("minutes=0", "minutes=0: wanted at least 0.1"),
+    ],
+)
+def test_wrong_options(argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Benchmark("benchmark quality").main(["corpus=C", "environments=E", argument])
+    assert message in capsys.readouterr().err
+
+
+def test_every_program_has_a_driver() -> None:
+    drivers = {path.stem.removeprefix("train_") for path in (CONF.parent / "scaleformer").rglob("drivers/train_*.py")}
+    assert drivers | {"scaleformer"} == {row.split("-")[0] for row in ROWS}
