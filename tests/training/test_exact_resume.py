@@ -128,7 +128,7 @@ def test_a_signal_after_the_last_step_is_not_lost(tmp_path: Path, cache: Path, m
 
     options = (*FAST, "trainer.max_steps=4", "trainer.val_check_interval=4", "test.enabled=true")
     monkeypatch.setattr(training.TranslationModule, where, told)
-    with pytest.raises(Interrupted, match=f"interrupted by SIGTERM, saved at step 4: go on by resume={tmp_path}"):
+    with pytest.raises(Interrupted, match=f"interrupted by SIGTERM, saved at step 4: continue with resume={tmp_path}"):
         training.run(configure(tmp_path, cache, *options))
     assert weights(tmp_path, "global_step") == 4
     assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["state"] == "interrupted"

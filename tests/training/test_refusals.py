@@ -206,7 +206,7 @@ def test_a_bad_command_line_ends_in_one_line(command: Command, tmp_path: Path, a
         (["trainer.strategy=fsdp", "callbacks.ema.decay=0.9"], "not average weights: set callbacks.ema.decay=null"),
         (["trainer.max_time=soon"], "trainer.max_time=soon: wanted null or DD:HH:MM:SS"),
         (["data=jsonl", "data.path=nowhere"], "nowhere: no such file or folder (data.path)"),
-        (["data.max_tokens=10", "data.overlong=error"], "tokens are more than data.max_tokens=10: raise it"),
+        (["data.max_tokens=10", "data.overlong=error"], "tokens are more than data.max_tokens=10: raise max_tokens"),
         (["tokenizer.vocab_size=90000"], "tokenizer.vocab_size=90000 is larger than the training text allows: set"),
         (["test.enabled=true", "test.split=dev"], "no 'dev' split; present: train, valid, test"),
     ],

@@ -130,7 +130,7 @@ def test_the_old_value_of_a_changed_default_is_given(run: Path) -> None:
     package = open_checkpoint(run)[1]
     package["config"]["model"]["attention"]["near"] = None
     config = {**CONFIG, "model": {**CONFIG["model"], "attention": {**CONFIG["model"]["attention"], "near": 3}}}
-    with pytest.raises(ValueError, match=r"give model\.attention\.near=null \(a default may have changed"):
+    with pytest.raises(ValueError, match=r"set model\.attention\.near=null \(a default may have changed"):
         check_settings(package, config)
 
 
@@ -161,7 +161,7 @@ def test_a_different_attention_is_answered_with_the_choice_to_make(run: Path, pl
     *groups, name = place.split(".")
     for settings, value in ((package["config"], old), (config, {"horizon": 8, "name": "segment_recall"})):
         reduce(lambda group, key: group[key], groups, settings["model"])[name] = value
-    with pytest.raises(ValueError, match=rf"give {re.escape(advice)} \(a default may have changed"):
+    with pytest.raises(ValueError, match=rf"set {re.escape(advice)} \(a default may have changed"):
         check_settings(package, config)
 
 
