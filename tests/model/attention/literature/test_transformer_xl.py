@@ -81,5 +81,5 @@ def test_what_does_not_fit_is_named(option: str, value: int) -> None:
 
 
 def test_groups_must_fill_the_pieces() -> None:
-    with pytest.raises(ValueError, match="rate is 3: it must divide piece, 6, and memory, 4"):
+    with pytest.raises(ValueError, match="rate is 3: it must be at least 1 and divide piece, 6, and memory, 4"):
         TransformerXLAttention("decoder", 16, 2, piece=6, memory=4, compressed=2, rate=3)

@@ -126,7 +126,7 @@ def test_the_decoding_state_does_not_grow() -> None:
         ({"name": "bigbird", "block": 0}, "block is 0"),
         ({"name": "bigbird", "random_blocks": -1}, "random_blocks is -1"),
         ({"name": "sparse", "pattern": "random"}, "choose one of strided, fixed"),
-        ({"name": "sparse", "stride": 4, "summaries": 5}, "from 1 to the stride, 4"),
+        ({"name": "sparse", "stride": 4, "summaries": 5}, "between 1 and the stride, 4"),
     ],
     ids=["window", "global_tokens", "block", "random_blocks", "pattern", "summaries"],
 )
