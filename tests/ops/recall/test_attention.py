@@ -227,7 +227,7 @@ def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algori
         ({"key_segments": None}, "give both, or a layout"),
         (
             {"layout": SegmentLayout(torch.zeros(2, 6), torch.zeros(2, 5))},
-            "a layout has segments and a mask of its own",
+            "layout was given with query_segments, key_segments or key_mask",
         ),
     ],
     ids=["kept", "explore", "algorithm", "salience", "recency", "falling", "gate", "rel", "no segments", "both"],
