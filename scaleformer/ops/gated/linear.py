@@ -64,7 +64,7 @@ def linear_segment_attention(
     sums, `dtype`."""
     arguments = q.shape[3], causal, causal or frel is not None, log_gate.shape[1] // 2, far_tokens, dtype
     plan = layout.derived(("gated", *arguments), lambda: _plan(layout, *arguments))
-    out: Tensor = _MadeAgain.apply(partial(_attend, plan, phi, dtype), q, k, v, frel, log_gate)
+    out: Tensor = _Recomputed.apply(partial(_attend, plan, phi, dtype), q, k, v, frel, log_gate)
     return out
 
 
@@ -86,8 +86,8 @@ def _plan(
     return Plan(causal, shared, length, real, queries, keys, slots, query_pieces, key_pieces)
 
 
-class _MadeAgain(torch.autograd.Function):
-    """Keeps the arguments only: backward recomputes the intermediate results, about ten times as much memory."""
+class _Recomputed(torch.autograd.Function):
+    """Keeps the arguments only: backward recomputes the intermediate results, which take about ten times as much."""
 
     @staticmethod
     def forward(ctx: Any, attend: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:  # type: ignore[override]

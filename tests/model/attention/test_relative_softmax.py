@@ -113,7 +113,7 @@ def test_learned_positions_are_added_and_refuse_what_they_never_saw() -> None:
     for positions in (model.source_positions, model.target_positions):
         torch.nn.init.zeros_(positions.embedding)
     torch.testing.assert_close(model.logits(model(batch)), blind.logits(blind(batch)))
-    with pytest.raises(ValueError, match="a text of 12 tokens has more than the 11 learned positions"):
+    with pytest.raises(ValueError, match="a text of 12 tokens is longer than the 11 learned positions"):
         model(make_batch([([5, 4], [4, 4])]))
 
 
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_named(choice: dict, site: str, message: str) -> No
 
 
 def test_rotary_wants_pairs() -> None:
-    with pytest.raises(ValueError, match="a head is 5 wide"):
+    with pytest.raises(ValueError, match="cannot use a head width of 5: set"):
         RotaryAttention("encoder", 10, 2)
 
 
@@ -165,7 +165,7 @@ def test_another_mechanism_stands_in_where_one_cannot_serve_unless_it_was_named_
     assert type(build_attention(choice, "cross", 16, 2)) is SoftmaxAttention
     build_attention(choice, "cross", 16, 2)
     told = [record.getMessage() for record in caplog.records]
-    assert len([line for line in told if "'shaw' cannot serve the cross site: 'softmax' does there" in line]) <= 1
+    assert len([line for line in told if "'shaw' cannot serve the cross site: using 'softmax' there" in line]) <= 1
     assert type(build_attention({"name": "shaw", "fallback": "softmax"}, "cross", 16, 2)) is SoftmaxAttention
     with pytest.raises(ValueError, match="cannot serve the cross site"):
         build_attention(choice, "cross", 16, 2, strict=True)
