@@ -86,8 +86,8 @@ class DecoderState(NamedTuple):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder [Vaswani 2017] whose attention is chosen site by site.
 
-    There is no length limit: positions are relative, or sinusoids computed for any length. An attention may have its own
-    limit, which its error for a longer document names.
+    There is no length limit: positions are relative, or sinusoids computed for any length. An attention may have a
+    limit of its own, which its error for a longer document names.
     """
 
     def __init__(self, config: ModelConfig) -> None:

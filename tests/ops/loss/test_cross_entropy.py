@@ -88,7 +88,7 @@ def test_no_logits_of_the_whole_batch_are_kept() -> None:
 
 
 def test_nothing_to_score_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no token"):
+    with pytest.raises(ValueError, match="at least one token"):
         linear_cross_entropy(torch.empty(0, 4), torch.empty(5, 4), torch.empty(0, dtype=torch.long))
 
 
