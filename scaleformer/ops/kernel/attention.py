@@ -86,8 +86,8 @@ def even_chunk(length: int, most: int) -> int:
 def smaller_algorithm(queries: int, keys: int, width: int, causal: bool) -> str:
     """The algorithm that keeps fewer numbers for phi(Q) phi(K)^T V, by the rule of [Scaleformer 2021] section 5.
 
-    The quadratic one keeps L_Q L_K scores; the linear one d^2 numbers, or d^2 max(L_Q, L_K) if masked. (Our chunked form
-    keeps d^2 numbers a chunk, so that `auto` switches to it much earlier.)
+    The quadratic one keeps L_Q L_K scores; the linear one d^2 numbers, or d^2 max(L_Q, L_K) if masked. (The chunked
+    form here keeps d^2 numbers a chunk, so that `auto` switches to it much earlier.)
     """
     states = max(queries, keys) if causal else 1
     return "quadratic" if queries * keys <= states * width * width else "linear"
