@@ -101,7 +101,7 @@ def test_softmax_is_equation_1(site: str) -> None:
     assert_follows(SoftmaxAttention(site, 16, 2), slow)
 
 
-def test_learned_positions_are_added_and_refuse_what_they_never_saw() -> None:
+def test_learned_positions_are_added_and_refuse_longer_texts() -> None:
     batch = make_batch([([5, 3], [4, 4])])  # 11 source, 11 target positions
     model = make_model(attention={"name": "softmax", "positions": "learned", "max_positions": 11})
     blind = make_model(attention={"name": "softmax", "positions": "none"})
@@ -147,17 +147,17 @@ def test_the_longest_texts(sites: dict[str, Any], expected: tuple[float, float])
     ],
     ids=["site", "base", "horizon", "ramp", "initial", "positions", "max_positions"],
 )
-def test_what_does_not_fit_is_named(choice: dict, site: str, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, site: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, site, 16, 2)
 
 
-def test_rotary_wants_pairs() -> None:
+def test_rotary_needs_an_even_head_width() -> None:
     with pytest.raises(ValueError, match="cannot use a head width of 5: set"):
         RotaryAttention("encoder", 10, 2)
 
 
-def test_another_mechanism_stands_in_where_one_cannot_serve_unless_it_was_named_for_the_site(
+def test_the_fallback_serves_a_site_unless_the_choice_was_made_for_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")

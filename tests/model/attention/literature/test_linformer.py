@@ -41,6 +41,6 @@ def test_longer_texts_are_refused() -> None:
     ],
     ids=["decoder", "rank", "max_length"],
 )
-def test_what_does_not_fit_is_named(choice: dict, site: str, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, site: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, site, 16, 2)

@@ -1,4 +1,4 @@
-"""Mechanisms that see a window, against loops over what each position may see."""
+"""Windowed mechanisms against loops over the keys that each position may see."""
 
 from __future__ import annotations
 
@@ -130,6 +130,6 @@ def test_the_decoding_state_does_not_grow() -> None:
     ],
     ids=["window", "global_tokens", "block", "random_blocks", "pattern", "summaries"],
 )
-def test_what_does_not_fit_is_named(choice: dict, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, "encoder", 16, 2)
