@@ -1,13 +1,14 @@
-"""The weights of attention, explicit, whatever the mechanism.
+"""Explicit attention weights for every mechanism.
 
-Every mechanism here is linear in its values: out_i = sum_j w_ij V_j. The linear ones never form w; but where V_j is the
-j-th unit vector, out_i is the row w_i itself. So the weights come out of the very code that translates:
+Every mechanism here is linear in its values: out_i = sum_j w_ij V_j. Linear-time mechanisms never form w. But if V_j is
+the j-th unit vector, out_i is the row w_i itself. So the weights come from the same code that translates:
 
     w_ij = s_ij / sum_j s_ij,   s_ij = phi(Q_i) . (phi(K_j) + phi(P_clip(j-i, -R, R)))        [Scaleformer, equation 9]
 
-for the paper's attention, with the gate for the segment-gated one, and the softmax for the others. Mechanisms that mix
-values before they weigh them (`linformer`), or whose kernel is an estimate (`rfa_gated`), have weights below zero;
-those that bypass `Attention.attend` have none. Of one that holds another (`g_transformer`) these are its own part.
+for the paper's attention, times the gate for the segment-gated one, and the softmax for the others. Weights can be
+negative where a mechanism mixes values before it weights them (`linformer`) or estimates its kernel (`rfa_gated`).
+Mechanisms that bypass `Attention.attend` have no weights here. For one that contains another (`g_transformer`), the
+weights are those of its own part.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scaleformer.ops.segments.layout import SegmentLayout
 
 
 def attentions_of(model: nn.Module) -> list[Attention]:
-    """The attentions of a model in order of layers, without those that are part of another."""
+    """The attentions of a model in layer order, without those inside another attention."""
     found = [module for module in model.modules() if isinstance(module, Attention)]
     parts = {part for attention in found for part in attention.modules() if part is not attention}
     return [attention for attention in found if attention not in parts]
@@ -31,8 +32,8 @@ def attentions_of(model: nn.Module) -> list[Attention]:
 
 @contextmanager
 def recorded_weights(model: nn.Module, sites: Sequence[str] = SITES) -> Iterator[dict[str, list[Tensor]]]:
-    """While it lasts, the attention of every layer at these sites also gives its weights (B, H, L, S), by site in order
-    of layers. Memory B H L S for each."""
+    """Within this context, every forward pass also records the attention weights (B, H, L, S), by site, in layer order.
+    Memory B H L S for each."""
     found: dict[str, list[Tensor]] = {site: [] for site in sites}
     attentions = [attention for attention in attentions_of(model) if attention.site in sites]
 

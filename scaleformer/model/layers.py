@@ -17,8 +17,8 @@ ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}
 class Dropout(nn.Dropout):
     """torch's dropout, with a mask that is cheaper on a CPU.
 
-    Four random numbers of 16 bits are drawn at once, so that p is rounded to a multiple of 2^-16; and the mask is kept
-    as numbers, since a product with booleans is slow there (torch 2.13).
+    Four 16-bit random numbers are drawn at once, so that p is rounded to a multiple of 2^-16. The mask is stored as
+    numbers, since multiplying by booleans is slow on a CPU (torch 2.13).
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Dropout(nn.Dropout):
 
 
 class FeedForward(nn.Module):
-    """Two linear maps around an activation, on each position alone [Vaswani 2017, section 3.3]."""
+    """Two linear maps around an activation, position by position [Vaswani 2017, section 3.3]."""
 
     def __init__(self, width: int, hidden: int, dropout: float, activation: str) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class EncoderLayer(nn.Module):
 
 
 class LayerState(NamedTuple):
-    """Decoding state of one decoder layer: of its hypotheses (B*K rows), and of its documents (B rows)."""
+    """Decoding state of one decoder layer: one part for the hypotheses (B*K rows), one for the documents (B rows)."""
 
     own: Any
     memory: Any
@@ -113,8 +113,8 @@ class DecoderLayer(nn.Module):
     def states_before(
         self, x: Tensor, segments: Tensor, starts: Tensor, memory: Tensor, mask: Tensor, memory_segments: Tensor
     ) -> LayerState:
-        """Of one text, the input x (1, L, D) of the layer with segments (1, L), the states before the positions starts
-        (n,), a row each; memory (1, S, D), mask and memory_segments (1, S)."""
+        """The states before the positions starts (n,) of one text, a row each, from the layer's input x (1, L, D) and
+        segments (1, L); memory (1, S, D), mask and memory_segments (1, S)."""
         return LayerState(
             self.attention.states_before(self.attention_norm(x), segments[0], starts),
             self.cross_attention.init_state(memory, mask, memory_segments, len(starts)),

@@ -24,7 +24,7 @@ class ModelConfig:
     """Everything needed to build a Transformer.
 
     attention   the mechanism of every site: {"name": ..., option: value, ...}
-    sites       exceptions to it: {"encoder" | "decoder" | "cross": {"name": ..., ...}}
+    sites       exceptions by site: {"encoder" | "decoder" | "cross": {"name": ..., ...}}
     """
 
     source_vocabulary: int
@@ -54,17 +54,17 @@ class ModelConfig:
             wrong.append(f"model.dropout is {self.dropout}, but must be in [0, 1)")
         if self.shared_vocabulary and self.source_vocabulary != self.target_vocabulary:
             wrong.append(
-                f"a shared vocabulary has one size, not {self.source_vocabulary} and {self.target_vocabulary}: "
+                f"a shared vocabulary cannot have two sizes, {self.source_vocabulary} and {self.target_vocabulary}: "
                 "set tokenizer.joint=true or model.shared_vocabulary=false"
             )
         unknown = set(self.sites) - set(SITES)
         if unknown:
-            wrong.append(f"model.sites names {', '.join(sorted(unknown))}: the sites are {', '.join(SITES)}")
+            wrong.append(f"model.sites has no site {', '.join(sorted(unknown))}: the sites are {', '.join(SITES)}")
         if wrong:
             raise ValueError("; ".join(wrong))
 
 
-#: with more rows the product with all of a vocabulary gains nothing by 8 bits
+#: with more rows, 8-bit weights do not make the output layer faster
 FEW_ROWS = 128
 
 
@@ -77,7 +77,7 @@ class Memory(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """Everything a step needs of the steps before it, for B documents times K beams."""
+    """Everything a step needs from earlier steps, for B documents times K beams."""
 
     position: int
     layers: list[LayerState]
@@ -86,8 +86,8 @@ class DecoderState(NamedTuple):
 class Transformer(nn.Module):
     """Pre-norm encoder-decoder [Vaswani 2017] whose attention is chosen site by site.
 
-    No length limit is built in: positions are relative, or sinusoids computed for the length at hand. (An attention may
-    have one of its own, which it names when a document is longer.)
+    There is no length limit: positions are relative, or sinusoids computed for any length. An attention may have a
+    limit of its own, which its error for a longer document names.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -124,7 +124,7 @@ class Transformer(nn.Module):
         self.decoder_norm = nn.LayerNorm(D)
         self.dropout = Dropout(config.dropout)
         self.source_positions = encoder[0].attention.make_positions()
-        # order has to reach the decoder's queries once, through whichever of its two attentions is blind to it
+        # The decoder's embeddings need absolute positions if either of its attentions is blind to order.
         self.target_positions = decoder[0].attention.make_positions() or decoder[0].cross_attention.make_positions()
 
     @property
@@ -137,19 +137,19 @@ class Transformer(nn.Module):
 
     @property
     def most_source_tokens(self) -> float:
-        """What the longest source may have, `</s>` among them; inf where any length will do."""
+        """The most source tokens, including `</s>`; inf without a limit."""
         attentions = [layer.attention for layer in self.encoder_layers]
         attentions += [layer.cross_attention for layer in self.decoder_layers]
         return min(getattr(self.source_positions, "most", math.inf), *(a.most_keys for a in attentions))
 
     @property
     def most_target_tokens(self) -> float:
-        """What the longest target may have, `</s>` among them; inf where any length will do."""
+        """The most target tokens, including `</s>`; inf without a limit."""
         attentions = [layer.attention for layer in self.decoder_layers]
         return min(getattr(self.target_positions, "most", math.inf), *(a.most_keys for a in attentions))
 
     def forward(self, batch: Batch) -> Tensor:
-        """Teacher-forced decoder states (B, L, D), position by position before the output layer (`logits`)."""
+        """Teacher-forced decoder states (B, L, D), before the output layer (`logits`)."""
         memory = self.encode(batch.source, batch.source_mask, batch.source_segments)
         x = self._embed(self.target_embedding, batch.target_input, self.target_positions)  # (B, L, D)
         layout = SegmentLayout(batch.target_segments, batch.target_segments, batch.target_mask)
@@ -159,7 +159,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)  # (B, L, D)
 
     def penalty(self) -> Tensor | float:
-        """What training adds to the loss of a target token, beside the cross-entropy."""
+        """What training adds to the cross-entropy of each target token."""
         parts = [module.penalise() for module in self.modules() if isinstance(module, Attention)]
         return sum(part for part in parts if part is not None)
 
@@ -170,9 +170,9 @@ class Transformer(nn.Module):
         return linear(states, self.output_weight)
 
     def to_int8(self) -> None:
-        """All products with weights in 8 bits (`Int8Weight`), for translation on a CPU: the weights themselves stay.
+        """Multiply by all weights in 8 bits (`Int8Weight`), for translation on a CPU. The weights themselves stay.
 
-        Raises ValueError where torch has no such products.
+        Raises ValueError if torch has no 8-bit products for this machine.
         """
         for module in self.modules():
             if isinstance(module, Linear):
@@ -193,13 +193,13 @@ class Transformer(nn.Module):
         return DecoderState(0, [layer.init_state(*memory, rows) for layer in self.decoder_layers])
 
     def read_target(self, memory: Memory, target: Tensor, segments: Tensor) -> list[Tensor]:
-        """What each decoder layer reads of a translation, (1, L, D) each, for `states_before`.
+        """The input of each decoder layer for a given translation, (1, L, D) each, for `states_before`.
 
         memory of one document; target (1, L) long, the decoder's input, and segments (1, L) long, as in
-        `Batch.target_input` and `Batch.target_segments`. Raises ValueError for a model of absolute positions.
+        `Batch.target_input` and `Batch.target_segments`. Raises ValueError for a model with absolute positions.
         """
         if self.target_positions is not None:
-            raise ValueError("absolute positions cannot begin in the midst of a text: wanted relative ones")
+            raise ValueError("absolute positions cannot start in the middle of a text: use relative positions")
         inputs = [self._embed(self.target_embedding, target, None)]  # (1, L, D)
         layout, cross_layout = SegmentLayout(segments, segments), SegmentLayout(segments, memory.segments, memory.mask)
         for layer in self.decoder_layers[:-1]:
@@ -207,10 +207,10 @@ class Transformer(nn.Module):
         return inputs
 
     def states_before(self, memory: Memory, inputs: list[Tensor], segments: Tensor, starts: Tensor) -> DecoderState:
-        """The state of n hypotheses of one document that begin where its translation has got to.
+        """The state of n hypotheses of one document that continue a given translation from several positions.
 
-        memory, segments as in `read_target`, which has made `inputs`; starts (n,) long: row i is before position
-        starts[i], which is the first of a segment. Raises ValueError for an attention that has no such states.
+        memory, segments as in `read_target`, which returned `inputs`; starts (n,) long: row i is the state before
+        position starts[i], the first of a segment. Raises ValueError if the attention cannot start there.
         """
         layers = [
             layer.states_before(x, segments, starts, *memory)
@@ -221,8 +221,8 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """One position of every hypothesis.
 
-        tokens (B*K,) long, the input at this position; segments (B*K,) long, the `<sep>` up to and including it.
-        Returns logits (B*K, V) fp32 of the next token, and the state advanced.
+        tokens (B*K,) long, the input at this position; segments (B*K,) long, the number of `<sep>` up to and including
+        it. Returns logits (B*K, V) fp32 of the next token, and the advanced state.
         """
         x = self._embed(self.target_embedding, tokens[:, None], self.target_positions, state.position)[:, 0]  # (B*K, D)
         layers = []
@@ -234,7 +234,7 @@ class Transformer(nn.Module):
     def reorder(self, state: DecoderState, rows: Tensor, documents: Tensor | None = None) -> DecoderState:
         """The state in which hypothesis n continues the old row rows[n]; the old state must not be used again.
 
-        rows (B'*K,) long; documents (B',) long, the old document of each new one, or None where all stay in place.
+        rows (B'*K,) long; documents (B',) long, the old document of each new one, or None if all stay in place.
         """
         layers = [
             layer.reorder(layer_state, rows, documents)

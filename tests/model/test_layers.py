@@ -1,4 +1,4 @@
-"""What layers are made of."""
+"""The parts of layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scaleformer.model.layers import Dropout
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_dropout_keeps_the_mean(p: float, dtype: torch.dtype) -> None:
     torch.manual_seed(1)
-    x = torch.ones(503, 199, dtype=dtype, requires_grad=True)  # no multiple of the four numbers drawn at once
+    x = torch.ones(503, 199, dtype=dtype, requires_grad=True)  # not a multiple of the four numbers drawn at once
     out = Dropout(p)(x)
     out.sum().backward()
     kept = round(2**16 * (1 - p)) / 2**16

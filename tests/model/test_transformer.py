@@ -47,7 +47,7 @@ MIXED = {
         "attention": {"name": "gated_deltanet", "kernel": 2, "chunk": 3, "fallback": {"name": "softmax"}}
     },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
-    # so that these batches of few segments have far ones
+    # options that give these short batches far segments
     "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},
     "segment_recall far": {"attention": {"name": "segment_recall", "near": 0, "kept": 2}},
 }
@@ -58,7 +58,7 @@ CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for pat
 def model(request: pytest.FixtureRequest) -> Transformer:
     model = make_model(**CHOICES[request.param])
     for name, parameter in model.named_parameters():
-        if name.endswith("salience"):  # it begins as zeros
+        if name.endswith("salience"):  # initially zero
             torch.nn.init.normal_(parameter)
     return model
 

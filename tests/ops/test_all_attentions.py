@@ -1,4 +1,4 @@
-"""What must hold of every linear attention alike: causality, pads, precise gradients, types of segments, autocast."""
+"""Properties of every linear attention: causality, pads, precise gradients, types of segments, autocast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEADS, WIDTH, HORIZON, REACH = 2, 16, 4, 2
 
 
 def kernel(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
-    return relative_kernel_attention(*leaves[:4], chunk_size=16, **options)  # several, as the others have tiles
+    return relative_kernel_attention(*leaves[:4], chunk_size=16, **options)  # several chunks, as others have tiles
 
 
 def gated(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
@@ -38,7 +38,7 @@ Call = Callable[..., Tensor]
 each_attention = pytest.mark.parametrize("call", [kernel, gated, recall])
 each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
-each_kind = pytest.mark.parametrize("kind", ["short", "long"])  # by windows and by states, where there are both
+each_kind = pytest.mark.parametrize("kind", ["short", "long"])  # by windows and by states, if it has both
 
 
 def make(length: int, kind: str = "short", batch: int = 2) -> tuple[list[Tensor], Tensor]:
@@ -59,7 +59,7 @@ def one_leaf_each(call: Call, leaves: list[Tensor], low: torch.dtype) -> list[Te
 @each_algorithm
 @each_kind
 def test_bfloat16_costs_gradients_no_more_than_rounding(call: Call, causal: bool, algorithm: str, kind: str) -> None:
-    """Values far from zero, whose means must cancel in the gradients of the scores: rounded means would show."""
+    """Values far from zero, whose means must cancel in the gradients of the scores: rounded means would be visible."""
     leaves, segments = make(200, kind)
     leaves[2] = leaves[2] + 2
     low = one_leaf_each(call, leaves, torch.bfloat16)
@@ -76,7 +76,7 @@ def test_bfloat16_costs_gradients_no_more_than_rounding(call: Call, causal: bool
 @each_direction
 @each_algorithm
 @each_kind
-def test_backward_may_stand_under_autocast(call: Call, causal: bool, algorithm: str, kind: str) -> None:
+def test_backward_may_run_under_autocast(call: Call, causal: bool, algorithm: str, kind: str) -> None:
     leaves, segments = make(100, kind)
     leaves = one_leaf_each(call, leaves, torch.float32)
     out = call(leaves, segments, causal=causal, algorithm=algorithm)
@@ -116,7 +116,7 @@ def test_segments_of_any_integer_type(call: Call, causal: bool, algorithm: str, 
 @each_direction
 @pytest.mark.parametrize("algorithm", ["auto", "linear", "quadratic"])
 @pytest.mark.parametrize(("batch", "length"), [(0, 300), (2, 0)])
-def test_nothing_at_all(call: Call, causal: bool, algorithm: str, batch: int, length: int) -> None:
+def test_empty_inputs(call: Call, causal: bool, algorithm: str, batch: int, length: int) -> None:
     leaves, segments = make(length, batch=batch)
     assert call(leaves, segments, causal=causal, algorithm=algorithm).shape == (batch, HEADS, length, WIDTH)
 
@@ -142,7 +142,7 @@ def test_no_query_sees_later_keys(call: Call, algorithm: str) -> None:
 @each_algorithm
 @pytest.mark.parametrize("content", [1e30, float("inf"), float("nan")])
 def test_pads_hold_anything(call: Call, causal: bool, algorithm: str, content: float) -> None:
-    """In keys and values, and in the segment numbers of both sides: between keys, and behind the last."""
+    """In keys and values, and in the segment numbers of both sides: between keys, and after the last."""
     leaves, segments = make(50)
     used = leaves[:4] if call is kernel else leaves
     real = torch.arange(50) < torch.tensor([[50], [31]])
@@ -164,7 +164,7 @@ def test_pads_hold_anything(call: Call, causal: bool, algorithm: str, content: f
 @each_direction
 @each_algorithm
 def test_alone_as_in_a_batch(call: Call, causal: bool, algorithm: str) -> None:
-    """A row cut to its real tokens gives what it gives among longer ones, whatever numbers its pads have."""
+    """A row cut to its real tokens gives the same result as among longer rows, whatever its pads hold."""
     leaves, segments = make(40)
     segments[1, 25:] = 0
     key_mask = torch.arange(40) < torch.tensor([[40], [25]])

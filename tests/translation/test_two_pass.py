@@ -100,5 +100,5 @@ def test_what_does_not_fit_is_said(translator: Translator, settings: dict[str, o
 def test_other_attentions_are_refused() -> None:
     model = make_model(50, attention={"name": "alibi"}, sites={"cross": {"name": "softmax", "positions": "none"}})
     search = InContext(FirstPass(model, [FIRST_WORD, SEP, EOS], [[FIRST_WORD]]), [0])
-    with pytest.raises(ValueError, match="cannot begin in the midst of a text: only segment_recall can"):
+    with pytest.raises(ValueError, match="cannot start in the middle of a text: only segment_recall can"):
         search.init_state(None, 1)

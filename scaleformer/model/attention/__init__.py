@@ -58,7 +58,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "gated_deltanet": GatedDeltaNetAttention,
 }
 
-#: mechanisms of the past, and what to say of each
+#: removed mechanisms, and the advice for each
 RETIRED = {"segment_hybrid": "is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it"}
 
 __all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
@@ -76,14 +76,14 @@ log = logging.getLogger(__name__)
 def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int, strict: bool = False) -> Attention:
     """The attention that a configuration asks for at a site.
 
-    choice  {"name": a key of MECHANISMS, and the options of that mechanism}; and, for one that cannot serve every site,
-            {"fallback": the choice, or its name, that serves the others}, which is told in the log
-    strict  the choice was made for this very site: nothing may stand in
-    Raises ValueError naming the choices, the sites or the options where one does not fit.
+    choice  {"name": a key of MECHANISMS, and the options of that mechanism}; for a mechanism that cannot serve every
+            site also {"fallback": the choice for the other sites, or its name}, reported in the log
+    strict  the choice was made for this site: use no fallback
+    Raises ValueError, naming the valid choices, sites or options, if one does not fit.
     """
     options = dict(choice)
     name = options.pop("name", None)
-    fallback = options.pop("fallback", options.pop("elsewhere", None))  # `elsewhere` in models of before
+    fallback = options.pop("fallback", options.pop("elsewhere", None))  # `elsewhere` in older models
     _check_name("model/attention", name, name)
     mechanism = MECHANISMS[name]
     other = {"name": fallback} if isinstance(fallback, str) else fallback
@@ -110,7 +110,7 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
 
 
 def _check_name(where: str, name: Any, given: Any) -> None:
-    """Raise ValueError unless it is the name of a mechanism that there is."""
+    """Raise ValueError unless `name` is an available mechanism."""
     if isinstance(name, str) and name in RETIRED:
         raise ValueError(f"{where} is {given!r}, which {RETIRED[name]}")
     if not isinstance(name, str) or name not in MECHANISMS:
@@ -118,15 +118,15 @@ def _check_name(where: str, name: Any, given: Any) -> None:
 
 
 def options_of(name: str) -> dict[str, str]:
-    """What may be set of a mechanism, and of what type."""
+    """The options of a mechanism and their types."""
     parameters = inspect.signature(MECHANISMS[name]).parameters.values()
     return {p.name: p.annotation for p in parameters if p.name not in ("site", "width", "heads")}
 
 
 @lru_cache
 def _tell(name: str, site: str, other: str) -> None:
-    """Once, not for every layer: that another mechanism serves a site."""
+    """Log once, not for every layer, that another mechanism serves a site."""
     log.info(
-        "attention %r cannot serve the %s site: %r does there (another: model/attention@model.sites.%s=...)",
+        "attention %r cannot serve the %s site: using %r there (to change it: model/attention@model.sites.%s=NAME)",
         name, site, other, site,
     )  # fmt: skip

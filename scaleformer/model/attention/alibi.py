@@ -12,8 +12,8 @@ class AlibiAttention(RelativeSoftmaxAttention):
     """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d) - m_h |j - i|) V_j, with m_h = 2^(-8h/H) for the heads h = 1 .. H.
 
     Cost O(L^2 d) time; memory O(L^2) for short texts and O(L) for long ones; decoding keeps every key and value.
-    Source: [Press 2022, section 3], with the distance on both sides in the encoder. For H no power of two the paper's
-    code interpolates the slopes of two of them; here the formula holds for every H.
+    Source: [Press 2022, section 3], with the distance on both sides in the encoder. If H is not a power of two, the
+    paper's code interpolates between the slopes for two powers; here the formula holds for every H.
     """
 
     def terms(self, reach: int, like: Tensor) -> Terms:

@@ -1,4 +1,4 @@
-"""The contract of every attention, whatever its mechanism.
+"""The contract of every attention mechanism.
 
 B batch, K beams of a document, H heads, L / S query and key length, D model width, d head width.
 """
@@ -21,7 +21,7 @@ SITES = ("encoder", "decoder", "cross")
 
 
 class OwnState(NamedTuple):
-    """Decoding state of the decoder's self-attention: its projections as one, and what the mechanism keeps."""
+    """Decoding state of the decoder's self-attention: its joint projection, and the mechanism's own state."""
 
     project: Callable[[Tensor], Tensor]
     inner: Any
@@ -30,15 +30,15 @@ class OwnState(NamedTuple):
 class Attention(nn.Module, ABC):
     """Multi-head attention at one site of the encoder-decoder [Vaswani 2017, section 3.2.2].
 
-    The base class owns what all mechanisms share, the projections to heads and back; a mechanism owns how queries
-    meet keys (`attend`), its options, and its decoding state (`empty_state` for the decoder's self-attention,
-    `memory_state` for cross-attention, `attend_step`, `reorder`).
+    The base class owns what all mechanisms share: the projections to heads and back. A mechanism owns its attention
+    from queries to keys (`attend`), its options, and its decoding state (`empty_state` for the decoder's
+    self-attention, `memory_state` for cross-attention, `attend_step`, `reorder`).
 
     site    "encoder" (bidirectional), "decoder" (causal self-attention) or "cross" (decoder to encoder)
     width   D, a multiple of `heads`
     heads   H
 
-    Raises ValueError where the width is no multiple of the heads, or the mechanism cannot serve the site.
+    Raises ValueError if the width is not a multiple of the heads, or the mechanism cannot serve the site.
     """
 
     #: sites that the mechanism can serve
@@ -67,23 +67,23 @@ class Attention(nn.Module, ABC):
         return self.site == "decoder"
 
     def take_place(self, layer: int, layers: int) -> None:
-        """Told once, when the model is built: this is layer number `layer` of `layers`, 0 at the bottom."""
+        """Called once, when the model is built: this is layer number `layer` of `layers`, 0 at the bottom."""
 
     def penalise(self) -> Tensor | None:
-        """What training adds to the loss of a target token, a scalar; None for nothing."""
+        """A scalar that training adds to the loss of each target token, or None."""
         return None
 
     def make_positions(self) -> nn.Module | None:
-        """What adds absolute positions to the embeddings, positions (L,) -> (L, D); None where none are needed."""
+        """The module of absolute positions to add to the embeddings, positions (L,) -> (L, D), or None."""
         return Sinusoids(self.heads * self.head_width) if self.absolute_positions else None
 
     def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-        """What each query position gathers from the keys.
+        """The output of attention at each query position.
 
-        x        (B, L, D) asks
-        memory   (B, S, D) answers; x itself in self-attention
-        layout   of the segments (B, L) and (B, S), which never fall along a row, and of the keys' mask (B, S); pads
-                 stand at the end of a row. One for all layers: what one has derived of it serves the others
+        x        (B, L, D), source of the queries
+        memory   (B, S, D), source of keys and values; x itself in self-attention
+        layout   the segments (B, L) and (B, S), which never decrease along a row, and the keys' mask (B, S); pads are
+                 at the end of a row. All layers share it, and with it the plans derived from it
         returns  (B, L, D)
         """
         if memory is x:
@@ -96,7 +96,7 @@ class Attention(nn.Module, ABC):
     def init_state(self, memory: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
         """The state before the first step: of `rows` empty hypotheses, or of the documents to translate.
 
-        memory (B, S, D), key_mask (B, S) and key_segments (B, S) are read by cross-attention alone.
+        Only cross-attention reads memory (B, S, D), key_mask (B, S) and key_segments (B, S).
         """
         if self.site == "cross":
             key, value = self._project(memory, self.key, self.value)  # (B, H, S, d)
@@ -106,7 +106,7 @@ class Attention(nn.Module, ABC):
     def step(self, x: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One position of every hypothesis; the same numbers as `forward` at that position.
 
-        x (B*K, D), segments (B*K,) long; returns (B*K, D) and the state advanced by the position.
+        x (B*K, D), segments (B*K,) long; returns (B*K, D) and the advanced state.
         """
         rows, width = x.shape
         if self.site == "cross":
@@ -118,16 +118,16 @@ class Attention(nn.Module, ABC):
         return self.output(out.reshape(rows, width)), state
 
     def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
-        """Decoder self-attention: of one text x (1, L, D) with segments (L,), the states before the positions starts
-        (n,), a row each: what steps over all positions before would leave.
+        """Decoder self-attention: the states before the positions starts (n,) of one text x (1, L, D) with segments
+        (L,), a row each, as if stepped through all earlier positions.
 
-        Raises ValueError where the mechanism has no such states.
+        Raises ValueError if the mechanism cannot compute them.
         """
         return OwnState(self._step_product(), self.text_states(x, segments, starts))
 
     def text_states(self, x: Tensor, segments: Tensor, starts: Tensor) -> Any:
-        """What `states_before` has of the mechanism. Raises ValueError where it has none."""
-        raise ValueError("the attention of the decoder cannot begin in the midst of a text: only segment_recall can")
+        """The mechanism's own state for `states_before`. Raises ValueError if it cannot compute it."""
+        raise ValueError("the decoder's attention cannot start in the middle of a text: only segment_recall can")
 
     def reorder_own(self, state: OwnState, rows: Tensor) -> OwnState:
         """Decoder self-attention: the state whose row n continues the old row rows[n]."""
@@ -138,11 +138,11 @@ class Attention(nn.Module, ABC):
         return partial(linear, weight=weight) if self.query.int8 is None else Int8Weight(weight)
 
     def step_weight(self) -> Tensor:
-        """(n, D), all that decoder self-attention projects a position with, in one product a step."""
+        """(n, D), the joint projection weight of decoder self-attention: one product a step."""
         return torch.cat([self.query.weight, self.key.weight, self.value.weight])
 
     def step_projected(self, projected: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """`attend_step` of what `step_weight` makes of a position, (B*K, n)."""
+        """`attend_step` from a position's joint projection by `step_weight`, (B*K, n)."""
         query, key, value = projected.view(len(projected), 3, self.heads, self.head_width).unbind(1)  # (B*K, H, d)
         return self.attend_step(query, key, value, position, segments, state)
 
@@ -156,13 +156,13 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
-        """Cross-attention: what decoding needs of key and value (B, H, S, d); never changed by a step."""
+        """Cross-attention: the state that decoding needs from key and value (B, H, S, d); steps never change it."""
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
     ) -> tuple[Tensor, Any]:
-        """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state. Of use where a
-        mechanism has no `step_projected` of its own."""
+        """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state. Not called if a
+        mechanism overrides `step_projected`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -190,26 +190,26 @@ class Attention(nn.Module, ABC):
 
 
 def beams_as_queries(query: Tensor, documents: int) -> Tensor:
-    """(B*K, H, d) -> (B, H, K, d): at one step the beams of a document are so many queries to the same keys."""
+    """(B*K, H, d) -> (B, H, K, d): in one step the beams of a document are queries to the same keys."""
     rows, H, d = query.shape
     return query.view(documents, rows // documents, H, d).transpose(1, 2)  # (B, H, K, d)
 
 
 def queries_as_beams(out: Tensor) -> Tensor:
-    """(B, H, K, d) -> (B*K, H, d), the way back."""
+    """(B, H, K, d) -> (B*K, H, d), the inverse of `beams_as_queries`."""
     B, H, K, d = out.shape
     return out.transpose(1, 2).reshape(B * K, H, d)  # (B*K, H, d)
 
 
 def room(like: Tensor, length: int, *shape: int) -> Tensor:
-    """Zeros (rows, ..., length, d) for `shape` (rows, ..., d), which positions are written to one by one.
+    """Zeros (rows, ..., length, d) for `shape` (rows, ..., d), a buffer to be written position by position.
 
-    In memory positions come first: what one writes, and what `take_rows` copies, lies in one piece."""
+    In memory, positions come first: what a step writes and what `take_rows` copies is contiguous."""
     return like.new_zeros(length, *shape).movedim(0, -2)
 
 
 def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
-    """`buffer`, twice as long along `dim` where it cannot hold `length`: copies stay linear in what is written."""
+    """`buffer`, doubled along `dim` if it cannot hold `length`, so that the total copying stays linear."""
     have = buffer.shape[dim]
     if have >= length:
         return buffer
@@ -220,7 +220,7 @@ def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
 
 
 def take_rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
-    """Of a buffer (N, H, T, d) the rows (N',) long, of which `length` positions are written; in place where N' = N."""
+    """The rows (N',) long of a buffer (N, H, T, d) of which `length` positions are written; in place if N' = N."""
     written = buffer.movedim(2, 0)[:length].index_select(1, rows)  # (length, N', H, d)
     if len(rows) != len(buffer):
         buffer = room(buffer, buffer.shape[2], len(rows), buffer.shape[1], buffer.shape[3])

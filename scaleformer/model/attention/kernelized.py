@@ -1,4 +1,4 @@
-"""Kernelized attention without positions of its own: the linear transformer."""
+"""Kernelized attention without relative positions: the linear transformer."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ State = Any  # `CausalState`, `CrossState` or `ExponentState`
 
 
 class KernelizedAttention(Attention):
-    """out_i = sum_j phi(Q_i).phi(K_j) V_j / sum_j phi(Q_i).phi(K_j), with phi(x) = elu(x) + 1 unless told otherwise.
+    """out_i = sum_j phi(Q_i).phi(K_j) V_j / sum_j phi(Q_i).phi(K_j), with phi(x) = elu(x) + 1 by default.
 
     Cost O((L + S) d^2) time and O(L + S) memory; decoding keeps one d x (d+1) matrix a head.
     Source: [Katharopoulos 2020, equations 4 to 6], with sinusoidal positions added to the embeddings.
 
-    feature_map  phi: "elu1", "relu", "squared_relu" or "exp". A query of which relu leaves nothing gathers zeros.
-                 Of "exp" the exponents alone are taken (`exponent_attention`), which may be of any size
-    algorithm    "auto", "linear", "quadratic" or "memory": the same numbers at another cost
+    feature_map  phi: "elu1", "relu", "squared_relu" or "exp". A query that relu maps to zero gathers zeros. With "exp"
+                 the exponents are used directly (`exponent_attention`) and may have any size
+    algorithm    "auto", "linear", "quadratic" or "memory": the same results at different cost
     """
 
     absolute_positions: ClassVar[bool] = True
-    #: with exponents: whether scores are normalised as one, and not queries over features and keys over positions
+    #: with exponents: normalise scores jointly (True), or queries over features and keys over positions (False)
     joint: ClassVar[bool] = True
 
     def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
@@ -48,19 +48,19 @@ class KernelizedAttention(Attention):
         self.feature_map = feature_map
         self.algorithm = algorithm
         self.by_exponents = feature_map == "exp"
-        self.feature_width = self.head_width  # of what phi is applied to
+        self.feature_width = self.head_width  # width of the input of phi
 
     def relative(self) -> Tensor | None:
-        """The raw relative embeddings (H, 2R+1, d), or None for a mechanism without."""
+        """The raw relative embeddings (H, 2R+1, d), or None for a mechanism without them."""
         return None
 
     def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
-        """What phi is applied to, from queries or keys (..., L, d) of positions first .. first + L - 1."""
+        """The input of phi, from queries or keys (..., L, d) of positions first .. first + L - 1."""
         return x
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         query, key = self.features(query, True, 0), self.features(key, False, 0)
-        mask = None if self.causal else layout.mask  # pads stand at the end: no real query sees one
+        mask = None if self.causal else layout.mask  # pads are at the end: no real query sees one
         options: dict[str, Any] = {"causal": self.causal, "key_mask": mask, "algorithm": self.algorithm}
         if self.by_exponents:
             return exponent_attention(query, key, value, joint=self.joint, **options)  # (B, H, L, d)
@@ -98,7 +98,7 @@ class KernelizedAttention(Attention):
             out = state.read(beams, self.joint)  # (B, H, K, d)
         else:
             out = cross_step(beams, position, self.relative(), state, self.feature_map)  # (B, H, K, d)
-        return queries_as_beams(out).to(query.dtype)  # features may be of another type
+        return queries_as_beams(out).to(query.dtype)  # features may have another dtype
 
     def reorder(self, state: State, rows: Tensor) -> State:
         return state.reorder(rows) if isinstance(state, CausalState) else state.select(rows)

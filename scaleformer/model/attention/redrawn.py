@@ -1,4 +1,4 @@
-"""What attentions by random features share: directions that are drawn anew on schedule, from the saved state alone."""
+"""Shared by attentions with random features: directions redrawn on schedule, determined by the saved state alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Redrawn(nn.Module):
-    """Directions by `draw`, others after each `redraw_every` training passes; 0 keeps the first for ever."""
+    """Directions from `draw`, redrawn every `redraw_every` training passes; 0 keeps the first draw."""
 
     redraw_every: int
     seed: int
@@ -17,18 +17,18 @@ class Redrawn(nn.Module):
     drawn: int
 
     def begin_draws(self, redraw_every: int) -> None:
-        """Draw the first. Raises ValueError for less than no passes."""
+        """Make the first draw. Raises ValueError if redraw_every is negative."""
         if redraw_every < 0:
-            raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0, never")
+            raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0 (0 = never)")
         self.redraw_every = redraw_every
         self.seed, self.passes, self.drawn = int(torch.randint(2**31, (), device="cpu")), 0, 0
         self.draw()
 
     @abstractmethod
     def draw(self) -> None:
-        """The directions of the seed and the number of draws, `seed` + `drawn`."""
+        """Draw the directions from the seed `seed` + `drawn`, the number of draws so far."""
 
-    # No buffers: averages of the weights would average the w_r of several draws, which are then no directions any more.
+    # Not buffers: averaging checkpoints would average the w_r of several draws, which gives no valid directions.
     def get_extra_state(self) -> Tensor:
         return torch.tensor([self.seed, self.passes, self.drawn])
 
@@ -37,13 +37,13 @@ class Redrawn(nn.Module):
         self.draw()
 
     def redraw(self) -> None:
-        """Before a forward pass."""
+        """Redraw if it is due; call before a forward pass."""
         if self.training and self.redraw_every and self.passes // self.redraw_every > self.drawn:
             self.drawn = self.passes // self.redraw_every
             self.draw()
 
     def counted(self, out: Tensor) -> Tensor:
-        """What a forward pass returns, whose backward pass is counted: gradient checkpointing repeats the forward."""
+        """The output of a forward pass, with its backward pass counted: gradient checkpointing repeats the forward."""
         if self.training and out.requires_grad:
             out.register_hook(self._count)
         return out

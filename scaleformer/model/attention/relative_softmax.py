@@ -1,4 +1,4 @@
-"""What softmax attentions share whose scores depend on the distance of query and key."""
+"""Shared by softmax attentions whose scores depend on the distance between query and key."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scaleformer.ops.softmax.relative import relative_softmax_attention
 
 
 class Terms(NamedTuple):
-    """What distance adds to the scores, as `relative_softmax_attention` takes it."""
+    """The distance terms of the scores, as arguments of `relative_softmax_attention`."""
 
     rel: Tensor | None = None
     bias: Tensor | None = None
 
 
 class RelativeSoftmaxAttention(SoftmaxAttention):
-    """Softmax attention with a term of the distance j - i in its scores; a mechanism says which."""
+    """Softmax attention with a term for the distance j - i in its scores, which the mechanism defines."""
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
@@ -33,7 +33,7 @@ class RelativeSoftmaxAttention(SoftmaxAttention):
         """The terms for distances up to `reach`, on the device of `like`."""
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        mask = None if self.causal else layout.mask  # pads stand at the end: no real query sees one
+        mask = None if self.causal else layout.mask  # pads are at the end: no real query sees one
         rel, bias = self.terms(query.shape[2], query)
         return relative_softmax_attention(query, key, value, rel, bias, causal=self.causal, key_mask=mask)
 

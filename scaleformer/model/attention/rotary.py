@@ -15,11 +15,11 @@ class RotaryAttention(SoftmaxAttention):
     """out_i = sum_j softmax_j((rho_i Q_i) . (rho_j K_j) / sqrt(d)) V_j, with rho_m the rotation by position m.
 
     rho_m turns each pair of components (2c, 2c+1) by the angle m base^(-2c/d), so that a score depends on the distance
-    j - i alone. Cost O(L^2 d) time, O(L) memory; decoding keeps every key, turned, and value.
+    j - i alone. Cost O(L^2 d) time, O(L) memory; decoding keeps every rotated key and every value.
     Source: [Su 2021, RoFormer, equations 14 to 16 and 34].
-    Left out: scaling of the angles for texts longer than trained, which differs from one paper to the next.
+    Left out: scaling of the angles for texts longer than in training, for which papers disagree.
 
-    base  the slowest pair turns by about 1/base a token
+    base  the slowest pair turns by about 1/base radians a token
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
@@ -29,7 +29,8 @@ class RotaryAttention(SoftmaxAttention):
         super().__init__(site, width, heads)
         if self.head_width % 2:
             raise ValueError(
-                f"rotary attention turns pairs: a head is {self.head_width} wide, set model.heads so that it is even"
+                f"rotary attention rotates pairs and cannot use a head width of {self.head_width}: set model.width and "
+                "model.heads so that model.width / model.heads is even"
             )
         if base <= 1:
             raise ValueError(f"model.attention.base is {base}: it must be greater than 1")
@@ -49,9 +50,9 @@ class RotaryAttention(SoftmaxAttention):
 
 
 def rotate(x: Tensor, positions: Tensor, base: float) -> Tensor:
-    """x (..., L, d) turned by its positions (L,), or (..., d) by one position (): the same shape."""
+    """x (..., L, d) rotated by its positions (L,), or (..., d) by one position (): the same shape."""
     d = x.shape[-1]
-    exact = torch.promote_types(x.dtype, torch.float32)  # a bf16 angle is a whole turn wrong at position 1000
+    exact = torch.promote_types(x.dtype, torch.float32)  # at position 1000 a bf16 angle is off by a full turn
     rates = base ** (-torch.arange(0, d, 2, device=x.device, dtype=exact) / d)  # (d/2,)
     angles = positions.to(exact)[..., None] * rates  # (L, d/2)
     cos, sin = angles.cos(), angles.sin()  # (L, d/2)

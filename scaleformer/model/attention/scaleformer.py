@@ -20,12 +20,12 @@ class ScaleformerAttention(KernelizedAttention):
 
     Cost O((L + S) d (d + R)) time and O(L + S) memory; decoding keeps one d x (d+1) matrix and R values a head.
     Source: [Scaleformer, equations 9 to 11]; positions are relative, so that none are added to the embeddings.
-    With feature_map "exp" queries may be of any size, keys not: e^88 is infinite in float32. What the keys have in
-    common does not cancel as in a query, for it stands beside P, and a decoder does not know the keys to come.
+    With feature_map "exp" queries may have any size, but keys may not: e^88 overflows float32. A factor common to all
+    keys does not cancel, unlike that of a query: it does not apply to P, and a decoder does not know the later keys.
 
     horizon    R, the distance in tokens beyond which all keys count as equally far
-    relative   "mapped": phi is applied to P as to the keys; "raw": P is taken as it is [Scaleformer 2021]. What is not
-               positive any more after training counts as RAW_FLOOR: a sum of scores of both signs may vanish
+    relative   "mapped": phi is applied to P as to the keys; "raw": P is used directly [Scaleformer 2021]. Entries that
+               training makes non-positive count as RAW_FLOOR, since a sum of scores of both signs may vanish
     symmetric  P_-t = P_t [Horn 2021]: R + 1 embeddings a head
     """
 
@@ -43,7 +43,7 @@ class ScaleformerAttention(KernelizedAttention):
         symmetric: bool = False,
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
-        self.by_exponents = False  # a sum of exponentials is none
+        self.by_exponents = False  # phi(K) + phi(P) is not an exponential
         at_least(1, horizon=horizon)
         one_of(RELATIVE, relative=relative)
         self.horizon = horizon
@@ -54,15 +54,15 @@ class ScaleformerAttention(KernelizedAttention):
         self.reset_relative_embedding()
 
     def features(self, x: Tensor, asks: bool, first: int) -> Tensor:
-        if asks and self.feature_map == "exp":  # what a query's scores have in common cancels
+        if asks and self.feature_map == "exp":  # a factor common to a query's scores cancels
             return x - x.detach().amax(-1, keepdim=True)
         return x
 
     def reset_relative_embedding(self) -> None:
-        """Near rows start large and far rows small, at another rate in each head.
+        """Near rows start large and far rows small, at a different rate in each head.
 
-        phi(0) = 1: were P to start at zero, every key of the document would get the same score on top of its own,
-        and the average over all of them would drown what is near.
+        phi(0) = 1: if P started at zero, every key of the document would get the same extra score, and the average over
+        all keys would drown the near ones.
         """
         first = 0 if self.symmetric else -self.horizon
         distance = torch.arange(first, self.horizon + 1).abs().float()  # (2R+1,), or (R+1,) if symmetric

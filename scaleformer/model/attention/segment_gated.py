@@ -1,4 +1,4 @@
-"""Kernelized attention gated by the distance in segments: our own, also linear."""
+"""Kernelized attention gated by the distance in segments: our own, linear in length."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from scaleformer.ops.segments.layout import SegmentLayout
 class SegmentGatedAttention(ScaleformerAttention):
     """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = g(sigma_j - tau_i) phi(Q_i).(phi(K_j) + phi(P_clip(j-i, -R, R))).
 
-    tau_i and sigma_j number the segments of query and key, g is learned for each head and distance up to G segments;
-    what is farther weighs as much as `far_tokens` tokens at most, however long the document. No P in cross-attention,
-    where the segments alone say what belongs together.
+    tau_i and sigma_j are the segment numbers of query and key. g is learned for each head and distance up to G;
+    all farther keys together weigh at most `far_tokens` tokens, however long the document. Cross-attention has no P:
+    there the segments alone align the two sides.
 
     Cost O((L + S) d (d + R)) time, O(L + S) memory and d^2 numbers a segment; decoding keeps G + 2 matrices d x (d+1)
     and R values a head, and one matrix a source segment.
-    With feature_map "exp" keys are as limited as in `ScaleformerAttention`.
-    Source: the kernel [Scaleformer], the gate our own. Its nearest relative is the sentential gate [Wu 2022] of random
-    feature attention [Peng 2021], `rfa_gated`: at each beginning of a segment a gate, read from the token there, lets
-    all that came before fade, in the decoder alone. Here a weight is of the number of segments between query and key,
-    to either side, in the encoder and in cross-attention too, and far segments share a bounded one; it stands before
-    the exact softmax as well (`softmax_gated`, `segment_recall`). `g_transformer` [Bao 2021] gates between attention to
-    the segment and to all.
+    With feature_map "exp" keys have the limit of `ScaleformerAttention`.
+    Source: the kernel [Scaleformer]; the gate is our own. The closest published method is the sentential gate [Wu 2022]
+    of random feature attention [Peng 2021], `rfa_gated`: where a segment begins, a gate read from its first token lets
+    the past fade, in the decoder only. Here the weight depends on the number of segments between query and key, on both
+    sides, in the encoder and in cross-attention too, and far segments share a bounded weight. The same gate works with
+    exact softmax (`softmax_gated`, `segment_recall`). `g_transformer` [Bao 2021] gates between attention to the segment
+    and attention to the whole document.
 
     reach       G, the distance in segments from which on all are equally far
-    slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, and again) over the heads
-    far_tokens  how many tokens the far part may weigh
+    slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, repeated) over the heads
+    far_tokens  the weight of all far keys together, at most, in tokens
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Softmax near the matching segment and over the tokens worth keeping of all others: our own, linear.
+"""Softmax over the segments near the matching one and over the most salient far tokens: our own, linear in length.
 
-In the terms of the field: recall is a top-k memory of the far tokens, `kept` is its size k, and salience is the learned
-importance of a token by which it is chosen.
+Recall is a top-k memory of the far tokens: `kept` is its size k, and salience the learned importance by which tokens
+are chosen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scaleformer.ops.recall.decoding_cross import recall_cross_state
 from scaleformer.ops.recall.decoding_text import recall_causal_states
 from scaleformer.ops.segments.layout import SegmentLayout
 
-_RECENCY = (0.0, 0.1, 0.3, 1.0)  # over the heads, and again: from what mattered most of all to what was last
+_RECENCY = (0.0, 0.1, 0.3, 1.0)  # repeated over the heads: from the most salient tokens to the most recent
 
 
 class SegmentRecallAttention(Attention):
@@ -33,20 +33,20 @@ class SegmentRecallAttention(Attention):
         s_ij = exp(log g(x) + Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d))          for |x| <= near,
         s_ij = exp(log g(x) + b_j + Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d))    for the `kept` far tokens,
 
-    and nothing for all others. The salience b_j = w . K_j, w learned for each head, says how much a token is worth to
-    whoever asks; kept are the far tokens of highest b_j + r sigma_j before the query (and b_j - r sigma_j after it,
-    half of them on either side, where there is an after). The slope r is 0, 0.1, 0.3 or 1 times `recency`, head by
-    head: some heads keep what mattered most in all the document, others what was last. So it is softmax wherever a
-    token looks, and what a token looks at does not grow with the document: linear, with a state of fixed size (but
-    for the source, in cross-attention). Where no more tokens are far than may be kept it is softmax over the whole
-    document. No P in cross-attention.
+    and 0 for all others. The salience b_j = w . K_j, w learned for each head, is a token's importance to any query.
+    The kept tokens are the far tokens of highest b_j + r sigma_j before the query; bidirectional attention keeps half
+    of them before it and half, of highest b_j - r sigma_j, after it. The slope r is 0, 0.1, 0.3 or 1 times `recency`,
+    head by head: some heads keep the most salient tokens of the whole document, others the most recent. So attention is
+    an exact softmax over a number of tokens that does not grow with the document: linear, with a decoding state of
+    fixed size (except for the source, in cross-attention). If every far token can be kept, it is softmax over the whole
+    document. Cross-attention has no P.
 
-    near       within how many segments of the query's own all tokens are seen; 0 is the own segment alone
+    near       all tokens within this many segments of the query's own are seen; 0: its own segment only
     horizon    R
-    slope      of g when training begins: log g(x) = -slope_h |x|, slope_h = slope * (0.5, 1, 2, 4) over the heads
+    slope      initial slope of g: log g(x) = -slope_h |x|, slope_h = slope * (0.5, 1, 2, 4) over the heads
     kept       far tokens that a query sees
-    recency    of r, above; 0 forgets by salience alone
-    explore    in training: chance in what is kept, so that every token gets its turn (`segment_recall_attention`)
+    recency    scale of r, above; 0 selects by salience alone
+    explore    in training: scale of the noise on the choice, so that every token can learn (`segment_recall_attention`)
     algorithm  as in `segment_recall_attention`
     """
 
@@ -99,7 +99,7 @@ class SegmentRecallAttention(Attention):
             self.recency,
             kept=self.kept,
             causal=self.causal,
-            layout=layout,  # its mask in causal attention, too: pads in the last segment would cost as much as keys
+            layout=layout,  # with its mask in causal attention too: else pads in the last segment cost as much as keys
             explore=self.explore if self.training else 0.0,
             algorithm=self.algorithm,
         )  # (B, H, L, d)
@@ -120,8 +120,8 @@ class SegmentRecallAttention(Attention):
         return recall_cross_state(key, value, *arguments, self.kept)
 
     def step_weight(self) -> Tensor:
-        """(H (3 d + 1 + R), D): for each head the scaled query, key, value and salience, and by how much the scores of
-        the last R tokens exceed those of all before (`relative_excess`)."""
+        """(H (3 d + 1 + R), D): for each head the scaled query, key, value and salience, and how much the relative
+        scores of the last R tokens exceed that of all earlier tokens (`relative_excess`)."""
         width = self.heads * self.head_width
         query, key, value = (x.weight.view(self.heads, -1, width) for x in (self.query, self.key, self.value))
         query = query * self.head_width**-0.5  # (H, d, D)

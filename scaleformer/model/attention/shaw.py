@@ -9,11 +9,11 @@ from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttentio
 
 
 class ShawAttention(RelativeSoftmaxAttention):
-    """out_i = sum_j softmax_j(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)) V_j, an embedding P for each head.
+    """out_i = sum_j softmax_j(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)) V_j, with embeddings P for each head.
 
     Cost O(L^2 d) time; memory O(L^2) for short texts and O(L) for long ones, never a tensor (L, L, d); decoding keeps
     every key and value. Source: [Shaw 2018, equation 4], by the skewing of [Huang 2019, section 3.4.1].
-    Left out: the embeddings added to the values (equation 3), which bring nothing beside those of the keys (table 3).
+    Left out: the embeddings added to the values (equation 3), which gain nothing over those of the keys (table 3).
 
     horizon  R, the distance in tokens beyond which all keys count as equally far
     """

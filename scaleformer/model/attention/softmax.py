@@ -24,9 +24,9 @@ POSITIONS = ("sinusoidal", "learned", "none")
 
 
 class LearnedPositions(nn.Module):
-    """An embedding for each of the first positions: (L,) -> (L, D), of the size of the embeddings of tokens.
+    """An embedding for each of the first positions: (L,) -> (L, D), on the scale of token embeddings.
 
-    Raises ValueError for a position that has none.
+    Raises ValueError for a position without an embedding.
     """
 
     def __init__(self, count: int, width: int) -> None:
@@ -40,8 +40,8 @@ class LearnedPositions(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         last = int(positions[-1]) + 1
         if last > self.most:
-            raise ValueError(f"a text of {last} tokens has more than the {self.most} learned positions: cut it, or "
-                             "train with a greater model.attention.max_positions")  # fmt: skip
+            raise ValueError(f"a text of {last} tokens is longer than the {self.most} learned positions: shorten it, "
+                             "or train with a larger model.attention.max_positions")  # fmt: skip
         return self.embedding[positions]  # (L, D)
 
 
@@ -62,9 +62,9 @@ class SoftmaxAttention(Attention):
     Source: [Vaswani 2017, equation 1], with positions added to the embeddings.
     Left out: dropout on the attention weights, which the linear mechanisms cannot offer either.
 
-    positions      "sinusoidal"; "learned" [Vaswani 2017, table 3, row E], a limit to the length; or "none", where
-                   another mechanism tells the order
-    max_positions  how many positions are learned; a longer text is refused
+    positions      "sinusoidal"; "learned" [Vaswani 2017, table 3, row E], which limits the length; or "none", if
+                   another mechanism provides positions
+    max_positions  number of learned positions; longer texts are refused
     """
 
     absolute_positions: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class SoftmaxAttention(Attention):
         return None if self.positions == "none" else super().make_positions()
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        if self.causal:  # pads stand at the end of a row: no real query sees one
+        if self.causal:  # pads are at the end of a row: no real query sees one
             return fused(query, key, value, causal=True)  # (B, H, L, d)
         return fused(query, key, value, layout.mask[:, None, None, :])  # (B, H, L, d)
 

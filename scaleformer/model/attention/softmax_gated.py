@@ -31,9 +31,9 @@ class GatedCache:
 class SoftmaxGatedAttention(Attention):
     """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = w_i(x) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
 
-    x = sigma_j - tau_i is the distance in segments and w_i(x) the gate of `segment_gated_attention`, far part and all;
-    no P in cross-attention. So it differs from `segment_gated` in the kernel alone: what the linear form loses by
-    elu(x) + 1 in the place of exp shows between the two.
+    x = sigma_j - tau_i is the distance in segments and w_i(x) the weight of `segment_gated_attention`, including the
+    bound on far keys; cross-attention has no P. So it differs from `segment_gated` in the kernel alone: comparing the
+    two shows what the linear form loses by elu(x) + 1 instead of exp.
 
     Cost O(L S) time and memory; decoding keeps every key and value written so far.
     Source: [Vaswani 2017, equation 1] with the keys' part of [Shaw 2018, equation 4]; the gate is our own.
@@ -115,11 +115,11 @@ class SoftmaxGatedAttention(Attention):
             if relative is not None:
                 scores = scores + relative.to(dtype)  # (B, H, L, S)
             asked = (query_segments, key_segments, causal, key_mask, self.far_tokens)
-            log_gates, scale = pair_gates(self.log_gate.to(dtype), *asked)  # never the gates: theirs may underflow
+            log_gates, scale = pair_gates(self.log_gate.to(dtype), *asked)  # logarithms, since the gates may underflow
             scores = scores * self.head_width**-0.5 + log_gates + scale.log()  # (B, H, L, S)
             seen = torch.ones_like(scores[:1, :1], dtype=torch.bool) if key_mask is None else key_mask[:, None, None, :]
             if causal:
                 seen = seen & torch.ones_like(scores[0, 0], dtype=torch.bool).tril()  # (B, 1, L, S)
-            # finite, so that a query without a key gets zeros and no NaN
+            # finite, so that a query without keys gets zeros, not NaN
             attention = scores.masked_fill(~seen, -1e30).softmax(-1) * seen.any(-1, keepdim=True)  # (B, H, L, S)
             return (attention @ value.to(dtype)).to(value.dtype)  # (B, H, L, d)

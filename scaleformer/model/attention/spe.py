@@ -27,8 +27,8 @@ class StochasticPositionsAttention(KernelizedAttention):
     so that A_c(m) . B_c(n) / R is sum_k l_ck^2 cos(2 pi f_ck (m - n) + t_ck) + 1 - g_c on average: a relative position
     for every component, at linear cost. sum_k l_ck^2 = g_c.
     Cost O((L + S) d R K) time, O((L + S) d K) memory; decoding keeps one R x (d+1) matrix a head.
-    Source: [Liutkus 2021], SineSPE with gating (section 3.3). Training draws Z anew for every batch; outside of it one
-    draw is kept, so that a translation does not depend on chance.
+    Source: [Liutkus 2021], SineSPE with gating (section 3.3). Training draws a new Z for every batch; otherwise one
+    draw is kept, so that translation is deterministic.
     Left out: the convolutional variant, and sharing Z between layers.
 
     realizations  R
@@ -71,13 +71,13 @@ class StochasticPositionsAttention(KernelizedAttention):
         gains = (gate * self.raw_gains.softmax(-1)).sqrt()  # (H, d, K)
         weights = torch.cat([gains, gains, (1 - gate).sqrt()], dim=-1)[..., None] * noise  # (H, d, 2K+1, R)
         weights = weights.reshape(H, d * size, R) * (d * R) ** -0.25
-        exact = torch.promote_types(x.dtype, torch.float32)  # positions are too great for bf16
+        exact = torch.promote_types(x.dtype, torch.float32)  # positions are too large for bf16
         frequencies = self.raw_frequencies.to(exact).sigmoid() / 2  # f, at most a wave in two tokens: (H, d, K)
         positions = torch.arange(first, first + x.shape[-2], device=x.device, dtype=exact)  # (L,)
         block = max(1, BLOCK_NUMBERS // (x[..., 0, :].numel() * size))
         outputs = []
         for part, places in zip(x.split(block, -2), positions.split(block), strict=True):
-            # sine and cosine of angles far from zero are slow: whole waves are left out
+            # Sine and cosine are slow for angles far from zero: subtract whole turns.
             angles = 2 * math.pi * (places[:, None, None] * frequencies[:, None]).frac()  # (H, block, d, K)
             if asks:
                 angles = angles + self.phases.to(exact)[:, None]  # (H, block, d, K)

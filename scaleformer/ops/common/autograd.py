@@ -1,4 +1,4 @@
-"""What all autograd functions with a backward pass of their own share."""
+"""Shared by all autograd functions with a hand-written backward pass."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 
 def own_backward(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """A backward pass written by hand: outside of autocast, wherever the caller stands, since it multiplies what
-    forward has made in types of its own; and once, so that a gradient of the gradient is refused and not wrong."""
+    """A hand-written backward pass. It always runs without autocast, since forward has already chosen the dtypes. It is
+    once differentiable: a gradient of the gradient raises an error instead of being wrong."""
 
     @torch.autograd.function.once_differentiable
     @wraps(backward)

@@ -1,4 +1,4 @@
-"""Scores of all pairs at the distances within a horizon: a band along the diagonal, mostly a view of it."""
+"""The scores of all pairs within a horizon: a band along the diagonal, for the most part as a view."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scaleformer.ops.common.blocks import diagonals
 
 
 class _Edge(NamedTuple):
-    """Rows first .. last of scores, some of whose distances have no key: laid out in a matrix with room for all,
-    of which columns left .. right are keys, from `key` on."""
+    """Rows first .. last of scores that lack keys at some distances. A matrix with room for all distances holds them;
+    its columns left .. right are the keys from `key` on."""
 
     first: int
     last: int
@@ -22,8 +22,8 @@ class _Edge(NamedTuple):
 
 
 def _inner(scores: Tensor, before: int, after: int) -> tuple[slice, Tensor]:
-    """The rows of scores (X, L, S), contiguous, that have keys at all distances from -before to after; and the view
-    (X, rows, before + 1 + after) of their scores at them, the diagonals."""
+    """The rows of contiguous scores (X, L, S) that have keys at all distances from -before to after, and the view
+    (X, rows, before + 1 + after) of their scores at these distances, the diagonals."""
     items, queries, keys = scores.shape
     first = min(max(before, 0), queries)
     rows = slice(first, max(first, min(queries, keys - after)))
@@ -35,7 +35,7 @@ def _inner(scores: Tensor, before: int, after: int) -> tuple[slice, Tensor]:
 
 
 def _edges(scores: Tensor, inner: slice, before: int, after: int) -> Iterator[_Edge]:
-    """The rows before and after the inner ones, as far as they have keys at any of the distances."""
+    """The rows before and after the inner ones that have keys at some of the distances."""
     _, queries, keys = scores.shape
     for first, last in ((0, inner.start), (inner.stop, min(queries, keys + before))):
         width = last - first + before + after
@@ -45,9 +45,9 @@ def _edges(scores: Tensor, inner: slice, before: int, after: int) -> Iterator[_E
 
 
 def add_band(scores: Tensor, values: Tensor, before: int, after: int) -> None:
-    """Add values (X, L, n) to scores (X, L, S), in place: values[i, t] to that of query i and key i + t - before.
+    """Add values (X, L, n) to scores (X, L, S), in place: values[i, t] to the score of query i and key i + t - before.
 
-    n = before + 1 + after; either may be negative, where the first query does not stand at the first key.
+    n = before + 1 + after; either may be negative if the first query is not at the position of the first key.
     """
     inner, view = _inner(scores, before, after)
     view.add_(values[:, inner])
@@ -60,7 +60,7 @@ def add_band(scores: Tensor, values: Tensor, before: int, after: int) -> None:
 
 
 def read_band(scores: Tensor, before: int, after: int) -> Tensor:
-    """The scores (X, L, n) by distance, as `add_band` has them; zeros where there is no key."""
+    """The scores (X, L, n) by distance, in the layout of `add_band`; zeros where there is no key."""
     band = scores.new_zeros(*scores.shape[:2], before + 1 + after)
     inner, view = _inner(scores, before, after)
     band[:, inner] = view

@@ -1,8 +1,8 @@
 """Cutting sequences into chunks and blocks, and the sliding windows of the relative term.
 
-A chunk is C consecutive positions, the unit of the matrix products; a block is M chunks that are worked on together, so
-that what is computed on the way stays in the cache and does not grow with the length. X stands for batch times heads.
-Sequences outside are (B, H, L, n); inside, a block is (X, T, n) with T = M C, or (M X, C, n), chunk after chunk.
+A chunk is C consecutive positions, the unit of the matrix products. A block is M chunks computed together, so that
+intermediate results stay in the cache and do not grow with the length. X is batch times heads. Whole sequences are
+(B, H, L, n); a block is (X, T, n) with T = M C, or (M X, C, n), chunk after chunk.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from torch.nn import functional
 
 T = TypeVar("T")
 
-# How many numbers an operand of a block has: it bounds memory. Many small blocks would cost a call for each of their
-# products, and cores that wait for one another.
+# The numbers in an operand of a block: it bounds memory. Smaller blocks would cost more calls, and cores would wait for
+# one another.
 BLOCK_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 26}
-# How many an operand may have in all blocks together, for all of them to be kept for backward. Products, which take
-# longer to make and less room, always are.
+# The most numbers in an operand of all blocks together for which all blocks are kept for backward. Products, which take
+# more time and less memory, are always kept.
 KEPT_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
 
 
 class Block(NamedTuple):
-    """Positions start .. start + chunks C; the last ones may lie past the end of the sequence."""
+    """Positions start .. start + chunks C; the last may be past the end of the sequence."""
 
     start: int
     chunks: int
 
 
 def blocks_of(length: int, chunk: int, row_numbers: int, device: torch.device) -> list[Block]:
-    """The blocks of a sequence; `row_numbers` is how many numbers one position has in all rows of the batch."""
+    """The blocks of a sequence; `row_numbers` counts the numbers of one position in all rows of the batch."""
     total = -(-length // chunk)
     most = max(1, _limit(BLOCK_NUMBERS, device) // (chunk * row_numbers))
     return [Block(first * chunk, min(most, total - first)) for first in range(0, total, most)]
 
 
 def little_enough(length: int, row_numbers: int, device: torch.device) -> bool:
-    """Whether the operands of a sequence are kept for backward, not made again; arguments as in `blocks_of`."""
+    """Whether backward keeps the operands of a sequence instead of recomputing them; arguments as in `blocks_of`."""
     return length * row_numbers <= _limit(KEPT_NUMBERS, device)
 
 
 def nth(parts: Sequence[T], number: int, size: int) -> Sequence[T]:
-    """The `size` parts of block `number`, of those of all blocks one after the other."""
+    """The `size` parts of block `number`, from the concatenated parts of all blocks."""
     return parts[number * size : (number + 1) * size]
 
 
@@ -79,19 +79,19 @@ def _by_chunk(x: Tensor, block: Block, chunk: int) -> Tensor:
 
 
 def store_rows(x: Tensor, part: Tensor, start: int) -> None:
-    """Write part (X, T, n) to positions start .. start + T of x (B, H, L, n), as far as it has them."""
+    """Write part (X, T, n) to those of positions start .. start + T that x (B, H, L, n) has."""
     count = min(part.shape[1], x.shape[2] - start)
     if count > 0:
         x[:, :, start : start + count] = part[:, :count].unflatten(0, x.shape[:2])
 
 
 def rows_at(x: Tensor, start: int, count: int) -> Tensor:
-    """View of positions start .. start + count of x (B, H, L, n), as far as it has them, as (X, at most count, n)."""
+    """View of those of positions start .. start + count that x (B, H, L, n) has, as (X, at most count, n)."""
     return x.view(-1, *x.shape[2:])[:, start : start + count]
 
 
 def store_chunks(x: Tensor, part: Tensor, block: Block) -> None:
-    """Write part (M X, C, n) to the positions of the block in x (B, H, L, n), as far as it has them."""
+    """Write part (M X, C, n) to the positions of the block that x (B, H, L, n) has."""
     parts = part.unflatten(0, (block.chunks, *x.shape[:2])).permute(1, 2, 0, 3, 4)  # (B, H, M, C, n)
     target = x[:, :, block.start : block.start + block.chunks * part.shape[1]]
     if target.shape[2] == block.chunks * part.shape[1]:
@@ -112,8 +112,8 @@ def u_windows(
 ) -> Tensor:
     """U = [V, 1] in a window around each chunk of a block: (B, H, M, before + C + after + extra, e+1).
 
-    Zeros at pads and outside the sequence; the last `extra` rows are left to the caller. The column of ones makes the
-    denominator fall out of the products that make the numerators.
+    Zeros at pads and outside the sequence; the caller fills the last `extra` rows. Through the column of ones, the
+    products that compute the numerators compute the denominator as well.
     """
     batch, heads, length, e = v.shape
     start, count = block.start - before, block.chunks * chunk + before + after
@@ -139,7 +139,8 @@ def u_chunks(v: Tensor, key_mask: Tensor | None, block: Block, chunk: int, dtype
 def _mark(
     u: Tensor, real: Tensor | None, place: Callable[[Tensor], Tensor], start: int, count: int, length: int
 ) -> None:
-    """Fill the last column of u: 1 for a key, 0 elsewhere, and zeros beside it; `place` lays (B, 1, L, 1) out as u."""
+    """Fill the last column of u, 1 for a key and 0 elsewhere, and zero the rows of other positions; `place` brings
+    (B, 1, L, 1) into the layout of u."""
     if real is None and start >= 0 and start + count <= length:
         u[..., -1] = 1.0
         return
@@ -161,14 +162,14 @@ def u_rows(v: Tensor, key_mask: Tensor | None, start: int, count: int, dtype: to
 
 
 def clear_pads(part: Tensor, key_mask: Tensor, block: Block, heads: int) -> None:
-    """Put zeros at the pads of a block (M X, C, n), in place; key_mask (B, L)."""
+    """Zero the pads of a block (M X, C, n), in place; key_mask (B, L)."""
     real = cut(key_mask[:, None, :, None], block.start, block.chunks * part.shape[1])  # (B, 1, M C, 1)
     real = real.unflatten(2, (block.chunks, -1)).permute(2, 0, 1, 3, 4)  # (M, B, 1, C, 1)
     part.unflatten(0, (block.chunks, -1, heads)).masked_fill_(~real, 0.0)
 
 
 def add_windows(total: Tensor, parts: Tensor, chunk: int) -> None:
-    """Add parts (X, M, W, n) to rows of total (X, T, n): that of chunk m to W rows from row m C on."""
+    """Add parts (X, M, W, n) to total (X, T, n): the part of chunk m to the W rows from row m C on."""
     size = total.shape[2]
     assert total.stride()[1:] == (size, 1)
     for first in range(0, parts.shape[2], chunk):
@@ -190,7 +191,7 @@ def diagonals(matrix: Tensor, count: int, first: int = 0) -> Tensor:
 
 def accumulate(states: Tensor, reverse: bool = False) -> Tensor:
     """Running sum along the first dimension, in place; `reverse` from the last on."""
-    if states.device.type != "cpu":  # there a launch for each step costs more than three passes over all
+    if states.device.type != "cpu":  # on a GPU one launch for each step costs more than three passes over all
         return scan(states, reverse)
     for i in range(1, states.shape[0]):
         if reverse:
@@ -201,9 +202,9 @@ def accumulate(states: Tensor, reverse: bool = False) -> Tensor:
 
 
 def running(parts: Tensor, carry: Tensor, reverse: bool = False) -> tuple[Tensor, Tensor]:
-    """The carry and the sum of parts (X, M, ...) before each of them, (X, M, ...), and after the last, (X, ...).
+    """The carry plus the sum of parts (X, M, ...) before each part, (X, M, ...), and of all parts, (X, ...).
 
-    `reverse` from the last on: the carry and the sum of those after each, and of all.
+    `reverse`: the carry plus the sum of the parts after each part, and of all parts.
     """
     if parts.device.type != "cpu":  # as for `accumulate`
         return scan_with_carry(parts, carry, reverse)
@@ -224,9 +225,9 @@ def scan_with_carry(parts: Tensor, carry: Tensor, reverse: bool = False) -> tupl
 
 
 def running_products(a: Tensor, b: Tensor, reverse: bool = False) -> Tensor:
-    """The sums of a_i^T b_i over the i before each, and all: (M+1, X, d, n) from a (M, X, C, d) and b (M, X, C, n).
+    """Sums of a_i^T b_i over the i before each, and over all: (M+1, X, d, n) from a (M, X, C, d) and b (M, X, C, n).
 
-    `reverse` over each i and those after it, the last one zeros.
+    `reverse`: over each i and all after it; the last sum is zero.
     """
     count = a.shape[0]
     sums = a.new_empty(count + 1, a.shape[1], a.shape[3], b.shape[3])
@@ -253,7 +254,8 @@ def spread(table: Tensor, copies: int, heads: int) -> Tensor:
 
 
 def table_gradient(weights: Tensor, features: Tensor, table: Tensor) -> Tensor:
-    """The gradient of a table as `spread` for products features @ table^T: weights^T features, summed over the copies.
+    """The gradient of a table given to `spread`, from products features @ table^T: weights^T features, summed over the
+    copies.
 
     weights (Y, C, r), features (Y, C, d), Y = copies H; table (1 or H, r, d).
     """

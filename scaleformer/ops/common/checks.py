@@ -1,4 +1,4 @@
-"""Checks of the arguments of the attention functions: one clear line for each mistake."""
+"""Checks of the arguments of the attention functions: a one-line error for each mistake."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def check_segments(name: str, segments: Tensor, batch: int, length: int) -> None
 
 
 def check_step(q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, segments: Tensor, rows: int) -> None:
-    """Raise ValueError unless q, k (B, H, d), v (B, H, e), rel as in `check_rel` and segments (B,) fit together, with
-    as many rows as the state has."""
+    """Raise ValueError unless q, k (B, H, d), v (B, H, e), rel as in `check_rel` and segments (B,) fit together and
+    have as many rows as the state."""
     if q.dim() != 3 or q.shape[0] != rows:
         raise ValueError(f"q has shape {_shape(q)}: it must be ({rows}, H, d), as many rows as the state has")
     if k.shape != q.shape:
@@ -87,7 +87,7 @@ def check_step(q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, segments: Te
 
 
 def check_step_segments(segments: Tensor, rows: int) -> None:
-    """Raise ValueError unless `segments` is (B,), a token a row, and of an integer type."""
+    """Raise ValueError unless `segments` is (B,), one token a row, and of an integer type."""
     if segments.dim() != 1:
         raise ValueError(f"segments has shape {_shape(segments)}: it must be ({rows},)")
     check_segments("segments", segments[:, None], rows, 1)
@@ -104,7 +104,7 @@ def check_segment_attention(
     key_mask: Tensor | None,
     far_tokens: float,
 ) -> None:
-    """Raise ValueError unless the arguments of an attention that knows segments fit together."""
+    """Raise ValueError unless the arguments of an attention with segments fit together."""
     check_qkv(q, k, v, key_mask)
     batch, heads, queries, width = q.shape
     if rel is not None:

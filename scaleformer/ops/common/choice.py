@@ -1,4 +1,4 @@
-"""Which algorithm `algorithm="auto"` takes: by measured cost, from shapes alone."""
+"""The choice of `algorithm="auto"`: by measured cost, from shapes alone."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Cost(NamedTuple):
     steps: int
 
 
-# By kind of device, mechanism, and whether scores are causal and relative: forward, and forward and backward. Those of
-# scaleformer lie between what an Intel Xeon with AVX-512 and AMD EPYCs of Zen 3, 4 and 5 would have: each loses less
-# than a tenth by them, but near the crossing itself.
+# By device, mechanism and kind of scores: for forward, and for forward and backward. Those of scaleformer are a
+# compromise between an Intel Xeon with AVX-512 and AMD EPYCs of Zen 3, 4 and 5: each loses less than a tenth, except
+# near the crossing itself.
 _CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": {
         "causal": (_Cost(215, 0, 450), _Cost(207, 0, 250)),
@@ -48,9 +48,9 @@ _CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
-# A GPU has those of the CPU, whatever the host's own is, until somebody has measured it there.
+# GPUs use the CPU's constants until somebody measures them there.
 _COSTS = {"cpu": _CPU, "cuda": _CPU}
-_FEWEST, _MOST = 4, 64  # rows: beyond these the constants were never compared with times
+_FEWEST, _MOST = 4, 64  # rows: the constants were not checked against measured times beyond these
 MECHANISMS = tuple(_CPU)
 
 
@@ -66,27 +66,27 @@ def choose_algorithm(
     backward: bool = True,
     device: str = "cpu",
 ) -> Choice:
-    """What `algorithm="auto"` takes for these shapes, and why; print it to see.
+    """The algorithm that `algorithm="auto"` takes for these shapes, and why; print the result to read it.
 
         quadratic  if  L_Q L_K <= s L + (w + z L) / rows      L = sqrt(L_Q L_K)      s grows with 16 + d
 
-    Making all scores costs so much a score; the way in linear time so much a position, and more to start and for every
-    step that it takes. s is the length where the scores of a row cost what its positions do, w / rows and z / rows the
-    scores that the start, and the steps for one position, are worth. They are fitted to the times that
+    The quadratic form has a cost for each score; the linear form has a cost for each position, a start-up cost, and a
+    cost for each of its steps. s is the length at which the scores of a row cost as much as its positions; w / rows and
+    z / rows are the costs of the start and of the steps for one position, in scores. They are fitted to the times that
     `scaleformer benchmark attention part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of 25
-    tokens); it also shows how far from the best the choice is. They serve bfloat16 as well: on an EPYC with AVX2 alone,
-    which has no products of bfloat16, its crossings lie at 0.8 to 1.2 times the lengths of those of float32, on either
-    side, and the choice loses 35% at most (27% in float32; near a crossing, on a machine that other work shared). CPUs
-    with such products were not measured.
+    tokens); it also prints how far the choice is from the best. They also serve bfloat16: on an EPYC with AVX2 alone,
+    which has no bfloat16 products, the crossings are at 0.8 to 1.2 times the lengths of float32, and the choice loses
+    35% at most (27% in float32; near a crossing, on a machine with other load). CPUs with bfloat16 products were not
+    measured.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
     queries, keys  L_Q and L_K
     width          d, of a head
-    rows           batch times heads, of segment_gated heads alone: how many are worked on together; fewer than 4 count
-                   as 4, more than 64 as 64
+    rows           batch times heads (for segment_gated, heads alone): rows computed together; fewer than 4 count as 4,
+                   more than 64 as 64
     relative       whether there are relative positions
-    backward       whether gradients will be asked for
-    device         kind of device of the tensors: cpu | cuda; others count as cuda
+    backward       whether gradients will be needed
+    device         device type of the tensors: cpu | cuda; others count as cuda
 
     Raises ValueError for an unknown mechanism.
     """

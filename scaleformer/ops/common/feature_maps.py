@@ -1,4 +1,4 @@
-"""The feature maps phi: element-wise, never negative, in the place of the exponential of softmax attention."""
+"""The feature maps phi: element-wise, never negative; they replace the exponential of softmax attention."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BITS = math.log2(math.e)
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """phi, its slope as an expression of phi's own value (what a backward pass has at hand), and its inverse.
+    """phi, its slope as a function of phi's own value (which the backward pass has), and its inverse.
 
-    The inverse takes a positive value to an argument that phi maps to it.
+    The inverse maps a positive value to an argument with that value.
     """
 
     value: Callable[[Tensor], Tensor]
@@ -30,13 +30,13 @@ class FeatureMap:
 
 
 def _elu1_value(x: Tensor) -> Tensor:
-    """elu(x) + 1 = exp(min(x, 0)) + max(x, 0), by powers of two: torch's elu and exp are, on a CPU, those of a vendor's
-    library, which on another vendor's CPU take three times as long as exp2."""
+    """elu(x) + 1 = exp(min(x, 0)) + max(x, 0), by powers of two: on a CPU torch takes elu and exp from one vendor's
+    library, where they are three times as slow as exp2 on another vendor's CPU."""
     return (x * _BITS).clamp_(max=0).exp2_().add_(x.clamp(min=0))
 
 
 class _Elu1(torch.autograd.Function):
-    """`_elu1_value`, whose slope needs no more than its value."""
+    """`_elu1_value`; its slope needs only its value."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -73,8 +73,8 @@ MAPPED = FeatureMap(torch.clone, torch.ones_like, torch.clone)
 def get_feature_map(name: str) -> FeatureMap:
     """The feature map called `name`: `elu1` (elu(x) + 1, [Katharopoulos 2020]), `relu`, `exp` or `squared_relu`.
 
-    `mapped` is for arguments that are features already, of whatever map, and never negative.
-    Raises ValueError if there is none.
+    `mapped` is for arguments that are already features of some map, and so never negative.
+    Raises ValueError for an unknown name.
     """
     if name == "mapped":
         return MAPPED

@@ -1,8 +1,8 @@
-"""Products with weights, in fp32 on a CPU by the library that is the faster there.
+"""Products with weights; for fp32 on a CPU, by the library that is faster there.
 
-torch takes MKL for them, which uses AVX-512 on CPUs of its own vendor alone: on an AMD EPYC of Zen 5 it reaches half of
-what oneDNN does, which torch takes for convolutions. A convolution of width 1 is the same product. On Zen 4, whose
-units are 256 bits wide, the two are level, and with a single thread torch takes no oneDNN for convolutions of width 1.
+torch uses MKL for them, which uses AVX-512 only on CPUs of its own vendor: on an AMD EPYC of Zen 5 it is half as fast
+as oneDNN, which torch uses for convolutions. A convolution of width 1 is the same product. On Zen 4, with units of 256
+bits, the two are equally fast. With a single thread torch does not use oneDNN for convolutions of width 1.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from torch.nn.grad import conv2d_weight
 
 from scaleformer.system.processor import zen_generation
 
-# Below these a convolution costs as much to call as it saves.
+# Below these sizes the call overhead of a convolution outweighs the gain.
 _FEWEST_ROWS = 192
 _FEWEST_PRODUCTS = 1 << 23
 
 
 class Int8Weight:
-    """A weight (N, K) in 8 bits, each row with a scale of its own, for products on a CPU: x (..., K) to (..., N).
+    """A weight (N, K) in 8 bits, each row with its own scale, for products on a CPU: x (..., K) to (..., N).
 
-    x is rounded to 7 bits in each product, all of it with one scale [torch's dynamic quantization]: so what a row
-    becomes depends a little on the others. Less is read, by a quarter, which is what a product of few rows waits for.
-    Raises ValueError where torch has no such products.
+    Each product rounds x to 7 bits with one scale for all of x [torch's dynamic quantization], so that the result of a
+    row depends slightly on the other rows. Reading the weight, which bounds a product of few rows, takes a quarter of
+    the memory traffic. Raises ValueError if torch has no 8-bit products for this machine.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         there = hasattr(torch, "quantize_per_channel") and torch.backends.quantized.engine != "none"
         if weight.device.type != "cpu" or not there:
-            raise ValueError("precision=int8: torch has it for CPUs alone, and not for all: set precision=fp32")
+            raise ValueError("precision=int8: torch has no 8-bit products for this device or CPU: set precision=fp32")
         weight = weight.detach().float()
         scales = weight.abs().amax(1).clamp(min=1e-12).double() / 127
         places = torch.zeros(len(weight), dtype=torch.long)
-        with warnings.catch_warnings():  # torch means to move these functions to a package of their own
+        with warnings.catch_warnings():  # torch plans to move these functions to a separate package
             warnings.simplefilter("ignore", UserWarning)
             rounded = torch.quantize_per_channel(weight, scales, places, 0, torch.qint8)
         self._packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach())
@@ -46,7 +46,7 @@ class Int8Weight:
 
 
 class Linear(nn.Linear):
-    """torch's linear map by `linear`; weights and their names are the same. With `int8` by that."""
+    """torch's linear map, computed by `linear`, or by `int8` if it is set; the same weights and names."""
 
     int8: Int8Weight | None = None
 
@@ -72,7 +72,7 @@ def weight_gradient(grad: Tensor, x: Tensor) -> Tensor:
 
 
 def by_convolution(x: Tensor, outputs: int) -> bool:
-    """Whether the product of x (..., K) with a weight (outputs, K) is taken as a convolution."""
+    """Whether the product of x (..., K) with a weight (outputs, K) is computed as a convolution."""
     return (
         x.numel() >= _FEWEST_ROWS * x.shape[-1]
         and x.numel() * outputs >= _FEWEST_PRODUCTS
@@ -85,16 +85,16 @@ def by_convolution(x: Tensor, outputs: int) -> bool:
 
 
 def convolutions_are_faster() -> bool:
-    """Whether this is a CPU of Zen 5 and torch has both libraries; by that alone, so that a run that goes on elsewhere,
-    or is made again, computes the same where CPU and number of threads are the same."""
+    """Whether this is a Zen 5 CPU and torch has both libraries. It depends on nothing else, so that a run resumed or
+    repeated on the same CPU with the same number of threads gives the same results."""
     return zen_generation() == 5 and torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
 
 
 def _as_image(x: Tensor) -> Tensor:
-    """x (..., K) as an image of one row of pixels, K channels that lie beside each other: (1, K, 1, at least rows).
+    """x (..., K) as an image of one row of pixels with K contiguous channels: (1, K, 1, at least rows).
 
-    Zeros fill up to one of eight sizes between a power of two and the next: oneDNN compiles code for each size anew,
-    and batches have any.
+    Zeros pad the rows to one of eight sizes between two powers of two: oneDNN compiles code for each new size, and
+    batches come in any size.
     """
     rows = x.reshape(-1, x.shape[-1])
     step = 1 << max(len(rows).bit_length() - 4, 0)

@@ -1,4 +1,4 @@
-"""Out of autocast, where it is on."""
+"""Leaving autocast."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NOTHING = nullcontext()
 
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
-    """No autocast on this kind of device. Costs nothing where there is none: to enter it takes as long as a product."""
+    """A context without autocast on this device type. Free if autocast is off: entering takes as long as a product."""
     if torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return _NOTHING

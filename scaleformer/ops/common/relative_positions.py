@@ -1,4 +1,4 @@
-"""Clipped relative positions ([Shaw 2018]) in linear time: the banded part near the diagonal, constants beyond it."""
+"""Clipped relative positions ([Shaw 2018]) in linear time: a band near the diagonal and constants beyond it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def bidirectional_table(frel: Tensor) -> Tensor:
 
 
 def score_table(rel: Tensor, causal: bool) -> Tensor:
-    """Of rel (..., 2R+1, d) what scores under a softmax need: (..., R, d) for t = -R+1 .. 0 if causal, else those for
-    t = -R+1 .. R-1 and then a - b: (..., 2R, d).
+    """The rows of rel (..., 2R+1, d), minus b = rel_0, that softmax scores need: (..., R, d) for t = -R+1 .. 0 if
+    causal; else (..., 2R, d) for t = -R+1 .. R-1, then a - b with a = rel_2R.
 
-    What all scores of a query have in common does not count there. So the keys beyond the horizon before it, of the row
-    b = rel_0, have nothing of the table, and all others what they differ by, those after it from a = rel_2R.
+    A softmax ignores a term common to all scores of a query. So b is subtracted everywhere: the keys beyond the horizon
+    before the query get no term, all others their difference from b, and the keys after the horizon a - b.
     """
     if causal:
         return causal_tables(rel)[1]
@@ -42,8 +42,8 @@ def score_table(rel: Tensor, causal: bool) -> Tensor:
 def skew(diagonals: Tensor, width: int) -> Tensor:
     """Shift row i of (..., C, M) by i places to the right in a matrix (..., C, width), zeros elsewhere.
 
-    Padding every row to width + 1 and reading the result in rows of `width` moves each row one place further than the
-    one before: no index, no gather. `width` must be at least C + M - 1.
+    Padding every row to width + 1 and reading the result in rows of `width` shifts each row one place further than the
+    row before, without an index or a gather. `width` must be at least C + M - 1.
     """
     rows, given = diagonals.shape[-2:]
     assert width >= rows + given - 1
@@ -54,14 +54,14 @@ def skew(diagonals: Tensor, width: int) -> Tensor:
 def relative_scores(by_distance: Tensor, keys: int, first: int = 0) -> Tensor:
     """Scores (..., L, S) from scores by distance (..., L, 2R+1): out[i, j] = by_distance[i, clip(j - i, -R, R) + R].
 
-    Query i stands at position `first` + i. Quadratic: for the algorithms that make all scores.
+    Query i is at position `first` + i. Quadratic: for the algorithms that compute all scores.
     """
     queries = by_distance.shape[-2]
     horizon = (by_distance.shape[-1] - 1) // 2
-    total, lowest = queries + keys - 1, 1 - queries - first  # so many distances, from this one on
-    before = min(max(-horizon - lowest, 0), total)  # of which so many lie before the horizon
-    after = min(max(lowest + total - 1 - horizon, 0), total)  # and so many beyond it
-    start = max(lowest + horizon, 0)  # the column of the first within
+    total, lowest = queries + keys - 1, 1 - queries - first  # number of distances, and the lowest
+    before = min(max(-horizon - lowest, 0), total)  # number of distances before the horizon
+    after = min(max(lowest + total - 1 - horizon, 0), total)  # number of distances after it
+    start = max(lowest + horizon, 0)  # column of the first distance within
     strip = torch.cat(
         [
             by_distance[..., :1].expand(*by_distance.shape[:-1], before),

@@ -1,7 +1,7 @@
-"""From sums over the keys to means, and back. The last column of a sum is the sum of the scores: U = [V, 1].
+"""From sums over the keys to means, and the gradients back. The last column of a sum is the sum of scores: U = [V, 1].
 
-A sum of scores that is close to the smallest normal number of its type has lost its precision, and its gradients, in
-which one over it is multiplied by values, may be infinite: it counts as none, and the row has no key.
+A sum of scores close to the smallest normal number of its dtype has lost its precision, and its gradients, which
+multiply its inverse by values, may be infinite. It counts as zero: the row has no key.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from torch import Tensor
 
 
 def smallest_sum(dtype: torch.dtype) -> float:
-    """The least sum of scores that counts: 1e-31 in float32, so that one over it may be multiplied by 3e7."""
+    """The smallest sum of scores that counts: 1e-31 in float32, so that its inverse can be multiplied by 3e7."""
     return torch.finfo(dtype).tiny / torch.finfo(dtype).eps
 
 
 def no_key(denominator: Tensor) -> Tensor:
-    """Whether a sum of scores, none of which is negative, is too small to divide by: bool, elementwise."""
+    """Whether a sum of non-negative scores is too small to divide by: bool, elementwise."""
     return denominator < smallest_sum(denominator.dtype)
 
 
 def inverse_denominator(sums: Tensor, out: Tensor | None = None) -> Tensor:
-    """One over the last column of sums (..., e+1): (..., 1); zero where there is no key, so that the mean is."""
-    denominator = sums[..., -1:].clone(memory_format=torch.contiguous_format)  # a column is slow to read: once
+    """One over the last column of sums (..., e+1): (..., 1); zero where there is no key, so that the mean is zero."""
+    denominator = sums[..., -1:].clone(memory_format=torch.contiguous_format)  # a column is slow to read: read it once
     return torch.reciprocal(denominator.masked_fill_(no_key(denominator), math.inf), out=out)
 
 

@@ -1,4 +1,4 @@
-"""Kernelized attention gated by the distance in segments, in linear or quadratic time: the same numbers by either."""
+"""Kernelized attention gated by the distance in segments, in linear or quadratic time with the same results."""
 
 from __future__ import annotations
 
@@ -37,31 +37,30 @@ def segment_gated_attention(
         s_ij = w_i(x) phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))         x = key segment - query segment
         w_i(x) = exp(log_gate_x) if |x| < G;  exp(log_gate_(-G or G)) min(1, far_tokens / n_i) if |x| >= G
 
-    and out_i = sum_j s_ij v_j / sum_j s_ij. n_i is the number of keys that query i may see at |x| >= G, those before
-    and those after it together: real ones, and in causal attention none past i. So what is far weighs no more than
-    `far_tokens` tokens, however many there are. The nearest relative, the sentential gate [Wu 2022] of random feature
-    attention [Peng 2021], multiplies the gates of the segments that begin between key and query, each read from a
-    token, and has none in cross-attention; here g is of their number alone, on both sides.
+    and out_i = sum_j s_ij v_j / sum_j s_ij. n_i is the number of real keys at |x| >= G that query i may see, before and
+    after it together (in causal attention none after i). So all far keys together weigh no more than `far_tokens`
+    tokens. The closest published method is the sentential gate [Wu 2022] of random feature attention [Peng 2021]. It
+    multiplies gates read from the first token of every segment between key and query, and has no gate in
+    cross-attention. Here the gate depends only on the number of segments between them, on both sides.
 
     q               (B, H, L_Q, d) queries
     k, v            (B, H, L_K, d) keys and (B, H, L_K, e) values
     rel             (2R+1, d) or (H, 2R+1, d), raw, or None, as in `relative_kernel_attention`
     log_gate        (H, 2G+1), column G + x for the distance x
-    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
-    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention the
-                    segment of query i and that of key i are one: key_segments is read as far as it goes
+    query_segments  (B, L_Q) integers that never decrease along a row; pads at the end may hold any
+    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention query
+                    i and key i are in the same segment, which is read from key_segments where it is long enough
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
-    layout          these segments and this mask in place of the three, for all calls that share them: what has to be
-                    planned is planned once
-    far_tokens      how many tokens the far part may weigh
-    feature_map     phi, a name of `FEATURE_MAPS`. With those that can be zero (relu, squared_relu) a query all of whose
-                    scores are zero has rounding errors for a denominator in the linear form, and not zeros
+    layout          segments and mask as one object, in place of the three arguments; calls that share it share its plan
+    far_tokens      the weight of all far keys together, at most, in tokens
+    feature_map     phi, a name of `FEATURE_MAPS`. With maps that can be zero (relu, squared_relu), a query whose scores
+                    are all zero gets rounding errors as its denominator in the linear form, and so not zeros
     algorithm       `linear` in length; `quadratic`, all scores; `auto`, the one measured to be faster
-                    (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers
+                    (see `choose_algorithm`); `memory`, the one that keeps fewer numbers
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is too small to
-    divide by (1e-31 in float32). Raises ValueError if the arguments do not fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row without a key, or with a sum of scores too small to divide
+    by (1e-31 in float32). Raises ValueError if the arguments do not fit together.
     """
     layout = layout_of(query_segments, key_segments, key_mask, layout)
     given = layout.query_segments, layout.key_segments, layout.key_mask

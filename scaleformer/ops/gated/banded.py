@@ -1,4 +1,4 @@
-"""Products of blocks of rows with the rows around them: what stands near, weighed, forward and backward."""
+"""Products of blocks of rows with the rows around them: weighted sums of near rows, forward and backward."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def banded_product(weights: Tensor, a: Tensor, before: int) -> Tensor:
 
     weights  (X L / T, T, before + T + after), zero where the row is outside 0 .. L - 1; before, after <= T
 
-    The X stand one after the other: what a block reads beyond the ends of its own has a weight of zero.
+    The X sequences are concatenated: rows that a block reads beyond the ends of its own sequence have weight zero.
     """
     out: Tensor = _BandedProduct.apply(weights, a, before)
     return out
@@ -47,8 +47,8 @@ class _BandedProduct(torch.autograd.Function):
 
 
 def _windows(weights: Tensor, a: Tensor, before: int) -> list[tuple[slice, slice, Tensor]]:
-    """Which blocks, which columns of their weights, and the rows of a that these meet: the first block, the last one,
-    whose windows would begin before the first row and end past the last, and all between in one view."""
+    """Blocks, the columns of their weights, and the rows of a for these columns: for the first block and the last,
+    whose windows reach past the ends of a, and for all blocks between, in one view."""
     count, block, width = weights.shape
     after = width - block - before
     rows = a.view(count * block, -1)  # (n T, F)
@@ -67,8 +67,8 @@ def _windows(weights: Tensor, a: Tensor, before: int) -> list[tuple[slice, slice
 
 
 def sums_outside(a: Tensor, block: int, margin: int, after: bool) -> Tensor:
-    """The sums (X, n, K, F) over the rows of a (X, n T, F) more than `margin` rows before each block of T, and, if
-    `after`, over those more than `margin` after it; K = 1 or 2."""
+    """Sums (X, n, K, F) over the rows of a (X, n T, F) more than `margin` rows before each block of T rows and, if
+    `after`, over the rows more than `margin` after it; K = 1 or 2."""
     out: Tensor = _SumsOutside.apply(a, block, margin, after)
     return out
 
@@ -93,11 +93,11 @@ class _SumsOutside(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         block, margin, count = ctx.options
         row = torch.arange(count, device=grad.device)
-        later = grad[:, :, 0].flip(1).cumsum(1).flip(1)  # (X, n, F), of each block and those after it
+        later = grad[:, :, 0].flip(1).cumsum(1).flip(1)  # (X, n, F), each block and all after it
         later = torch.cat([later[:, 1:], torch.zeros_like(later[:, :2])], dim=1)
         d_a = later.index_select(1, (row + margin) // block)  # (X, n T, F)
         if grad.shape[2] == 2:
-            earlier = grad[:, :, 1].cumsum(1)  # (X, n, F), of each block and those before it
+            earlier = grad[:, :, 1].cumsum(1)  # (X, n, F), each block and all before it
             earlier = torch.cat([torch.zeros_like(earlier[:, :1]), earlier], dim=1)
             d_a += earlier.index_select(1, (row - margin).clamp(min=0) // block)
         return d_a, None, None, None

@@ -1,4 +1,4 @@
-"""Step-wise segment-gated attention for decoding: nothing written so far is read again."""
+"""Step-wise segment-gated attention, for decoding: a step never reads earlier tokens again."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from scaleformer.ops.segments.layout import NO_SEGMENT
 
 @dataclass
 class SegmentCausalState:
-    """What causal segment-gated attention keeps of the tokens so far.
+    """Decoding state of causal segment-gated attention.
 
     A_s is the sum of (phi(k) + b) (x) U over segment s, U = [V, 1], b = phi(rel_0); t is the segment of the last token.
-    A token reads and writes one matrix a head, whatever the reach: all earlier segments, as seen from t, are added to
-    it when t begins. What is kept for the beginning of the next segment stays in its place when rows are reordered:
-    rows refer to it, and several may refer to the same.
+    A step reads and writes one matrix a head, whatever the reach: when t begins, all earlier segments, weighted as seen
+    from t, are added to it. `past` and `recent`, needed when the next segment begins, are not copied when rows are
+    reordered: rows refer to them, and several rows may refer to the same entry.
 
     tokens         `CausalState`: its memory is g(0) A_t + past; its ring and tables are those of
                    `relative_kernel_attention`
     held           (B,) long, the row of `past` and `recent` that each row refers to
-    past           (B, H, d, e+1) the earlier segments, each times its gate as seen from t, the far ones scaled
-    recent         (B, G, H, d, e+1) A_(t-1) .. A_(t-G+1), and last the sum of all segments before those
-    counts         (B, G+1) the tokens of t so far and of what `recent` holds, by row
+    past           (B, H, d, e+1) sum of the earlier segments, each times its gate as seen from t, the far ones scaled
+    recent         (B, G, H, d, e+1) A_(t-1) .. A_(t-G+1), then the sum of all earlier segments
+    counts         (B, G+1) token counts of t so far and of the entries of `recent`, by row
     segment        (B,) long, t
     ring_segments  (B, R) long, the segments of the tokens in the ring; None without relative positions
     ring_gate      (B, H, R) their gates as seen from t; None without relative positions
     gate           (H, 2G+1)
-    far_tokens     how many tokens the far part may weigh
+    far_tokens     the weight of all far keys together, at most, in tokens
     """
 
     tokens: CausalState
@@ -125,7 +125,7 @@ def segment_causal_step(
 
     q, k (B, H, d), v (B, H, e); segments (B,) the segment of the token in each row; rel as given to
     `segment_causal_init`. Returns (B, H, e) in the dtype of v and the state, which is updated in place. Raises
-    ValueError if they and the state do not belong together.
+    ValueError if they do not fit the state.
     """
     state.tokens.check(q, k, v, rel)
     check_step_segments(segments, q.shape[0])
@@ -147,12 +147,12 @@ def segment_causal_step(
 
 
 def _advance(state: SegmentCausalState, segments: Tensor, rows: Tensor) -> None:
-    """Begin another segment in `rows`, in place: what is kept of the earlier ones moves one distance on, or more."""
+    """Begin a new segment in `rows`, in place: the sums of earlier segments move on by one distance or more."""
     reach, memory, held = state.recent.shape[1], state.tokens.memory, state.held[rows]
     recent, counts = state.recent[held], state.counts[rows]
     last = (memory[rows] - state.past[held]) / state.own_gate  # (r, H, d, e+1)
     steps = (segments - state.segment)[rows].clamp(max=reach)  # (r,)
-    # Where the sums at distance 0 .. G-1 go, by row, and the far sum, which stays: a matrix of zeros and ones.
+    # A 0/1 matrix by row: where the sums at distance 0 .. G-1 go; the far sum stays in place.
     target = (torch.arange(reach + 1, device=rows.device) + steps[:, None]).clamp(max=reach)  # (r, G+1)
     move = functional.one_hot(target - 1, reach).transpose(1, 2).to(counts.dtype)  # (r, G, G+1)
     known = torch.cat([last[:, None], recent], dim=1)  # (r, G+1, H, d, e+1)
@@ -165,7 +165,7 @@ def _advance(state: SegmentCausalState, segments: Tensor, rows: Tensor) -> None:
 
 
 def _free(held: Tensor, rows: Tensor) -> Tensor:
-    """As many places as `rows`, to which no other row refers; there are at least so many."""
+    """len(rows) places that no other row refers to; there are always enough."""
     taken, goes_on = torch.zeros_like(held), torch.ones_like(held)
     goes_on[rows] = 0
     taken.index_add_(0, held, goes_on)
@@ -173,8 +173,8 @@ def _free(held: Tensor, rows: Tensor) -> Tensor:
 
 
 def _look_back(state: SegmentCausalState, rows: Tensor, recent: Tensor) -> Tensor:
-    """The earlier segments `recent` (r, G, H, d, e+1) of `rows` as seen from the segment that has begun: their sum
-    (r, H, d, e+1). The gates of the ring are set in place."""
+    """The weighted sum (r, H, d, e+1) of the earlier segments `recent` (r, G, H, d, e+1) of `rows`, as seen from the
+    segment that has just begun. Also sets the gates of the ring, in place."""
     reach, gate = recent.shape[1], state.gate
     scale = far_scale(state.counts[rows, -1], state.far_tokens, gate.dtype)[:, None]  # (r, 1)
     weights = gate[:, :reach].flip(1).expand(rows.shape[0], -1, -1).clone()  # (r, H, G), distances -1 .. -G

@@ -1,4 +1,4 @@
-"""Step-wise segment-gated attention to a whole source: one matrix for each segment that a query may stand in."""
+"""Step-wise segment-gated attention to a whole source: one matrix for each segment a query may be in."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _PIECE = 64
 
 @dataclass
 class SegmentCrossState:
-    """What attention to a whole source keeps of it; it never changes while decoding.
+    """Decoding state of attention to a whole source; it never changes while decoding.
 
-    table   (B, T, H, d, e+1) row t: the sums of phi(k) (x) [v, 1] over the source's segments, each times its weight as
-            seen from segment lowest + t; the last row serves every later segment, the first every earlier one
+    table   (B, T, H, d, e+1) row t: the sum of phi(k) (x) [v, 1] over the source, each segment times its weight as seen
+            from segment lowest + t; the last row serves every later segment, the first every earlier one
     lowest  the number of the segment of row 0
     """
 
@@ -49,7 +49,7 @@ def segment_cross_state(
     far_tokens: float = 20,
     feature_map: str = "elu1",
 ) -> SegmentCrossState:
-    """The state of a source; no relative positions.
+    """The state of a source, without relative positions.
 
     k (B, H, S, d), v (B, H, S, e), log_gate (H, 2G+1), key_segments (B, S), key_mask (B, S) bool, True = real token.
     """
@@ -95,7 +95,7 @@ def _weigh(sums: Tensor, counts: Tensor, gate: Tensor, far_tokens: float) -> Ten
     """The table of `SegmentCrossState`: (B, S + 2G, H, d, e+1) from sums (B, S, H, d, e+1) and counts (B, S)."""
     reach, present = gate.shape[1] // 2, sums.shape[1]
     rows = present + 2 * reach  # segments lowest - G .. highest + G
-    # Row t sees segment s = t - G + x at distance x; before are those up to t - 2G, after those from t on.
+    # Row t sees segment s = t - G + x at distance x. Segments up to t - 2G are far before it, those from t far after.
     before = functional.pad(sums.cumsum(1), (0, 0, 0, 0, 0, 0, 2 * reach, 0))  # (B, T, H, d, e+1)
     after = functional.pad(sums.flip(1).cumsum(1).flip(1), (0, 0, 0, 0, 0, 0, 0, 2 * reach))
     far = functional.pad(counts.cumsum(1), (2 * reach, 0)) + functional.pad(

@@ -1,4 +1,4 @@
-"""Where segments and their pieces lie: numbers made dense, and positions cut into pieces of one segment."""
+"""The layout of segments: dense segment numbers (slots), and positions cut into pieces of one segment each."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _CHUNKS = (8, 16, 24, 32, 48, 64, 96, 128)
 
 @dataclass(frozen=True)
 class Slots:
-    """The S segment numbers that a row has, queries and keys together, in order: a slot for each.
+    """The distinct segment numbers of a row, of queries and keys together, in order: one slot each, S in all.
 
-    number  (B, S) long, never falling; what a shorter row lacks has the number after its last
+    number  (B, S) long, never decreasing; the missing slots of a shorter row have the number after its last
     query   (B, L_Q) long, the slot of each query
     key     (B, L_K) long, the slot of each key
-    scale   (B, S) of what is far, as seen from each slot
+    scale   (B, S) the scale of far keys, as seen from each slot
     block   T, a divisor of S, at least G
     """
 
@@ -33,7 +33,7 @@ class Slots:
     block: int
 
     def weigh(self, gate: Tensor, distance: Tensor, scale: Tensor) -> Tensor:
-        """w(x) (B, H, ...) of distances x (B, ...) in segments; scale is that of what is far."""
+        """w(x) (B, H, ...) of distances x (B, ...) in segments; scale applies to far keys."""
         reach = gate.shape[1] // 2
         factor = torch.where(distance.abs() >= reach, scale, 1.0)
         return look_up(gate, distance.clamp(-reach, reach) + reach) * factor[:, None]
@@ -42,7 +42,7 @@ class Slots:
 def make_slots(
     queries: Tensor, keys: Tensor, real: Tensor | None, reach: int, far_tokens: float, causal: bool, dtype: torch.dtype
 ) -> Slots:
-    """Slots of clean segments (B, L_Q), (B, L_K); real (B, L_K) bool, or None if all keys are."""
+    """Slots of clean segments (B, L_Q), (B, L_K); real (B, L_K) bool, or None if all keys are real."""
     block = max(16, reach)
     values = torch.cat([queries, keys], dim=1).sort(1).values  # (B, L_Q + L_K)
     slot = functional.pad((values.diff(dim=1) != 0).cumsum(1), (1, 0))
@@ -63,12 +63,12 @@ def make_slots(
 class Pieces:
     """A sequence cut into N pieces, at most C positions long.
 
-    positions  (B, N, C) long; any for those past the end of a piece
+    positions  (B, N, C) long; arbitrary past the end of a piece
     valid      (B, N, C) bool, whether the position belongs to the piece
-    place      (B, L) long, where in the N C places each position is
-    slot       (B, N) long, the slot of its queries, or, where keys are cut alone, of its keys
+    place      (B, L) long, the place of each position among the N C places
+    slot       (B, N) long, the slot of its queries or, where only keys are cut, of its keys
     key_slot   (B, N) long, the slot of its keys
-    one_each   whether piece n is all of slot n, in every row
+    one_each   whether in every row piece n is the whole of slot n
     """
 
     positions: Tensor
@@ -101,16 +101,16 @@ class Pieces:
         return x.flatten(0, 1).index_select(0, index).view(x.shape[0], -1, x.shape[2])
 
     def earlier_in_slot(self, x: Tensor, heads: int) -> Tensor | None:
-        """The sums (X, N, F) of x over the earlier pieces of the same slot; None where no slot has two."""
+        """Sums (X, N, F) of x over the earlier pieces of the same slot; None if no slot has two pieces."""
         slot = self.key_slot
         number = torch.arange(slot.shape[1], device=slot.device)
-        nth = number - torch.searchsorted(slot, slot)  # (B, N), how many pieces of the slot come before
+        nth = number - torch.searchsorted(slot, slot)  # (B, N), number of earlier pieces of the slot
         most = int((nth * self.valid.any(2)).max())
         if most == 0:
             return None
         nth = nth.repeat_interleave(heads, 0)[..., None]  # (X, N, 1)
         sums, step = _shift(x, 1) * (nth >= 1), 1
-        while step < most:  # doubling: a pass for each power of two
+        while step < most:  # doubling: one pass for each power of two
             sums = sums + _shift(sums, step) * (nth > step)
             step *= 2
         return sums
@@ -121,7 +121,7 @@ def _shift(x: Tensor, step: int) -> Tensor:
 
 
 def cut_pieces(slots: Slots, what: str, width: int) -> Pieces:
-    """Cut `keys` or `queries` where their slot changes, or `both` where either does; width, d, is that of the heads."""
+    """Cut `keys` or `queries` where their slot changes, or `both` where either does; width is the head width d."""
     slot = slots.key if what == "keys" else slots.query
     borders = slot.diff(dim=1) != 0
     if what == "both":
@@ -145,18 +145,18 @@ def cut_pieces(slots: Slots, what: str, width: int) -> Pieces:
 
 
 def _best_chunk(cells: Tensor, width: int) -> int:
-    """How long pieces should be at most, by what they cost: C places with C scores each, and a matrix."""
+    """The best maximum length C of a piece, by its cost: C places with C scores each, and one matrix."""
     row = torch.arange(cells.shape[0], device=cells.device)[:, None] * cells.shape[1]
     lengths = torch.unique_consecutive((cells + row).flatten(), return_counts=True)[1]
     longest = int(lengths.max())
-    even = {-(-longest // parts) for parts in range(1, 5)}  # so that equal segments leave no place empty
+    even = {-(-longest // parts) for parts in range(1, 5)}  # divides equal segments without empty places
     sizes = torch.tensor([c for c in even.union(_CHUNKS) if c <= min(longest, _CHUNKS[-1])], device=cells.device)
     pieces = (-(-lengths // sizes[:, None])).sum(1)  # (sizes,)
     return int(sizes[(pieces * (sizes * (80 + sizes) + 30 * width)).argmin()])
 
 
 def to_pieces(x: Tensor, pieces: Pieces) -> Tensor:
-    """x (B, H, L, n) by pieces: (X, N, C, n); anything past the end of a piece."""
+    """x (B, H, L, n) by pieces: (X, N, C, n); arbitrary past the end of a piece."""
     out: Tensor = _ToPieces.apply(x, pieces)
     return out
 
@@ -176,7 +176,7 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 
 
 class _ToPieces(torch.autograd.Function):
-    """A position has one place: the backward pass takes rows as well, and adds none."""
+    """Each position has one place, so that the backward pass gathers rows too, without a scatter-add."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, pieces: Pieces) -> Tensor:  # type: ignore[override]

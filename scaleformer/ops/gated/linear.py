@@ -1,4 +1,4 @@
-"""Segment-gated attention in linear time: sums of segments, mixed by their gates, and a band for what is near by."""
+"""Segment-gated attention in linear time: sums over segments, mixed by their gates, and a band for near keys."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from scaleformer.ops.gated.layout import Pieces, Slots, cut_pieces, from_pieces,
 from scaleformer.ops.kernel.decoding import values_with_ones, without_pads
 from scaleformer.ops.segments.layout import SegmentLayout, take_positions
 
-# How many numbers the sums of all segments may have in a head before they are made by blocks: it bounds memory.
+# The most numbers that the sums of all segments may have in a head; beyond it they are computed in blocks. It bounds
+# memory.
 _MATRIX_NUMBERS = 1 << 22
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the numbers of segments say; the same for all heads, and in both passes.
+    """All that follows from the segment numbers; the same for all heads and both passes.
 
-    shared        whether queries and keys share positions: then they are as many, and cut into the same pieces
-    length        how many they are then
-    real          (B, L_K) bool; None if all keys are
+    shared        whether queries and keys share positions: then both have the same length and the same pieces
+    length        that length
+    real          (B, L_K) bool; None if all keys are real
     queries, keys (B, L_Q), (B, L_K) long, clean segment numbers
     """
 
@@ -59,11 +60,11 @@ def linear_segment_attention(
     phi: FeatureMap,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Arguments as in `segment_gated_attention`, but frel = phi(rel) (1 or H, 2R+1, d) and log_gate in `dtype`, that of
-    the sums."""
+    """Arguments as in `segment_gated_attention`, but frel = phi(rel) (1 or H, 2R+1, d); log_gate has the dtype of the
+    sums, `dtype`."""
     arguments = q.shape[3], causal, causal or frel is not None, log_gate.shape[1] // 2, far_tokens, dtype
     plan = layout.derived(("gated", *arguments), lambda: _plan(layout, *arguments))
-    out: Tensor = _MadeAgain.apply(partial(_attend, plan, phi, dtype), q, k, v, frel, log_gate)
+    out: Tensor = _Recomputed.apply(partial(_attend, plan, phi, dtype), q, k, v, frel, log_gate)
     return out
 
 
@@ -85,8 +86,8 @@ def _plan(
     return Plan(causal, shared, length, real, queries, keys, slots, query_pieces, key_pieces)
 
 
-class _MadeAgain(torch.autograd.Function):
-    """Keeps nothing but the arguments: what lies between is some ten times as much, and is made again for backward."""
+class _Recomputed(torch.autograd.Function):
+    """Keeps the arguments only: backward recomputes the intermediate results, which take about ten times as much."""
 
     @staticmethod
     def forward(ctx: Any, attend: Callable[..., Tensor], *tensors: Tensor | None) -> Tensor:  # type: ignore[override]
@@ -133,7 +134,7 @@ def _attend(
         own = gate[:, gate.shape[1] // 2].repeat(batch)[:, None, None, None]  # (X, 1, 1, 1)
         scores = (fq @ fk.transpose(2, 3)).tril() * own  # (X, N, C, C)
         sums.baddbmm_(scores.flatten(0, 1), u_pieces.flatten(0, 1))
-    elif by_distance is not None:  # so far keys after a query have b like those before it: they want a - b more
+    elif by_distance is not None:  # far keys after a query have b so far, like those before it: add a - b
         shift = to_pieces(by_distance[..., -1:], plan.query_pieces)  # (X, N, C, 1)
         by_distance = by_distance[..., :-1]
         own, later = _after(u_pieces, gate, plan.query_pieces, plan.slots)
@@ -147,8 +148,8 @@ def _attend(
 
 
 def _table(frel: Tensor, causal: bool) -> Tensor:
-    """What keys within the horizon have that those beyond it before the query have not, by distance: (1 or H, R, d) if
-    causal; else (1 or H, 2R, d), the last row for all keys after the query, a - b."""
+    """phi(rel) minus b, the row of far keys before the query, by distance: (1 or H, R, d) if causal; else
+    (1 or H, 2R, d), whose last row, for all keys after the query, is a - b."""
     if causal:
         return causal_tables(frel)[1]
     near, before, after = bidirectional_table(frel).split([frel.shape[1] - 2, 1, 1], dim=1)
@@ -161,8 +162,8 @@ def _lengthen(segments: Tensor, length: int) -> Tensor:
 
 
 def _read_all(fq: Tensor, fk: Tensor, u: Tensor, gate: Tensor, plan: Plan) -> Tensor:
-    """`_read` for all of u, by blocks of its columns, which are independent; made again in the backward pass if there
-    is more than one. So many short segments take no more memory than a few long ones."""
+    """`_read` for all of u, in blocks of its columns, which are independent. With more than one block the backward pass
+    recomputes them, so that many short segments take no more memory than a few long ones."""
     segments, size = fk.shape[1], u.shape[3]
     columns = max(1, _MATRIX_NUMBERS // (segments * fk.shape[3]))
     if columns >= size:
@@ -175,7 +176,7 @@ def _read_all(fq: Tensor, fk: Tensor, u: Tensor, gate: Tensor, plan: Plan) -> Te
 def _read(fq: Tensor, fk: Tensor, u: Tensor, gate: Tensor, plan: Plan) -> Tensor:
     """phi(q) A'_t (X N_Q, C, e+1) from fq (X, N_Q, C, d), fk (X, N, C, d) and u (X, N, C, e+1), or some columns of it.
 
-    In causal attention A'_t has the earlier segments and the earlier pieces of the query's own.
+    In causal attention A'_t covers the earlier segments and the earlier pieces of the query's own segment.
     """
     heads = gate.shape[0]
     matrices = (fk.transpose(2, 3) @ u).flatten(2)  # (X, N, F), F = d (e+1)
@@ -189,7 +190,7 @@ def _read(fq: Tensor, fk: Tensor, u: Tensor, gate: Tensor, plan: Plan) -> Tensor
 
 
 def _mix(sums: Tensor, gate: Tensor, slots: Slots, causal: bool) -> Tensor:
-    """A'_t of all slots t from the sums A_s (X, S, F): each times its gate; only those before t if causal."""
+    """A'_t of all slots t: the sums A_s (X, S, F), each times its gate; if causal, only those before t."""
     count, block, margin = sums.shape[1], slots.block, gate.shape[1] // 2 - 1
     blocks = count // block
     own = torch.arange(count, device=sums.device).view(blocks, block, 1)
@@ -208,15 +209,15 @@ def _mix(sums: Tensor, gate: Tensor, slots: Slots, causal: bool) -> Tensor:
 
 
 def _after(u: Tensor, gate: Tensor, pieces: Pieces, slots: Slots) -> tuple[Tensor, Tensor]:
-    """The weight (X, N, 1, 1) that a piece's keys have for its queries, and the sum (X, N, 1, e+1) of U over all later
-    pieces, each times its weight for them."""
+    """The weight (X, N, 1, 1) of a piece's keys for its own queries, and the sum (X, N, 1, e+1) of U over all later
+    pieces, each times its weight for those queries."""
     rows, count, _, _ = u.shape
     heads, reach = gate.shape[0], gate.shape[1] // 2
     batch, number = rows // heads, slots.number
     here, scale = number.gather(1, pieces.slot), slots.scale.gather(1, pieces.slot)  # (B, N)
     own = slots.weigh(gate, number.gather(1, pieces.key_slot) - here, scale)  # (B, H, N)
 
-    # Weights change from slot to slot: they are summed by parts, over the sums of all pieces from a place on.
+    # Weights change from slot to slot: summation by parts, over the suffix sums of the pieces.
     later = functional.pad(u.sum(2).double().flip(1).cumsum(1).flip(1), (0, 0, 0, 1))  # (X, N+1, e+1)
     place = pieces.slot[:, :, None] + torch.arange(1 - reach, reach + 1, device=u.device)  # (B, N, 2G)
     first = torch.searchsorted(pieces.key_slot, place.flatten(1)).view_as(place)
@@ -232,7 +233,8 @@ def _after(u: Tensor, gate: Tensor, pieces: Pieces, slots: Slots) -> tuple[Tenso
 
 
 def _band(by_distance: Tensor, u: Tensor, gate: Tensor, plan: Plan) -> Tensor:
-    """What the keys within the horizon add to the sums, (B, H, L, e+1), from their scores by distance (B, H, L, n)."""
+    """The contribution of the keys within the horizon to the sums, (B, H, L, e+1), from scores by distance
+    (B, H, L, n)."""
     batch, heads, length, near = by_distance.shape
     slots, before = plan.slots, near - 1 if plan.causal else near // 2
     block = max(16, before)

@@ -1,4 +1,4 @@
-"""Segment-gated attention to the letter, with the weight of every pair: the slow truth that tests compare with."""
+"""Segment-gated attention straight from its equation, with a weight for every pair: a slow reference for the tests."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def naive_segment_gated_attention(
 
         m_ij w_i(x) phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))         x = key segment - query segment
 
-    m_ij is 1 for the keys that query i may see; w_i(x) = exp(log_gate_clip(x, -G, G)), times min(1, far_tokens / n_i)
-    if |x| >= G, where n_i counts the keys at such a distance that query i may see.
+    m_ij is 1 for keys that query i may see, else 0. w_i(x) = exp(log_gate_clip(x, -G, G)), times
+    min(1, far_tokens / n_i) if |x| >= G, where n_i counts the keys at these distances that query i may see.
     """
     phi, reach = get_feature_map(feature_map), log_gate.shape[1] // 2
     distance = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]  # (L_Q, L_K)

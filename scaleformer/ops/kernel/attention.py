@@ -1,4 +1,4 @@
-"""Kernelized attention with relative positions, in linear or quadratic time: the same numbers by either."""
+"""Kernelized attention with relative positions, in linear or quadratic time with the same results."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def relative_kernel_attention(
     key_mask     (B, L_K) bool, True for a real token
     feature_map  phi, a name of `FEATURE_MAPS`
     algorithm    `linear` in length, by block matrix products; `quadratic`, all scores; `auto`, the one measured to be
-                 faster (`choose_algorithm` tells which); `memory`, the one that keeps fewer numbers (the rule of
+                 faster (see `choose_algorithm`); `memory`, the one that keeps fewer numbers (the rule of
                  [Scaleformer 2021])
-    chunk_size   C, how many queries the linear algorithm takes together at most, but at least R if causal; half as many
-                 if not causal, where a chunk has relative scores alone (measured: 32 is up to a tenth faster than 64
-                 there, 64 than 32 here)
+    chunk_size   C, the most queries that the linear algorithm takes together. Causal attention raises it to R;
+                 bidirectional attention halves it, since its chunks have only relative scores (measured: causal, 64 is
+                 up to a tenth faster than 32; bidirectional, 32 than 64)
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key, or scores whose sum is too small to
-    divide by (1e-31 in float32). Sums run in float32 (float64 for float64 arguments), also under autocast. Raises
-    ValueError if the arguments do not fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row without a key, or with a sum of scores too small to divide
+    by (1e-31 in float32). Sums run in float32 (float64 for float64 arguments), also under autocast. Raises ValueError
+    if the arguments do not fit together.
     """
     check_qkv(q, k, v, key_mask)
     if rel is not None:
@@ -79,15 +79,15 @@ def relative_kernel_attention(
 
 
 def even_chunk(length: int, most: int) -> int:
-    """The smallest chunk that takes no more chunks than chunks of `most`: so the last is nearly full."""
+    """The smallest chunk size that needs no more chunks than `most` does, so that the last chunk is nearly full."""
     return -(-length // -(-length // most))
 
 
 def smaller_algorithm(queries: int, keys: int, width: int, causal: bool) -> str:
     """The algorithm that keeps fewer numbers for phi(Q) phi(K)^T V, by the rule of [Scaleformer 2021] section 5.
 
-    The quadratic one keeps L_Q L_K scores; the linear one d^2 numbers, or, masked, d^2 max(L_Q, L_K). (The chunked form
-    here keeps d^2 numbers a chunk, so that `auto` turns to it much earlier.)
+    The quadratic one keeps L_Q L_K scores; the linear one d^2 numbers, or d^2 max(L_Q, L_K) if masked. (The chunked
+    form here keeps d^2 numbers a chunk, so that `auto` switches to it much earlier.)
     """
     states = max(queries, keys) if causal else 1
     return "quadratic" if queries * keys <= states * width * width else "linear"

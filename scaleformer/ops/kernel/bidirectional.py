@@ -2,10 +2,10 @@
 
     phi(q_i) . sum_j phi(k_j) (x) U_j  +  sum_j phi(q_i).phi(rel_{clip(j-i)+R}) U_j                      U = [V, 1]
 
-The relative part of a query in chunk n ([Scaleformer] Algorithm 2, by chunks): the keys of the chunks before n weigh
-phi(q_i).b, b = phi(rel_0); those of the chunks after n phi(q_i).a, a = phi(rel_2R); those of the chunk itself one or
-the other; and within the horizon, |t| < R, a band adds phi(q_i).(phi(rel_{t+R}) - (b if t <= 0 else a)). All of it is
-one product of scores (C, C + 2R) with the window of U and two more rows: its sums over the chunks before and after.
+The relative part of a query in chunk n ([Scaleformer] Algorithm 2, by chunks): keys in the chunks before n have weight
+phi(q_i).b, b = phi(rel_0); keys in the chunks after n phi(q_i).a, a = phi(rel_2R); keys in chunk n one or the other.
+Within the horizon, |t| < R, a band adds phi(q_i).(phi(rel_{t+R}) - (b if t <= 0 else a)). All this is one product of
+scores (C, C + 2R) with the window of U and two more rows: the sums of U over the chunks before and after.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Keys(NamedTuple):
 
 
 class _Queries(NamedTuple):
-    """A block of queries and, with relative positions, what their scores weigh; Y = X M, W = C + 2R."""
+    """A block of queries and, with relative positions, their weights for the window; Y = X M, W = C + 2R."""
 
     fq: Tensor  # (X, T, d)
     window: Tensor | None  # (Y, W, e+1)
@@ -91,7 +91,7 @@ def _relative_scores(fq: Tensor, table: Tensor, chunk: int) -> Tensor:
     scores = fq.new_zeros(*by_distance.shape[:2], chunk + 2 * head + 2)  # (Y, C, W)
     own, past = scores[:, :, head : head + chunk], scores.new_ones(chunk, chunk).tril()
     torch.mul(by_distance[..., -2:-1], past, out=own)
-    own.addcmul_(by_distance[..., -1:], 1 - past)  # by arithmetic: torch.where is slow with a mask that repeats
+    own.addcmul_(by_distance[..., -1:], 1 - past)  # arithmetic, since torch.where is slow with a broadcast mask
     scores[:, :, -2:] = by_distance[..., -2:]
     diagonals(scores, band).add_(by_distance[..., :-2])
     return scores
@@ -107,7 +107,7 @@ def _sums_beyond(by_chunk: Tensor) -> Tensor:
 
 
 class BidirectionalAttention(torch.autograd.Function):
-    """Bidirectional attention, block after block; of long ones the backward pass makes all but the scores again."""
+    """Bidirectional attention, block by block. For long sequences backward recomputes everything but the scores."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -203,7 +203,7 @@ class BidirectionalAttention(torch.autograd.Function):
                 add_windows(d_values[:, block.start :], d_window[:, :, :-2], chunk)
                 d_beyond[:, first : first + block.chunks] = d_window[:, :, -2:]
             store_rows(dq, d_fq.mul_(phi.slope_of_value(p.fq)), block.start)
-        # A chunk is "before" to the chunks after it, and "after" to those before it.
+        # A chunk counts as "before" for later chunks and as "after" for earlier ones.
         d_chunks = _sums_beyond(d_beyond[:, :, 0])[:, :, 1] + _sums_beyond(d_beyond[:, :, 1])[:, :, 0]  # (X, N, e)
         for number, block in enumerate(key_blocks):
             if kept_keys:

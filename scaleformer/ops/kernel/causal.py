@@ -1,11 +1,11 @@
-"""Causal attention in linear time: chunks, an exclusive prefix of their states, and a window for the relative term.
+"""Causal attention in linear time: chunks, an exclusive prefix sum of their states, and a window for the relative term.
 
     sum_{j<=i} phi(q_i).(phi(k_j) + b) U_j  +  sum_{-R<t<=0} phi(q_i).(phi(rel_{t+R}) - b) U_{i+t}     b = phi(rel_0)
 
-U = [V, 1]. The far field is a shift of the keys by b; what the horizon adds to it is a band, added to the scores inside
-the chunk, so that one product with U serves both; of the first R - 1 queries of a chunk the band reaches into the chunk
-before, by a small triangle: the corner. The state before chunk n is the sum of (phi(K) + b)^T U over the chunks before
-it ([Choromanski 2021] prefix sums, [Scaleformer] Algorithm 1, by whole chunks).
+U = [V, 1]. The far field shifts all keys by b. Within the horizon, a band is added to the scores inside the chunk, so
+that one product with U serves both. For the first R - 1 queries of a chunk, the band reaches into the previous chunk by
+a small triangle, the corner. The state before chunk n is the sum of (phi(K) + b)^T U over the chunks before it
+([Choromanski 2021] prefix sums, [Scaleformer] Algorithm 1, by whole chunks).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scaleformer.ops.common.sums import inverse_denominator, sums_gradient
 
 
 class _Operands(NamedTuple):
-    """What the products of a block of M chunks take; X = B H, T = M C."""
+    """Operands of the products of a block of M chunks; X = B H, T = M C."""
 
     fq: Tensor  # (X, T, d)
     fk: Tensor  # (X, T, d), without b
@@ -46,7 +46,7 @@ class _Operands(NamedTuple):
 
 
 class _Products(NamedTuple):
-    """What forward and backward take of these products; Y = X M, corners only with a band."""
+    """Products of a block that forward and backward use; Y = X M, corners only with a band."""
 
     states: Tensor  # (X, M, d, e+1), before each chunk
     scores: Tensor  # (Y, C, C)
@@ -55,7 +55,7 @@ class _Products(NamedTuple):
 
 
 class _Carry(NamedTuple):
-    """What a block leaves to the next one."""
+    """What a block passes on to the next one."""
 
     state: Tensor  # (X, d, e+1)
     tail: Tensor  # (X, R-1, e+1), the last rows of U
@@ -73,7 +73,7 @@ def _operands(
     dtype: torch.dtype,
     once: bool = False,
 ) -> _Operands:
-    """The operands of a block; `once` if no backward pass will need fk, which is overwritten then."""
+    """The operands of a block; `once` if no backward pass needs fk, which is then overwritten."""
     batch, heads, count = q.shape[0], q.shape[1], block.chunks * chunk
     fq = phi(rows_of(q, block.start, count, dtype)).contiguous()  # (X, T, d)
     fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
@@ -84,7 +84,7 @@ def _operands(
 
 
 def _products(operands: _Operands, near: Tensor | None, chunk: int, carry: _Carry) -> tuple[_Products, _Carry]:
-    """The products of a block, and what it leaves."""
+    """The products of a block, and the carry for the next one."""
     fq, u = operands.fq, operands.u
     by_chunk = [x.view(-1, chunk, x.shape[2]) for x in (fq, operands.shifted, u)]  # (Y, C, ...)
     own = torch.bmm(by_chunk[1].transpose(1, 2), by_chunk[2]).unflatten(0, (fq.shape[0], -1))  # (X, M, d, e+1)
@@ -96,7 +96,7 @@ def _products(operands: _Operands, near: Tensor | None, chunk: int, carry: _Carr
     by_distance = (fq @ spread(near, copies, near.shape[0]).transpose(1, 2)).view(-1, chunk, near.shape[1])  # (Y, C, R)
     _band(scores, near.shape[1]).add_(by_distance[:, 1:])
     scores[:, 0, 0].add_(by_distance[:, 0, -1])
-    scores.tril_()  # takes the band's entries before the chunk away, too
+    scores.tril_()  # also removes the band's entries before the chunk
     head = near.shape[1] - 1
     corner = tails = None
     tail = carry.tail
@@ -110,7 +110,7 @@ def _products(operands: _Operands, near: Tensor | None, chunk: int, carry: _Carr
 def _band(matrix: Tensor, count: int) -> Tensor:
     """View (Y, C-1, R) of square matrices (Y, C, C): the entries [i, i-R+1 .. i] of the rows i from 1 on.
 
-    Those before the first column lie at the end of the row before, above the diagonal: C is at least R - 1.
+    Entries before the first column are at the end of the row before, above the diagonal: C is at least R - 1.
     """
     items, rows, width = matrix.shape
     assert matrix.is_contiguous()
@@ -120,12 +120,12 @@ def _band(matrix: Tensor, count: int) -> Tensor:
 
 
 def least_chunk(near: Tensor | None) -> int:
-    """How many positions a chunk must have for the corner to reach no further than the chunk before."""
+    """The smallest chunk size for which the corner reaches no further than the previous chunk."""
     return 1 if near is None else near.shape[1]
 
 
 class CausalAttention(torch.autograd.Function):
-    """Causal attention, block after block; of long ones the backward pass makes all but the products again."""
+    """Causal attention, block by block. For long sequences backward recomputes everything but the products."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -163,7 +163,7 @@ class CausalAttention(torch.autograd.Function):
             sums = torch.bmm(operands.fq.view(-1, chunk, d), products.states.flatten(0, 1))  # (Y, C, e+1)
             sums.baddbmm_(products.scores, operands.u.view(-1, chunk, e + 1))
             if products.corner is not None and products.tails is not None:
-                # Not `baddbmm_`: into a part of a tensor it takes the products one by one.
+                # Not `baddbmm_`: into a slice of a tensor it computes the products one by one.
                 sums[:, :head] += torch.bmm(products.corner, products.tails.flatten(0, 1))
             sums = sums.view(rows, -1, e + 1)[:, : length - block.start]  # (X, at most T, e+1)
             block_inverse = inverse_denominator(sums, out=rows_at(inverse, block.start, sums.shape[1]))

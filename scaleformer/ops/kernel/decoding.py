@@ -1,4 +1,4 @@
-"""Step-wise kernelized attention for decoding: a constant cost per token, nothing written so far is read again."""
+"""Step-wise kernelized attention, for decoding: constant cost per token, without reading earlier tokens again."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from scaleformer.ops.common.sums import normalise
 
 @dataclass
 class CausalState:
-    """What causal attention keeps of the tokens so far; rows of a batch stand at the same position.
+    """Decoding state of causal attention; all rows of a batch are at the same position.
 
-    U = [V, 1], a row of zeros for a pad; b = phi(rel_0), the relative embedding of all keys out of the horizon.
+    U = [V, 1], a row of zeros for a pad; b = phi(rel_0), the relative embedding of all keys beyond the horizon.
 
     memory    (B, H, d, e+1) sum over the tokens so far of (phi(k) + b) (x) U
     ring      (B, H, R, e+1) the last R rows of U, that of position p in slot p mod R; None without relative positions
     far       (1, d) or (H, 1, d), b; None without relative positions
-    near      (d, 2R) or (H, d, 2R), phi(rel) - b twice over, in the order of the slots: R columns of it, from the right
-              one on, meet the ring as it lies; None without relative positions
-    position  how many tokens it has seen
+    near      (d, 2R) or (H, d, 2R), phi(rel) - b repeated twice, in slot order: R of its columns, from the right start,
+              match the order of the ring; None without relative positions
+    position  number of tokens so far
     """
 
     memory: Tensor
@@ -40,9 +40,9 @@ class CausalState:
         return replace(self, memory=self.memory.index_select(0, index), ring=ring)
 
     def add(self, k: Tensor, v: Tensor, phi: FeatureMap, weight: Tensor | None = None) -> None:
-        """Take in one token, k (B, H, d), v (B, H, e), in place; `position` is left to the caller.
+        """Add one token, k (B, H, d), v (B, H, e), in place; the caller updates `position`.
 
-        `weight` (H, 1, 1) is that of the token in the memory, 1 unless given.
+        `weight` (H, 1, 1) is the token's weight in the memory, 1 by default.
         """
         dtype = self.memory.dtype
         fk = phi(k.to(dtype))[:, :, None]  # (B, H, 1, d)
@@ -60,8 +60,8 @@ class CausalState:
         self.memory.view(-1, d, size).baddbmm_(fk.reshape(-1, d, 1), u.reshape(-1, 1, size))
 
     def read(self, fq: Tensor, gate: Tensor | None = None) -> Tensor:
-        """The sums over the tokens so far, that just added among them: (B, H, 1, e+1) from fq (B, H, 1, d). `gate`
-        (B, H, R) weighs the slots of the ring."""
+        """The sums over the tokens so far, including the one just added: (B, H, 1, e+1) from fq (B, H, 1, d). `gate`
+        (B, H, R) weights the slots of the ring."""
         sums = fq @ self.memory  # (B, H, 1, e+1)
         if self.ring is None or self.near is None:
             return sums
@@ -74,7 +74,7 @@ class CausalState:
         return sums
 
     def check(self, q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None) -> None:
-        """Raise ValueError unless the state was made for tokens such as q, k (B, H, d), v (B, H, e), and for `rel`."""
+        """Raise ValueError unless q, k (B, H, d), v (B, H, e) and `rel` fit the state."""
         batch, heads, d, size = self.memory.shape
         for name, x, width in (("q", q, d), ("k", k, d), ("v", v, size - 1)):
             if x.shape != (batch, heads, width):
@@ -86,7 +86,7 @@ class CausalState:
 
 @dataclass
 class CrossState:
-    """What attention to a whole source keeps of it; it never changes while decoding. U = [V, 1], zeros for a pad.
+    """Decoding state of attention to a whole source; it never changes while decoding. U = [V, 1], zeros for a pad.
 
     memory    (B, H, d, e+1) sum over the source of phi(k) (x) U
     window    (B, H, S+3R-2, e+1) U with R-1 rows of zeros before it and 2R-1 after it; None without relative positions
@@ -125,8 +125,8 @@ def causal_init(
     frel = get_feature_map(feature_map)(rel.to(device=memory.device, dtype=dtype))
     horizon = horizon_of(rel)
     far, recent = causal_tables(frel)  # (1, d) and (R, d), or (H, 1, d) and (H, R, d)
-    # Slot s holds the token at distance t = -((p - s) mod R): the doubled table, read from column R - 1 - (p mod R) on,
-    # has that distance in place s.
+    # At position p, slot s holds the token at distance t = -((p - s) mod R). The doubled table, read from column
+    # R - 1 - (p mod R) on, has that distance in place s.
     near = torch.cat([recent, recent], dim=-2).transpose(-1, -2).contiguous()  # (d, 2R)
     ring = memory.new_zeros(batch, heads, horizon, e + 1)
     return CausalState(memory, ring, far, near, 0)
@@ -139,7 +139,7 @@ def causal_step(
     """Attention of one new token to itself and those before it.
 
     q, k (B, H, d), v (B, H, e); rel as given to `causal_init`. Returns (B, H, e) in the dtype of v and the state, which
-    is updated in place. Raises ValueError if they and the state do not belong together.
+    is updated in place. Raises ValueError if they do not fit the state.
     """
     state.check(q, k, v, rel)
     phi = get_feature_map(feature_map)
@@ -176,7 +176,7 @@ def cross_step(q: Tensor, position: int, rel: Tensor | None, state: CrossState, 
     """Attention of the K hypotheses of each document, all at the same position, to their source.
 
     q (B, H, K, d); position counts from 0; rel as given to `cross_state`. Returns (B, H, K, e) in the dtype of q.
-    Raises ValueError if they and the state do not belong together.
+    Raises ValueError if they do not fit the state.
     """
     batch, heads, d, _ = state.memory.shape
     if q.dim() != 4 or (q.shape[0], q.shape[1], q.shape[3]) != (batch, heads, d):
@@ -200,9 +200,9 @@ def cross_step(q: Tensor, position: int, rel: Tensor | None, state: CrossState, 
 
 
 def by_head(fq: Tensor, table: Tensor) -> Tensor:
-    """fq (B, H, K, d) times a table (d, n), or (H, d, n), one for each head: (B, H, K, n).
+    """fq (B, H, K, d) times a table (d, n), or (H, d, n), one a head: (B, H, K, n).
 
-    Head by head, since a product over rows and heads would copy the table for each row.
+    Batched by head, since a product batched by row and head would copy the table for each row.
     """
     if table.dim() == 2:
         return fq @ table
@@ -225,5 +225,5 @@ def values_with_ones(v: Tensor, key_mask: Tensor | None) -> Tensor:
 
 
 def without_pads(k: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Keys (B, H, L, d) with zeros at pads, which may hold what is no number."""
+    """Keys (B, H, L, d) with zeros at pads, which may hold NaN."""
     return k if key_mask is None else k.masked_fill(~key_mask[:, None, :, None], 0.0)

@@ -1,10 +1,10 @@
-"""Linear attention by features that are exponentials, given by their exponents: exact whatever the exponents are.
+"""Linear attention with exponential features, given as exponents: exact for exponents of any size.
 
     out_i = sum_c a_ic sum_{j seen by i} exp(k_jc - g_ic) v_j          g_ic = log sum_{j seen by i} exp(k_jc)
 
-so that each feature c has a mean of the values, and each query mixes these means. With a = softmax_c(q + g) these are
+Each feature c has a mean of the values, and each query mixes these means. With a = softmax_c(q + g), the weights are
 the scores sum_c exp(q_ic) exp(k_jc) over their sum [Choromanski 2021]; with a = softmax_c(q) it is efficient attention
-[Shen 2020]. Every weight is at most one, and there is no sum that could overflow or vanish.
+[Shen 2020]. Every weight is at most one, and no sum can overflow or vanish.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scaleformer.ops.kernel.attention import relative_kernel_attention, smaller_
 from scaleformer.ops.kernel.decoding import without_pads
 
 CHUNK = 64
-PAD = -1e30  # finite, so that a source of pads alone is no NaN
+PAD = -1e30  # finite, so that a source of pads alone does not give NaN
 
 
 def exponent_attention(
@@ -36,8 +36,8 @@ def exponent_attention(
     """The attention above.
 
     q, k       (B, H, L_Q, m) and (B, H, L_K, m) exponents; v (B, H, L_K, e) values
-    joint      a = softmax_c(q + g), and not softmax_c(q)
-    causal     drop the keys j > i; L_Q = L_K, and pads stand at the end: `key_mask` is not read
+    joint      True: a = softmax_c(q + g); False: a = softmax_c(q)
+    causal     drop the keys j > i; L_Q = L_K, and pads are at the end: `key_mask` is not read
     key_mask   (B, L_K) bool, True for a real token; zeros in a row without one
     algorithm  as in `relative_kernel_attention`; if causal, `auto` is `linear`
 
@@ -55,24 +55,25 @@ def exponent_attention(
         k = _without_pads(k, key_mask)
         weights = (q + k.logsumexp(2, keepdim=True) if joint else q).softmax(-1)  # (B, H, L_Q, m)
         options: dict[str, Any] = {"key_mask": key_mask, "feature_map": "mapped", "algorithm": algorithm}
-        return relative_kernel_attention(weights, k.softmax(2), v, **options)  # what it divides by is one
+        return relative_kernel_attention(weights, k.softmax(2), v, **options)  # the denominator is one
 
 
 def _without_pads(k: Tensor, key_mask: Tensor | None) -> Tensor:
-    """Exponents (B, H, L, m), so low at pads that they weigh nothing."""
+    """Exponents (B, H, L, m), so low at pads that pads have no weight."""
     return k if key_mask is None else k.masked_fill(~key_mask[:, None, :, None], PAD)
 
 
 def _causal(weights: Tensor, k: Tensor, total: Tensor, v: Tensor, algorithm: str) -> Tensor:
-    """Chunks, each of which reads the sums of those before it; sums and keys are relative to the last `total` before
-    the reader, which is at most the reader's own and at least any key before: so no exponent is above zero."""
+    """Causal attention by chunks, each of which reads the sums of the earlier chunks. Sums and keys are relative to the
+    last `total` before the reader. That is at most the reader's own `total` and at least every earlier key, so that no
+    exponent is above zero."""
     batch, heads, length, m = k.shape
     if algorithm == "memory":
         algorithm = smaller_algorithm(length, length, m, causal=True)
     chunk = length if algorithm == "quadratic" else min(CHUNK, length)
-    chunk = 1 << (chunk - 1).bit_length()  # to be halved
+    chunk = 1 << (chunk - 1).bit_length()  # a power of two, for halving
     missing = -length % chunk
-    # Pads weigh nothing, and repeat the last exponents: others might overflow.
+    # Padding has no weight; it repeats the last exponents, since others might overflow.
     k, total = (torch.cat([x, x[:, :, -1:].expand(-1, -1, missing, -1)], dim=2) for x in (k, total))
     weights, v = (functional.pad(x, (0, 0, 0, missing)) for x in (weights, v))
     weights, k, total, v = (x.flatten(0, 1).unflatten(1, (-1, chunk)) for x in (weights, k, total, v))  # (X, N, C, ...)
@@ -90,7 +91,7 @@ def _causal(weights: Tensor, k: Tensor, total: Tensor, v: Tensor, algorithm: str
 
 
 def _within(weights: Tensor, k: Tensor, total: Tensor, v: Tensor) -> Tensor:
-    """Causal attention within chunks (Y, C, ...), C a power of two: each half, and the second half to the first."""
+    """Causal attention within chunks (Y, C, ...), C a power of two: each half, then the second half to the first."""
     size = k.shape[1]
     if size == 1:
         return (weights * (k - total).exp()).sum(-1, keepdim=True) * v
@@ -105,7 +106,7 @@ def _within(weights: Tensor, k: Tensor, total: Tensor, v: Tensor) -> Tensor:
 
 @dataclass
 class ExponentState:
-    """What decoding keeps of the keys: for each feature its mean of the values, and the logarithm of its sum.
+    """Decoding state: for each feature the mean of the values, and the logarithm of the sum of its weights.
 
     mean   (B, H, m, e)
     total  (B, H, m)
@@ -115,14 +116,14 @@ class ExponentState:
     total: Tensor
 
     def add(self, k: Tensor, v: Tensor) -> ExponentState:
-        """The state with one token more: k (B, H, m), v (B, H, e)."""
+        """The state with one more token: k (B, H, m), v (B, H, e)."""
         k = k.to(self.total.dtype)
         total = torch.logaddexp(self.total, k)  # (B, H, m)
         old, new = ((x - total).exp()[..., None] for x in (self.total, k))  # (B, H, m, 1)
         return ExponentState(old * self.mean + new * v.to(old.dtype)[:, :, None], total)
 
     def read(self, q: Tensor, joint: bool) -> Tensor:
-        """What queries (B, H, K, m) gather: (B, H, K, e)."""
+        """The output for queries (B, H, K, m): (B, H, K, e)."""
         with torch.autocast(q.device.type, enabled=False):
             q = q.to(self.total.dtype)
             return (q + self.total[:, :, None] if joint else q).softmax(-1) @ self.mean
@@ -139,7 +140,7 @@ def exponent_state(rows: int, heads: int, m: int, e: int, device: torch.device, 
 
 
 def exponent_memory(k: Tensor, v: Tensor, key_mask: Tensor | None = None) -> ExponentState:
-    """The state of a source: k (B, H, S, m), v (B, H, S, e), key_mask (B, S) bool; means of zero where no key is."""
+    """The state of a source: k (B, H, S, m), v (B, H, S, e), key_mask (B, S) bool; zero means without keys."""
     dtype = torch.promote_types(k.dtype, torch.float32)
     with torch.autocast(k.device.type, enabled=False):
         k = _without_pads(k.to(dtype), key_mask)

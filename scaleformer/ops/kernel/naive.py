@@ -1,4 +1,4 @@
-"""Slow truth: each function follows its formula to the letter. For tests and benchmarks, not for use in a model."""
+"""Slow reference implementations, straight from the formulas: for tests and benchmarks, not for models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dense_attention(
 
         s_ij = m_j phi(q_i) . (phi(k_j) + phi(rel_clip(j - i, -R, R)))      out_i = sum_j s_ij v_j / sum_j s_ij
 
-    The relative embedding of every pair of positions is gathered: (L_Q, L_K, d) numbers.
+    It gathers the relative embedding of every pair of positions: (L_Q, L_K, d) numbers.
     """
     phi = get_feature_map(feature_map)
     queries, keys = q.shape[2], k.shape[2]
@@ -42,8 +42,8 @@ def dense_attention(
 
 
 def weighted_mean(scores: Tensor, v: Tensor) -> Tensor:
-    """sum_j s_ij v_j / sum_j s_ij of scores (B, H, L_Q, L_K) and v (B, H, L_K, e); zeros where there is no key: where
-    the sum of the scores is below `smallest_sum`."""
+    """sum_j s_ij v_j / sum_j s_ij of scores (B, H, L_Q, L_K) and v (B, H, L_K, e); zeros where there is no key, that is
+    where the sum of the scores is below `smallest_sum`."""
     total = scores.sum(-1, keepdim=True)  # (B, H, L_Q, 1)
     none = no_key(total)
     return torch.where(none, 0.0, scores @ v / torch.where(none, 1.0, total))  # (B, H, L_Q, e)
@@ -52,11 +52,11 @@ def weighted_mean(scores: Tensor, v: Tensor) -> Tensor:
 def recurrent_attention(
     q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None = None, *, feature_map: str = "elu1"
 ) -> tuple[Tensor, Tensor]:
-    """Causal attention, one token after the other; as many keys as queries.
+    """Causal attention, token by token, with as many keys as queries.
 
     Arguments as in `relative_kernel_attention`. Returns the output (B, H, L, e) and the sum over all tokens of
-    (phi(k) + phi(rel_-R)) (x) [v, 1], (B, H, d, e+1), which is what a decoder keeps ([Katharopoulos 2020] equation 18,
-    with the embedding of everything out of the horizon added to each key).
+    (phi(k) + phi(rel_-R)) (x) [v, 1], (B, H, d, e+1), the state of a decoder ([Katharopoulos 2020] equation 18, with
+    the embedding of all keys beyond the horizon added to each key).
     """
     phi = get_feature_map(feature_map)
     horizon = 0 if rel is None else horizon_of(rel)

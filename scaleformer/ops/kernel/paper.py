@@ -1,4 +1,4 @@
-"""The algorithms of [Scaleformer] as printed, and corrected where they are wrong. For tests and benchmarks."""
+"""The algorithms of [Scaleformer], as printed and corrected. For tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def algorithm_2(fq: Tensor, frel: Tensor, v: Tensor) -> Tensor:
 def algorithm_2_printed(fq: Tensor, frel: Tensor, v: Tensor, edition: int = 2023) -> Tensor:
     """S^rel V by [Scaleformer] Algorithm 2 as printed in 2021 or 2023, wrong in its far-after term.
 
-    Arguments and result as in `algorithm_2`. What would not even fit in shape is read as meant (2023: W^horizon_ij is
-    W_(i, j+1) and Rcumulated has L_K rows; 2021: V_before is aligned to L_Q, not to n_before). Of what remains,
+    Arguments and result as in `algorithm_2`. Misprints that give mismatched shapes are corrected (2023: W^horizon_ij is
+    W_(i, j+1) and Rcumulated has L_K rows; 2021: V_before is aligned to L_Q, not to n_before). The remaining errors:
 
-    * 2021 takes `Summed` over V up to n_after = min(L_Q + k, L_K) alone: wrong for L_K > L_Q + R, where every key from
-      L_Q + R on is lost; right otherwise;
-    * 2023 reads Rcumulated at i + k - 1: key i + k - 1 is counted in the horizon and once more far after it.
+    * 2021 takes `Summed` only over V up to n_after = min(L_Q + k, L_K): wrong for L_K > L_Q + R, where it loses every
+      key from L_Q + R on; right otherwise;
+    * 2023 reads Rcumulated at i + k - 1: key i + k - 1 counts in the horizon and again far after it.
 
     Raises ValueError for another edition.
     """
@@ -84,11 +84,11 @@ def _algorithm_2(fq: Tensor, frel: Tensor, v: Tensor, summed: Tensor, offset: in
 def paper_attention(
     q: Tensor, k: Tensor, v: Tensor, rel: Tensor, *, causal: bool = False, feature_map: str = "elu1"
 ) -> Tensor:
-    """[Scaleformer] equation 10 with Algorithms 1 and 2, in linear time: the paper's way, corrected.
+    """[Scaleformer] equation 10 with Algorithms 1 and 2, in linear time: the paper's method, corrected.
 
-    q (B, H, L_Q, d), k (B, H, L_K, d), v (B, H, L_K, e), rel (2R+1, d). Returns (B, H, L_Q, e). The denominator is
-    that of a column of ones beside the values; masked attention sets the embeddings of later keys to zero, as the
-    paper says.
+    q (B, H, L_Q, d), k (B, H, L_K, d), v (B, H, L_K, e), rel (2R+1, d). Returns (B, H, L_Q, e). The denominator comes
+    from a column of ones appended to the values; masked attention sets the embeddings of later keys to zero, as in the
+    paper.
     """
     phi = get_feature_map(feature_map)
     fq, fk, frel = phi(q), phi(k), phi(rel)

@@ -1,7 +1,6 @@
-"""All scores of all pairs: quadratic in length, and the fastest for short sequences.
+"""The scores of all pairs: quadratic in length, and the fastest for short sequences.
 
-Written by hand, both passes, since what there is to gain are passes over the scores: they are made once, and all that
-comes to them is added, or multiplied, in place.
+Both passes are written by hand to save passes over the scores: they are computed once and then updated in place.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def quadratic_attention(
 ) -> Tensor:
     """Kernelized attention of all pairs; frel = phi(rel), (1 or H, 2R+1, d).
 
-    weights, if any, (B, H, L_Q, L_K), multiply the scores. Returns (B, H, L_Q, e) in the dtype of v.
+    weights (B, H, L_Q, L_K), if given, multiply the scores. Returns (B, H, L_Q, e) in the dtype of v.
     """
     far = near = None
     if frel is not None and causal:
@@ -44,7 +43,7 @@ def quadratic_attention(
 
 
 class _QuadraticAttention(torch.autograd.Function):
-    """Scores, then what the keys beyond the horizon and those within it add, then the means of the values."""
+    """Scores, then the relative terms beyond and within the horizon, then the weighted means of the values."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -67,7 +66,7 @@ class _QuadraticAttention(torch.autograd.Function):
         fk = phi(k.to(dtype))  # (B, H, S, d)
         values = v.to(dtype)
         real = None
-        if key_mask is not None:  # not only the scores: a pad may hold what is no number
+        if key_mask is not None:  # masking the scores is not enough: pads may hold NaN
             pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
             fk, values = fk.masked_fill_(pads, 0.0), values.masked_fill(pads, 0.0)
             real = key_mask.to(dtype).repeat_interleave(heads, 0)[:, None]  # (X, 1, S)
@@ -100,7 +99,7 @@ class _QuadraticAttention(torch.autograd.Function):
         causal, phi = ctx.options
         batch, heads = grad.shape[:2]
         d_sums = grad.flatten(0, 1) * inverse  # (X, L, e)
-        d_total = (d_sums * out).sum(-1, keepdim=True)  # (X, L, 1), to be taken away
+        d_total = (d_sums * out).sum(-1, keepdim=True)  # (X, L, 1), to be subtracted
         weighted = scores if weights is None else scores * weights.flatten(0, 1)
         d_v = (weighted.transpose(1, 2) @ d_sums).unflatten(0, (batch, heads))  # (B, H, S, e)
         d_scores = (d_sums @ values.transpose(1, 2)).sub_(d_total)  # (X, L, S)
@@ -135,5 +134,5 @@ class _QuadraticAttention(torch.autograd.Function):
 
 
 def _with_far(fk: Tensor, far: Tensor | None, batch: int, heads: int) -> Tensor:
-    """phi(k) + b (X, S, d), where there is a b: so all keys have the score of those beyond the horizon."""
+    """phi(k) + b (X, S, d), if b is given: all keys get the relative term of keys beyond the horizon."""
     return fk if far is None else fk + spread(far, batch, heads)

@@ -24,24 +24,24 @@ def linear_cross_entropy(
 
     loss_i = logsumexp(x_i) - (1 - e) x_i[y_i] - e mean(x_i),   x_i = W h_i,  e = label_smoothing [Szegedy 2016].
 
-    Equal to `torch.nn.functional.cross_entropy` of the logits. At most `chunk_size` tokens at a time, each with its
-    gradient at once, in memory that all chunks share: O(chunk V + T D + V D) where the logits and their gradient took
-    O(T V). Under autocast the products run in its dtype; sums and exponentials in fp32.
+    Equal to `torch.nn.functional.cross_entropy` of the logits. Computes at most `chunk_size` tokens at a time, together
+    with their gradients, in memory shared by all chunks: O(chunk V + T D + V D) instead of O(T V) for the logits and
+    their gradient. Under autocast the products run in its dtype; sums and exponentials in fp32.
 
     states   (T, D)
     weight   (V, D)
     targets  (T,) long
-    returns  a scalar in fp32 (fp64 for fp64 states); raises ValueError where T is 0, or shapes do not fit together
+    returns  a scalar in fp32 (fp64 for fp64 states); raises ValueError if T is 0 or the shapes do not fit together
     """
     if states.shape[0] == 0:
-        raise ValueError("cross-entropy of no token: states has shape (0, D), wanted at least one row")
+        raise ValueError("states has shape (0, D): the cross-entropy needs at least one token")
     if states.dim() != 2 or weight.shape[1:] != states.shape[1:] or targets.shape != states.shape[:1]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (states, weight, targets))
         raise ValueError(f"states, weight and targets have shapes {shapes}: they must be (T, D), (V, D) and (T,)")
     check_positive("chunk_size", chunk_size)
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-    # asked here: inside of the function a parameter seems to want its gradient even where none are taken
+    # Asked here: inside the function a parameter seems to need its gradient even when gradients are off.
     wanted = wants_gradients(states, weight)
     return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype, wanted)
 
@@ -60,7 +60,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         T, V = len(states), len(weight)
         exact = torch.promote_types(states.dtype, torch.float32)
-        chunk = -(-T // -(-T // chunk_size))  # equal chunks: a product of another shape costs a CPU milliseconds more
+        chunk = -(-T // -(-T // chunk_size))  # equal chunks: a new shape of product costs a CPU milliseconds
         with torch.autocast(states.device.type, enabled=False):
             W = weight.to(dtype)  # (V, D)
             summed = W.sum(0, dtype=exact)  # (D,): the smoothed part of the target is the same for every word
@@ -82,7 +82,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     x.copy_(low)
                 at_target = x.gather(1, y)  # (C, 1)
                 most = x.amax(1, keepdim=True)  # (C, 1)
-                # exp is slow on AMD CPUs: feature_maps.py. Subtracted before the product, so that 0 is 0 exactly.
+                # exp is slow on AMD CPUs: see feature_maps.py. Subtracting before multiplying keeps 0 exactly 0.
                 x.sub_(most).mul_(_BITS).exp2_()
                 total = x.sum(1, keepdim=True)  # (C, 1)
                 loss += (total.log() + most - (1 - label_smoothing) * at_target).sum()
@@ -90,10 +90,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     loss -= label_smoothing / V * (h.to(exact) @ summed).sum()
                 if grad_states is None or grad_weight is None:
                     continue
-                if low.dtype == torch.float16 and V > _MOST_IN_HALF:  # `total` may be as great as V
+                if low.dtype == torch.float16 and V > _MOST_IN_HALF:  # `total` may be as large as V
                     scale = (total / _MOST_IN_HALF).clamp(min=1)
                     x, total = x.div_(scale), total / scale
-                # softmax minus the target, times `total`; what smoothing takes from every word alike comes below
+                # softmax minus the target, times `total`; the uniform part of the smoothing comes below
                 x.scatter_add_(1, y, (label_smoothing - 1) * total)
                 if low.dtype != exact:
                     low.copy_(x)

@@ -16,26 +16,26 @@ from scaleformer.ops.common.matmul import linear, weight_gradient
 def linear_r_drop(
     states: Tensor, weight: Tensor, targets: Tensor, alpha: float, label_smoothing: float = 0.0, chunk_size: int = 256
 ) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of two passes that differ by their dropout, and how far apart their predictions are, in nats.
+    """Cross-entropy of two passes that differ in dropout, plus the divergence of their predictions, in nats.
 
     loss = (CE(p, y) + CE(q, y)) / 2 + alpha / 4 (KL(p || q) + KL(q || p)),   p, q = softmax(states[i] @ weight^T)
 
     as means over the tokens: half of equation 4 of Liang et al. 2021, "R-Drop: Regularized Dropout for Neural
-    Networks", so that alpha = 0 is the cross-entropy of both passes. At most `chunk_size` tokens at a time, each with
-    its gradient at once: O(chunk V + T D + V D) memory. Under autocast the products run in its dtype (gradients that
-    fp16 would lose in fp32); sums and exponentials in fp32.
+    Networks", so that alpha = 0 is the cross-entropy of both passes. Computes at most `chunk_size` tokens at a time,
+    together with their gradients: O(chunk V + T D + V D) memory. Under autocast the products run in its dtype (in fp32
+    for gradients that fp16 would lose); sums and exponentials in fp32.
 
     states   (2, T, D)
     weight   (V, D)
     targets  (T,) long
     returns  loss and, without a gradient, its first term, the cross-entropy: scalars in fp32 (fp64 for fp64 states);
-             raises ValueError where T is 0, or shapes do not fit together
+             raises ValueError if T is 0 or the shapes do not fit together
     """
     if states.dim() != 3 or states.shape[:2] != (2, *targets.shape) or weight.shape[1:] != states.shape[2:]:
         shapes = ", ".join(str(tuple(x.shape)) for x in (states, weight, targets))
         raise ValueError(f"states, weight and targets have shapes {shapes}: they must be (2, T, D), (V, D) and (T,)")
     if not len(targets):
-        raise ValueError("cross-entropy of no token: states has shape (2, 0, D), wanted at least one token")
+        raise ValueError("states has shape (2, 0, D): the cross-entropy needs at least one token")
     check_positive("chunk_size", chunk_size)
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype

@@ -1,4 +1,4 @@
-"""Softmax where segments are near, and over a fixed number of far tokens that are worth keeping in mind: linear."""
+"""Softmax over the near segments and a fixed number of the most salient far tokens: linear in document length."""
 
 from __future__ import annotations
 
@@ -37,39 +37,39 @@ def segment_recall_attention(
     explore: float = 0.0,
     algorithm: str = "auto",
 ) -> Tensor:
-    """Exact softmax within N segments of the query's own and over `kept` keys of the rest of the document.
+    """Exact softmax over the keys within N segments of the query's own, and over `kept` keys of all others.
 
         |x| <= N   s_ij = exp(log_gate_x + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d))
         |x| >  N   s_ij = exp(log_gate_(-N-1 or N+1) + b_j + q_i . (k_j + rel_clip(j - i, -R, R)) / sqrt(d)) if j is
                    kept for i, else 0                                     x = key segment - query segment
 
-    and out_i = sum_j s_ij v_j / sum_j s_ij. b is the salience. Kept for i are, of the keys that i may see more than N
-    segments before its own, those of the highest priority b_j + recency x key segment, and of the keys more than N
-    segments after it those of the highest b_j - recency x key segment: `kept` of them before in causal attention, else
-    half as many on either side (rounded up). Of keys of the same priority those nearer to the query are kept. So what a
-    query sees does not grow with the document, and a key once dropped is never seen again by what comes later.
+    and out_i = sum_j s_ij v_j / sum_j s_ij. b is the salience. Far keys are those more than N segments away. Query i
+    keeps the far keys of highest priority that it may see: the priority is b_j + recency x key segment for keys before
+    it and b_j - recency x key segment for keys after it. Causal attention keeps `kept` keys, all of them before;
+    bidirectional attention keeps half as many (rounded up) on each side. Of keys with equal priority the nearer is
+    kept. So the number of keys a query sees does not grow with the document, and no later query sees a dropped key.
 
     q               (B, H, L_Q, d) queries
     k, v            (B, H, L_K, d) keys and (B, H, L_K, e) values
     rel             (2R+1, d) or (H, 2R+1, d), or None
-    log_gate        (H, 2N+3), column N + 1 + x for the distance x; the first and the last for all that is farther
+    log_gate        (H, 2N+3), column N + 1 + x for the distance x; the first and last column for all farther keys
     salience        (B, H, L_K), b
-    recency         (H,), at least 0, a segment
-    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
-    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention the
-                    segment of query i and that of key i are one: key_segments is read as far as it goes
+    recency         (H,), priority per segment of recency, at least 0
+    query_segments  (B, L_Q) integers that never decrease along a row; pads at the end may hold any
+    key_segments    (B, L_K) the same for the keys; where key_mask is False they may hold any. In causal attention query
+                    i and key i are in the same segment, which is read from key_segments where it is long enough
     kept            M, at least 1
     causal          drop the keys j > i
     key_mask        (B, L_K) bool, True for a real token
-    layout          these segments and this mask in place of the three, for all calls that share them: what has to be
-                    planned is planned once
-    explore         in training: how much Gumbel noise is added to each priority. With 1 the keys kept are drawn without
-                    replacement in proportion to exp(priority) [Kool 2019], so that none is left out of learning
+    layout          segments and mask as one object, in place of the three arguments; calls that share it share its plan
+    explore         in training: the scale of the Gumbel noise added to each priority. With 1 the kept keys are sampled
+                    without replacement in proportion to exp(priority) [Kool 2019], so that every key can learn
     algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
 
-    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Under autocast to bfloat16 queries, keys,
-    values and weights are multiplied in it, as by torch's own functions; gates, salience, softmax and what is kept stay
-    in fp32, as all does elsewhere. Raises ValueError if the arguments do not fit together.
+    Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Under autocast to bfloat16, queries, keys,
+    values and weights are multiplied in bfloat16, as by torch's own functions; gates, salience, softmax and the choice
+    of kept keys stay in fp32. Otherwise everything runs in fp32 at least. Raises ValueError if the arguments do not fit
+    together.
     """
     layout = layout_of(query_segments, key_segments, key_mask, layout)
     given = layout.query_segments, layout.key_segments, layout.key_mask
@@ -95,7 +95,7 @@ def segment_recall_attention(
         dtype = torch.promote_types(q.dtype, torch.float32)
         table = None if rel is None else rel.to(dtype).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
         q, k, values = (x.to(products) for x in (q, k, v))
-        salience = salience.to(dtype).clamp(min=HIDDEN)  # -inf, of a key that is not to be kept, would make NaN
+        salience = salience.to(dtype).clamp(min=HIDDEN)  # -inf, which excludes a key, would give NaN
         if key_mask is not None:
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
         near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
@@ -112,7 +112,7 @@ def segment_recall_attention(
             if choose else None
             for side, choose in zip(plan.sides, choosing, strict=True)
         ]  # fmt: skip
-        gate = log_gate.to(dtype).clamp(min=HIDDEN)  # products with it are no NaN then
+        gate = log_gate.to(dtype).clamp(min=HIDDEN)  # -inf times zero would be NaN
         table = None if table is None else score_table(table, causal)
         attend = RecallAttention.apply if windows else dense_recall
         out = attend(q, k, values, salience, gate, plan, recalled, table, key_mask)
@@ -120,18 +120,18 @@ def segment_recall_attention(
 
 
 def product_type(x: Tensor) -> torch.dtype:
-    """What factors of the products that x goes into are rounded to: bfloat16 under autocast to it, else fp32 at least.
-    Not float16, whose range products of queries and keys may leave before they are scaled."""
+    """The dtype in which x is multiplied: bfloat16 under autocast to bfloat16, else fp32 at least. Never float16, where
+    products of queries and keys may overflow before they are scaled."""
     device, dtype = x.device.type, torch.promote_types(x.dtype, torch.float32)
     lower = dtype == torch.float32 and torch.is_autocast_enabled(device)
     return torch.bfloat16 if lower and torch.get_autocast_dtype(device) == torch.bfloat16 else dtype
 
 
 def check_recall(recency: Tensor, kept: int, heads: int) -> None:
-    """Raise ValueError unless there is a recency (H,), none below 0, and something is kept."""
+    """Raise ValueError unless recency is (H,) and at least 0, and kept is at least 1."""
     if recency.shape != (heads,):
         raise ValueError(f"recency has shape {tuple(recency.shape)}: it must be ({heads},), one a head")
-    if recency.device.type == "cpu" and (recency < 0).any():  # to ask a GPU would be to wait for it
+    if recency.device.type == "cpu" and (recency < 0).any():  # on a GPU this would synchronise
         raise ValueError(f"recency is {recency.tolist()}: it must be at least 0")
     check_positive("kept", kept)
 

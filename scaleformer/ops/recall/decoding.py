@@ -1,4 +1,4 @@
-"""Step-wise attention with recall for decoding: near tokens, and the few of the others that are kept in mind."""
+"""Step-wise attention with recall, for decoding: the near tokens and a few kept tokens from farther back."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _FIRST_ROOM = 64
 
 @dataclass
 class RecallCausalState:
-    """What causal attention with recall keeps of the tokens so far; changed in place, by `reorder`, too.
+    """Decoding state of causal attention with recall. Steps and `reorder` change it in place.
 
-    A table of M + C slots a row. The first M hold the tokens that are kept, the one of highest priority last, so that
-    those in use lie beside the near tokens: the token of position p is in slot M + p - origin. All rows stand at the
-    same position: a step writes one slot, and reads one range of slots. What a row does not see has a bias of minus
-    infinity. Nothing but the new token changes until a row begins another segment.
+    Each row has M + C slots. The first M hold the kept tokens, highest priority last, so that the used ones are next to
+    the near tokens: the near token of position p is in slot M + p - origin. All rows are at the same position, so that
+    a step writes one slot and reads one range of slots. A slot that a row does not see has a bias of minus infinity.
+    Until a row begins a new segment, only the new token changes.
 
-    pairs          (2, M+C, B, H, w) keys and values, w the greater of their widths d and e
+    pairs          (2, M+C, B, H, w) keys and values, w the larger of their widths d and e
     salience       (M+C, B, H)
-    bias           (B, H, M+C) what is added to the score of a slot: the gate, and the salience of what is kept
+    bias           (B, H, M+C) added to the score of a slot: the gate, and for kept tokens the salience
     kept_position  (B, H, M) long
     priority       (B, H, M) minus infinity where nothing is kept
     numbers        (B, C) long, the segments of the near slots
     start          (B,) long, the position of the first near token
-    segment        (B,) long, that of the last token
+    segment        (B,) long, the segment of the last token
     log_gate, recency  (H, 2N+3) and (H,)
     width          e
-    position       how many tokens there have been
+    position       number of tokens so far
     origin         the position of the first near slot
     used           the most tokens that any row keeps
-    newest         the greatest position of any kept token
+    newest         the latest position of any kept token
     """
 
     pairs: Tensor
@@ -70,7 +70,7 @@ class RecallCausalState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
         kept, rows = self.priority.shape[2], len(self.start)
         used = slice(kept - self.used, kept + self.position - self.origin)
-        if len(index) == rows:  # what nobody has written is not copied
+        if len(index) == rows:  # copy used slots only
             for table in (*self.pairs, self.salience):
                 table[used] = table[used].index_select(1, index)
             self.bias[:, :, used] = self.bias[:, :, used].index_select(0, index)
@@ -80,7 +80,7 @@ class RecallCausalState:
             torch.index_select(self.pairs[:, used], 2, index, out=pairs[:, used])
             salience, bias = self.salience.index_select(1, index), self.bias.index_select(0, index)
         names = ["numbers", "start", "segment"]
-        if self.used or len(index) != rows:  # else all rows are alike
+        if self.used or len(index) != rows:  # otherwise all rows are equal
             names += ["kept_position", "priority"]
         chosen = {name: getattr(self, name).index_select(0, index) for name in names}
         return replace(self, pairs=pairs, salience=salience, bias=bias, **chosen)
@@ -88,9 +88,9 @@ class RecallCausalState:
     def step(self, query: Tensor, pair: Tensor, salience: Tensor, relative: Tensor | None, segments: Tensor) -> Tensor:
         """Attention of a new token to itself and those before it.
 
-        query (B, H, w), scaled; pair (B, H, 2, w) key and value; salience (B, H); relative (B, H, R), by how much the
-        scores of the last R tokens, the new one the last of them, exceed those of all before; segments (B,), those of
-        the rows. Returns (B, H, e).
+        query (B, H, w), scaled; pair (B, H, 2, w) key and value; salience (B, H); relative (B, H, R), how much the
+        relative scores of the last R tokens, the new one last, exceed that of all earlier tokens; segments (B,), one a
+        row. Returns (B, H, e).
         """
         batch, heads, width = query.shape
         if not torch.equal(segments, self.segment):
@@ -114,7 +114,7 @@ class RecallCausalState:
             last = min(horizon, self.position - self.origin)
             recent = relative if last == horizon else relative[:, :, -last:]
             scores.narrow(2, stop - first - last, last).add_(recent.reshape(-1, 1, last))
-            if self.used and self.position - self.newest <= horizon:  # short segments: what is kept is as near
+            if self.used and self.position - self.newest <= horizon:  # short segments: kept tokens within the horizon
                 place = (self.kept_position[:, :, first:] - self.position + horizon).clamp(min=-1) + 1
                 far = functional.pad(relative, (1, 0))  # (B, H, R+1)
                 scores[:, 0, : self.used] += far.gather(2, place).flatten(0, 1)
@@ -124,13 +124,13 @@ class RecallCausalState:
         return torch.bmm(weights, values).view(batch, heads, width)[..., : self.width]
 
     def _begin(self, segments: Tensor, rows: Tensor) -> None:
-        """Begin segment segments[b] in each row b of `rows` (r,): of the tokens that are near no longer and those kept,
-        the ones of highest priority are kept."""
+        """Begin segment segments[b] in each row b of `rows` (r,): of the kept tokens and those no longer near, keep the
+        ones of highest priority."""
         kept, written, device = self.priority.shape[2], self.position - self.origin, rows.device
         segments = segments[rows, None].to(self.segment)  # (r, 1)
         numbers, start = self.numbers[rows, :written], self.start[rows]
         place = torch.arange(self.origin, self.position, device=device)  # (n,)
-        leaves = (segments - numbers > self.near) & (place >= start[:, None])  # (r, n), the first ones of a row
+        leaves = (segments - numbers > self.near) & (place >= start[:, None])  # (r, n), a row's first tokens
         began = start + leaves.sum(1)  # (r,)
         low, high = int(start.min()) - self.origin, int(began.max()) - self.origin
         if high > low:
@@ -143,8 +143,8 @@ class RecallCausalState:
         self.bias[rows, :, kept : kept + written] = gate.masked_fill(hidden[:, None], float("-inf"))
 
     def _keep(self, rows: Tensor, low: int, high: int, leaves: Tensor, numbers: Tensor) -> None:
-        """Choose anew what is kept in `rows` (r,) among it and the near slots low to high, of which those leave that
-        `leaves` (r, g) says, of segments `numbers` (r, g)."""
+        """Choose the kept tokens of `rows` (r,) again, from those kept so far and the near slots low to high that leave
+        (`leaves`, (r, g)), of segments `numbers` (r, g)."""
         kept = self.priority.shape[2]
         # The newest first: among equals the sort below keeps their order.
         near = slice(kept + low, kept + high)
@@ -161,7 +161,7 @@ class RecallCausalState:
         salience, position = salience.gather(2, order), position.gather(2, order)
         none = priority == float("-inf")
         used = max(self.used, int((~none).sum(2).max()))
-        self.pairs[:, kept - used : kept - self.used] = 0.0  # rows that keep less read these slots, too
+        self.pairs[:, kept - used : kept - self.used] = 0.0  # rows that keep fewer tokens read these slots as well
         first = order.permute(2, 0, 1)[..., None]  # (M, r, H, 1)
         for table in self.pairs:
             pair = torch.cat([table[near, rows].flip(0), table[:kept, rows].flip(0)])  # (g+M, r, H, w)
@@ -173,7 +173,7 @@ class RecallCausalState:
         self.newest = max(self.newest, int(position.masked_fill(none, -1).max()))
 
     def make_room(self) -> None:
-        """Let go of slots that no row sees any more, or double them where those are few."""
+        """Free the slots that no row sees any more; if they are few, double the number of slots."""
         kept, room = self.priority.shape[2], self.numbers.shape[1]
         gone = int(self.start.min()) - self.origin if len(self.start) else room
         own, segment = self.log_gate[:, self.near + 1, None], self.segment[:, None]
@@ -254,7 +254,7 @@ def recall_causal_step(
 
 
 def relative_excess(rel: Tensor) -> Tensor:
-    """rel (..., 2R+1, d) -> (..., R, d): the embeddings of the last R tokens, less that of all before them. A softmax
-    does not see what all of its scores have in common."""
+    """rel (..., 2R+1, d) -> (..., R, d): the embeddings of the last R tokens, minus that of all tokens before them. A
+    softmax ignores what all scores have in common."""
     horizon = rel.shape[-2] // 2
     return rel[..., 1 : horizon + 1, :] - rel[..., :1, :]

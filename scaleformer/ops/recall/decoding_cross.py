@@ -1,4 +1,4 @@
-"""Step-wise attention with recall to a whole source: for each of its segments, which tokens are kept."""
+"""Step-wise attention with recall to a whole source: which tokens are kept for each of its segments."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from scaleformer.ops.segments.layout import clean_segments
 
 @dataclass
 class Seen:
-    """What hypotheses see of their sources in the segments that they are in; M = B*K of them, or B where those of a
-    document all see the same.
+    """The source tokens that hypotheses see from their current segments; M = B*K rows, or B where all hypotheses of a
+    document see the same.
 
     segments  (M,) long
-    keys      (M, H, d, n), of as many slots as the one that sees most needs
+    keys      (M, H, d, n), n the most tokens that any row sees
     values    (M, H, n, e)
-    bias      (M, H, n) what is added to the score of a slot: the gate, and the salience of what is kept; HIDDEN for
-              those that are empty
-    blind     whether one of them may see nothing at all
+    bias      (M, H, n) added to the score of a slot: the gate, and for kept tokens the salience; HIDDEN for empty slots
+    blind     whether some row may see nothing
     """
 
     segments: Tensor
@@ -38,10 +37,10 @@ class Seen:
 
 
 class Kept(NamedTuple):
-    """Which tokens are kept of what lies before and after each border.
+    """The tokens kept from before and from after each border.
 
     borders        (B, E) long, where segments begin, and S
-    before, after  (B, E, H, N) long, positions of tokens, S where there are fewer
+    before, after  (B, E, H, N) long, positions of tokens; S in unused places
     """
 
     borders: Tensor
@@ -51,17 +50,17 @@ class Kept(NamedTuple):
 
 @dataclass
 class RecallCrossState:
-    """What attention to a whole source keeps of it; but for `seen` it never changes while decoding.
+    """Decoding state of attention to a whole source. Only `seen` changes while decoding.
 
     key, value  (B, H, S, d) and (B, H, S, e)
     salience    (B, H, S)
-    segments    (B, S) long, never falling
+    segments    (B, S) long, never decreasing
     mask        (B, S) bool, True = real token
     length      (B,) long, up to the last real token
     log_gate, recency  (H, 2N+3) and (H,)
     count       tokens kept on either side
-    kept        what is kept of the far tokens, chosen when a hypothesis first has any
-    seen        by the hypotheses of the last step; gathered anew for those that begin another segment
+    kept        the kept far tokens; chosen when some hypothesis first has far tokens
+    seen        by the hypotheses of the last step; gathered again for those that begin a new segment
     """
 
     key: Tensor
@@ -88,11 +87,11 @@ class RecallCrossState:
         return replace(self, **chosen, kept=kept, seen=None)
 
     def step(self, query: Tensor, segments: Tensor) -> Tensor:
-        """Attention of hypotheses, as many for each document: query (B*K, H, d), segments (B*K,); returns (B*K, H, e)
-        in the dtype of the state."""
+        """Attention of K hypotheses for each document: query (B*K, H, d), segments (B*K,); returns (B*K, H, e) in the
+        dtype of the state."""
         rows, heads, d = query.shape
         beams = rows // self.documents
-        if beams > 1:  # those of a document that are all in one segment are so many queries to the same keys
+        if beams > 1:  # if all hypotheses of a document are in one segment, they are queries to the same keys
             by_document = segments.view(-1, beams)
             if torch.equal(by_document, by_document[:, :1].expand_as(by_document)):
                 segments = by_document[:, 0]
@@ -109,7 +108,7 @@ class RecallCrossState:
         return out.view(-1, heads, beams, out.shape[2]).transpose(1, 2).reshape(rows, heads, -1)
 
     def _look(self, flat: Tensor) -> Seen:
-        """What the hypotheses see that are in the segments `flat` (M,)."""
+        """What hypotheses in the segments `flat` (M,) see."""
         seen = self.seen
         if seen is not None and torch.equal(seen.segments, flat):
             return seen
@@ -134,8 +133,8 @@ class RecallCrossState:
         return seen
 
     def _gather(self, documents: Tensor, segments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (r, H, d, n), values (r, H, n, e) and their bias (r, H, n): all of 2N + 1
-        segments, and those kept of the others, for hypotheses of `documents` (r,) in `segments` (r,)."""
+        """Keys (r, H, d, n), values (r, H, n, e) and bias (r, H, n): all tokens of 2N + 1 segments, and the kept tokens
+        of the others, for hypotheses of `documents` (r,) in `segments` (r,)."""
         _, heads, length, _ = self.key.shape
         reach = self.log_gate.shape[1] // 2
         near = reach - 1
@@ -157,8 +156,8 @@ class RecallCrossState:
         hidden, at = at == length, at.clamp(max=length - 1)
         hidden |= ~self.mask[row, at]
         there = (~hidden).flatten(0, 1).any(0)  # (n,)
-        if not there.all():  # slots that are empty for all: few tokens are far, or none
-            there[int(there.int().argmax())] = True  # one at least
+        if not there.all():  # drop slots that are empty in every row, where few or no tokens are far
+            there[int(there.int().argmax())] = True  # keep at least one
             at, hidden = at[..., there], hidden[..., there]
         head = torch.arange(heads, device=segments.device)[:, None]
         rows = (row * heads + head) * length + at  # (r, H, n)
@@ -201,7 +200,7 @@ def recall_cross_state(
     key_mask: Tensor | None = None,
     kept: int = 64,
 ) -> RecallCrossState:
-    """The state of a source; no relative positions.
+    """The state of a source, without relative positions.
 
     k (B, H, S, d), v (B, H, S, e), log_gate (H, 2N+3), salience (B, H, S), recency (H,), key_segments (B, S), key_mask
     (B, S) bool, True = real token; `kept` tokens, half on either side.
@@ -212,7 +211,7 @@ def recall_cross_state(
     check_recall(recency, kept, heads)
     check_salience(salience, k)
     check_segments("key_segments", key_segments, batch, length)
-    if length == 0:  # one pad, since a query must point somewhere
+    if length == 0:  # one pad, since a query needs a key to point to
         k, v = (functional.pad(x, (0, 0, 0, 1)) for x in (k, v))
         salience, key_segments = (functional.pad(x, (0, 1)) for x in (salience, key_segments))
         length, key_mask = 1, torch.zeros_like(key_segments, dtype=torch.bool)
@@ -220,7 +219,7 @@ def recall_cross_state(
     pads = ~real[:, None, :, None]  # (B, 1, S, 1)
     k, v, salience = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0), salience.masked_fill(pads[..., 0], 0.0)
     segments = clean_segments(key_segments, key_segments, key_mask, causal=False)[1].contiguous()  # (B, S)
-    # Those behind the last real token are in no segment.
+    # Pads after the last real token are in no segment.
     segments = segments.masked_fill(~real.flip(1).cummax(1).values.flip(1), torch.iinfo(torch.long).max // 2)
     position = torch.arange(1, length + 1, device=k.device)
     dtype = torch.promote_types(salience.dtype, torch.float32)
@@ -242,8 +241,8 @@ def recall_cross_step(q: Tensor, segments: Tensor, state: RecallCrossState) -> T
     """Attention of the K hypotheses of each document to their source.
 
     q (B, H, K, d); segments (B, K) integers, the segment of each hypothesis. Returns (B, H, K, e) in the dtype of q.
-    The keys read are those of 2N + 1 segments, as many for every hypothesis as the longest such range has, and those
-    kept.
+    A step reads the keys of 2N + 1 segments, for every hypothesis as many as the longest such range has, and the kept
+    keys.
     """
     batch, heads, beams, _ = q.shape
     check_segments("segments", segments, batch, beams)

@@ -1,4 +1,4 @@
-"""States of step-wise attention with recall in the midst of a text that is there, many at once."""
+"""States of step-wise attention with recall at several positions of a given text, computed together."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def recall_causal_states(
     recency: Tensor,
     kept: int = 64,
 ) -> RecallCausalState:
-    """The states of one text before several of its tokens, a row each: what steps over all tokens before would leave.
+    """The states of one text before several of its tokens, a row each: as if stepped through all earlier tokens.
 
-    k (H, L, d), v (H, L, e), salience (H, L), segments (L,) never falling; starts (n,) long, positions from 0 to L.
-    Rows count their positions so that all stand at the same one.
+    k (H, L, d), v (H, L, e), salience (H, L), segments (L,) never decreasing; starts (n,) long, positions from 0 to L.
+    Rows shift their positions so that all are at the same one.
     """
     heads, length, d = k.shape
     state = recall_causal_init(len(starts), heads, d, v.shape[2], log_gate, recency, kept, k.device, salience.dtype)

@@ -1,10 +1,10 @@
-"""Softmax attention with recall in linear time: windows of keys around tiles of queries, and what is kept of the rest.
+"""Softmax attention with recall in linear time: windows of keys around tiles of queries, and kept keys from outside.
 
-Queries are taken in tiles of consecutive positions, and a tile sees the window of keys that are near to any of its
-queries. Beside it stand the keys of highest rank of all that lie before the window and after it. Which of these, and of
-the far keys in the window itself, a query sees is the same for all queries of a segment, as are gates and salience: a
-small matrix of the segments in a tile and its keys, which comes to the scores by one more product, of few columns. The
-backward pass makes the scores again, from the logarithm of each query's denominator ([Dao 2022], Algorithm 4).
+A tile holds consecutive queries and sees a window: the keys near any of its queries. To the window are joined the keys
+of highest rank from before it and from after it. All queries of a segment see the same of these, and of the far keys in
+the window itself, and share gates and salience. So both form a small matrix of the tile's segments by its keys, which
+one more product, of few columns, adds to the scores. The backward pass recomputes the scores from the logarithm of each
+query's denominator ([Dao 2022], Algorithm 4).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from scaleformer.ops.segments.windows import (
     to_tiles,
 )
 
-# Scores are logarithms to the base of 2: torch's exp2 is as fast where the result is nothing, its exp many times as
-# slow there on a CPU (torch 2.13, Intel).
+# Scores are base-2 logarithms: on a CPU torch's exp is many times slower where the result underflows, exp2 is not
+# (torch 2.13, Intel).
 BITS = math.log2(math.e)
 
 
 class RecallAttention(torch.autograd.Function):
-    """Near keys and those kept of the others, under one softmax."""
+    """One softmax over the near keys and the kept far keys."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -53,9 +53,9 @@ class RecallAttention(torch.autograd.Function):
         table: Tensor | None,
         key_mask: Tensor | None,
     ) -> Tensor:
-        """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e) of the type that products are made in; of that of all
-        else, fp32 at least, salience (B, H, L_K), no matter what at pads; log_gate (H, 2N+3); table (1 or H, n, d) of
-        `score_table`, or None; and the result (B, H, L_Q, e)"""
+        """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e), in the dtype of the products; the others and the
+        result in fp32 at least: salience (B, H, L_K), ignored at pads; log_gate (H, 2N+3); table (1 or H, n, d) of
+        `score_table`, or None; result (B, H, L_Q, e)"""
         call = _Call(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
         count, heads, size, _ = call.q.shape
         out, log_total = (salience.new_empty(count, heads, size, n) for n in (v.shape[3], 1))
@@ -93,7 +93,7 @@ class RecallAttention(torch.autograd.Function):
             weights = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W)
             add_keys(d_v, p.blocks, weights.to(products), d_out)
             d_scores = product(d_out, p.values.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
-            # By the sums of these, not by the output: so they cancel whatever the products have been rounded to.
+            # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
             d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
             factor = d_scores.to(products)
             d_query = product(factor, p.keys)  # (m, H, T, d)
@@ -119,10 +119,10 @@ class RecallAttention(torch.autograd.Function):
 
 
 class _Scores(NamedTuple):
-    """What a group works on: m tiles of T queries, in n segments at most, and W keys.
+    """Operands and scores of a group: m tiles of T queries, in n segments at most, and W keys.
 
-    blocks (m, H, W/32) where the keys stand; query (m, H, T, d); inside (m, H, T, n) 1 where a query is in a segment;
-    keys (m, H, W, d); values (m, H, W, e); scores (m, H, T, W), to the base of 2
+    blocks (m, H, W/32) the blocks of the keys; query (m, H, T, d); inside (m, H, T, n) 1 where a query is in a segment;
+    keys (m, H, W, d); values (m, H, W, e); scores (m, H, T, W), base-2 logarithms
     """
 
     blocks: Tensor
@@ -134,7 +134,7 @@ class _Scores(NamedTuple):
 
 
 class _Call(Windows):
-    """The tensors of a call: in both passes. A row of marks is [salience, rank on each side]."""
+    """The tensors of a call, for both passes. A row of marks is [salience, rank on each side]."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Call(Windows):
         more = tiles.low.numel() * self.heads * plan.room * len(recalled)
         pads = None if key_mask is None else ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
         marks = salience.unsqueeze(-1), *(x.rank.unsqueeze(-1) for x in recalled)
-        # Apart, since a product of parts of rows in bfloat16 copies them.
+        # Keys and values are separate: in bfloat16 a product of row slices would copy them.
         self.keys, self.values, self.marks = (
             KeyBlocks(to_blocks(*parts, pads=pads, more=more), self.heads, tiles) for parts in ((k,), (v,), marks)
         )
@@ -171,7 +171,7 @@ class _Call(Windows):
             self._copy_kept([x.outside for x in recalled if x.outside is not None])
 
     def _copy_kept(self, outside: list[tuple[Tensor, Tensor]]) -> None:
-        """Lay the rows of what is kept behind all others: by tile, head and side, in whole blocks."""
+        """Append copies of the kept rows after all others: by tile, head and side, in whole blocks."""
         room = self.room * BLOCK
         places, ranks = [], []
         for position, kept in outside:  # (B, H, tiles, N) each
@@ -192,7 +192,7 @@ class _Call(Windows):
         copies[:, 1:] = torch.stack(ranks, dim=3).flatten()[:, None]
 
     def add_kept(self, gradient: Tensor) -> None:
-        """Add the gradients of the copies in blocks (N, 32, n) to those of the keys copied."""
+        """Add the gradients of the copies, in blocks (N, 32, n), to those of the original keys."""
         if self.sides:
             own, copies = gradient.flatten(0, 1).split((self.own_blocks * BLOCK, len(self.places)))
             own.index_add_(0, self.places, copies)
@@ -220,7 +220,7 @@ class _Call(Windows):
         return _Scores(blocks, query, inside, keys, values, scores)
 
     def _bias(self, group: TileGroup, asked: QuerySegments, blocks: Tensor) -> Tensor:
-        """What is added to the score of a key for all queries of a segment: (m, H, n, W)."""
+        """The term added to the score of each key, for all queries of a segment: (m, H, n, W)."""
         count = len(asked.distance)
         marks = self.marks.gather(blocks)  # (m, H, W, 1 or more)
         gates = self.gate.index_select(1, asked.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
@@ -233,7 +233,7 @@ class _Call(Windows):
         return bias
 
     def _least(self, side: int, group: TileGroup, asked: QuerySegments) -> Tensor:
-        """The least rank that the queries of a segment see: (m, H, n, 1)."""
+        """The lowest rank that the queries of a segment see: (m, H, n, 1)."""
         least = self.least[side]  # (B, H, numbers)
         row = group.tiles // (len(self.q) // len(least))  # (m,)
         number = asked.first[:, None] + torch.arange(len(asked.distance), device=row.device)  # (m, n)
@@ -241,12 +241,12 @@ class _Call(Windows):
         return least[row[:, None], :, number].transpose(1, 2).unsqueeze(-1)
 
     def sums_by_distance(self, group: TileGroup, d_scores: Tensor) -> Tensor:
-        """The gradient (m, H, T, n) of what a query has of the table, from that of its scores (m, H, T, W)."""
+        """The gradient (m, H, T, n) of the queries' products with the table, from that of the scores (m, H, T, W)."""
         band = self.within(group, d_scores).unflatten(0, d_scores.shape[:2])
         return torch.cat([band, self.later_sums(group, d_scores)], dim=-1) if self.after else band
 
     def _numbers(self, group: TileGroup) -> Tensor:
-        """Where the keys of a group stand, what is kept among them: (m, H, W/32)."""
+        """The blocks of a group's keys, including the kept ones: (m, H, W/32)."""
         numbers = self.block_numbers(group)
         if not self.sides:
             return numbers

@@ -1,4 +1,4 @@
-"""Attention with recall as its equation reads: query by query, key by key. Slow; the tests compare with it."""
+"""Attention with recall straight from its equation, query by query and key by key: a slow reference for the tests."""
 
 from __future__ import annotations
 

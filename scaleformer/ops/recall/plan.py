@@ -1,4 +1,4 @@
-"""The plan of attention with recall: the windows of tiles, room beside them for what is kept, and who sees it."""
+"""The plan of attention with recall: the windows of tiles, columns for kept keys, and which queries see them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scaleformer.ops.segments.tiles import BLOCK, Numbers, TileGroup, TilePlan, 
 
 
 class FarColumns(NamedTuple):
-    """The keys of a group that may be far from its queries on one side: part of its columns.
+    """The columns of a group whose keys may be far from its queries on one side.
 
     pairs (m, 1, n, w) 1 where a key is far from a segment of the queries on this side
     """
@@ -24,11 +24,11 @@ class FarColumns(NamedTuple):
 
 
 class QuerySegments(NamedTuple):
-    """The segments of a group's queries, n in each tile: counted from that of the first query on.
+    """The segments of a group's queries, n in each tile, counted from the segment of the first query.
 
-    first     (m,) the number of that one
+    first     (m,) the number of that segment
     inside    (m, T, n) 1 where a query is in a segment
-    distance  (n, S) from a segment to a slot of the group, N + 1 added; 2N + 3 for the last slot
+    distance  (n, S) from a segment to a slot of the group, plus N + 1; 2N + 3 for the last slot
     far       by side
     """
 
@@ -40,12 +40,12 @@ class QuerySegments(NamedTuple):
 
 @dataclass(frozen=True)
 class RecallPlan:
-    """Windows whose groups have columns for what is kept: before the keys of the window, and behind them.
+    """Windows whose groups have columns for kept keys, before and after the keys of the window.
 
-    room      of how many blocks, on either side; 0 and no sides where nothing is far
+    room      blocks of such columns on either side; 0, without sides, where nothing is far
     asked     the segments of each group's queries
     numbers   of segments, from 0 on
-    segments  (B, L_K) of the keys, as they were given
+    segments  (B, L_K) of the keys, as given
     """
 
     tiles: TilePlan
@@ -65,7 +65,7 @@ def plan_recall(
     heads: int,
     dtype: torch.dtype,
 ) -> RecallPlan:
-    """The plan for `count` keys kept on a side; other arguments as in `plan_tiles`. Made once for a layout."""
+    """The plan for `count` keys kept on each side; other arguments as in `plan_tiles`. Computed once for a layout."""
 
     def make() -> RecallPlan:
         queries, keys = layout.clean(causal)
@@ -82,17 +82,17 @@ def plan_recall(
 
 
 def _sides(numbers: Numbers, tiles: TilePlan, near: int, count: int) -> list[FarSide]:
-    """What is far before queries and, unless causal, after them."""
+    """The far keys before the queries and, unless causal, those after them."""
     batch, length = numbers.keys.shape
     number = torch.arange(numbers.total, device=numbers.keys.device).expand(batch, -1).contiguous()
     before, after = (
         (x.view(batch, -1) * BLOCK).clamp(max=length) for x in (tiles.low, tiles.high)
-    )  # (B, tiles): the window of each tile, from and up to
+    )  # (B, tiles): first and end of each tile's window
     ends = [(torch.searchsorted(numbers.keys, number - near), before)]
     if not tiles.causal:
         end = torch.searchsorted(numbers.keys, number + near, right=True)
         ends.append((length - end, length - after))
-    on_cpu = number.device.type == "cpu"  # to ask a GPU would be to wait for it
+    on_cpu = number.device.type == "cpu"  # on a GPU this would synchronise
     return [
         FarSide(bool(side), far, outside, on_cpu and bool((far <= count).all()))
         for side, (far, outside) in enumerate(ends)
@@ -100,7 +100,7 @@ def _sides(numbers: Numbers, tiles: TilePlan, near: int, count: int) -> list[Far
 
 
 def _with_room(group: TileGroup, room: int, sides: int) -> TileGroup:
-    """The group with columns for what is kept, in the slots before and after all segments of the window."""
+    """The group with columns for kept keys, in the slots before and after all segments of the window."""
     if room == 0:
         return group
     kept = group.slot.new_zeros(*group.slot.shape[:2], room * BLOCK)  # (m, S, n)
@@ -112,11 +112,11 @@ def _with_room(group: TileGroup, room: int, sides: int) -> TileGroup:
 
 
 def _asked(group: TileGroup, own: Tensor, near: int, sides: int) -> QuerySegments:
-    """Of a group whose queries have the numbers own (m, T)."""
+    """The segments of a group whose queries have the segment numbers `own` (m, T)."""
     slots, dtype, reach = group.slot.shape[1], group.slot.dtype, near + 1
     number = torch.arange(slots - 3 - 2 * near, device=own.device)  # (n,)
     inside = (own[..., None] - own[:, :1, None] == number).to(dtype)  # (m, T, n)
-    # The window begins `near` segments before the first query's, in the second slot.
+    # The window begins `near` segments before that of the first query, in the second slot.
     distance = torch.arange(slots, device=own.device) - 1 - near - number[:, None]  # (n, S)
     distance = distance.clamp(-reach, reach) + reach
     distance[:, -1] = 2 * reach + 1

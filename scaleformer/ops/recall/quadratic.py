@@ -1,8 +1,8 @@
-"""Attention with recall by all scores of all pairs: L^2 (d + n) for n segments, the fastest for short sequences.
+"""Attention with recall from the scores of all pairs: O(L^2 (d + n)) for n segments, the fastest for short sequences.
 
-Written by hand, both passes, since what there is to gain are passes over the scores. Which keys a query sees, and what
-its score owes to segments and salience, is the same for all queries of a segment: a matrix of segments and keys, which
-comes to the scores, and its gradient back, by a product with the segments that queries are in.
+Both passes are written by hand to save passes over the scores. All queries of a segment see the same keys and share the
+terms for segments and salience: a matrix of segments by keys. A product with the one-hot segments of the queries adds
+it to the scores; the backward pass returns its gradient the same way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from scaleformer.ops.recall.plan import RecallPlan
 from scaleformer.ops.recall.selection import Recalled
 from scaleformer.ops.segments.gate import HIDDEN, look_up
 
-_FEWEST_ROWS = 128  # of causal scores that are made together: fewer cost more calls than they save
+_FEWEST_ROWS = 128  # in each part of the causal scores, at least: smaller parts cost more than they save
 
 
 def dense_recall(
@@ -34,11 +34,11 @@ def dense_recall(
     table: Tensor | None,
     key_mask: Tensor | None,
 ) -> Tensor:
-    """Arguments and result as in `RecallAttention`; None is recalled on a side where all keys are kept."""
+    """Arguments and result as in `RecallAttention`; `recalled` is None for a side where all keys are kept."""
     keys, causal = k.shape[2], plan.tiles.causal
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
     out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.numbers.queries, key_mask, causal)
-    is_open = q.device.type == "cpu" and bool((log_gate > HIDDEN / 2).all())  # to ask a GPU would be to wait for it
+    is_open = q.device.type == "cpu" and bool((log_gate > HIDDEN / 2).all())  # on a GPU this would synchronise
     if key_mask is None and is_open:
         return out
     visible = bias.detach() > HIDDEN / 2 if key_mask is None or not is_open else key_mask[:, None, None]
@@ -54,13 +54,13 @@ def dense_recall(
 def segment_bias(
     salience: Tensor, log_gate: Tensor, plan: RecallPlan, recalled: list[Recalled | None], key_mask: Tensor | None
 ) -> Tensor:
-    """What is added to the score of each key for all queries of a segment: (B, H, n, L_K), `HIDDEN` where they do not
-    see it. Arguments as in `dense_recall`."""
+    """The term added to the score of each key, for all queries of a segment: (B, H, n, L_K), `HIDDEN` where they do not
+    see the key. Arguments as in `dense_recall`."""
     reach = log_gate.shape[1] // 2
     number = torch.arange(plan.numbers.total, device=log_gate.device)
     distance = (plan.numbers.keys[:, None] - number[:, None]).clamp(-reach, reach)  # (B, n, L_K)
     far = distance.abs() == reach
-    # Where nothing is far salience has a gradient of zero, not none: processes that train together wait for one.
+    # Where nothing is far, salience gets a zero gradient and not None: in distributed training the others wait for it.
     bias = torch.addcmul(look_up(log_gate, distance + reach), salience[:, :, None], far[:, None].to(log_gate.dtype))
     for kept, end in zip(recalled, (-reach, reach), strict=False):
         if kept is not None:
@@ -70,7 +70,7 @@ def segment_bias(
 
 
 class _DenseRecall(torch.autograd.Function):
-    """Scores, what the horizon adds to them, softmax, and the means of the values."""
+    """Scores with their relative terms, softmax, and the weighted means of the values."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -85,12 +85,12 @@ class _DenseRecall(torch.autograd.Function):
         causal: bool,
     ) -> Tensor:
         """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in `dense_recall`, segments
-        (B, L) of the queries, below n"""
+        (B, L) of the queries, each below n"""
         batch, heads, length, d = q.shape
         number = torch.arange(bias.shape[2], device=q.device)
         inside = (segments[..., None] == number).to(bias.dtype)  # (B, L, n)
         inside = inside[:, None].expand(-1, heads, -1, -1).flatten(0, 1)  # (X, L, n)
-        if key_mask is not None:  # not only the scores: a pad may hold what is no number
+        if key_mask is not None:  # masking the scores is not enough: pads may hold NaN
             pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
             k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
         query, key, values, bias = (x.flatten(0, 1) for x in (q, k, v, bias))
@@ -129,7 +129,7 @@ class _DenseRecall(torch.autograd.Function):
         for (rows, end), weight in zip(_parts(query.shape[1], key.shape[1], ctx.causal), weights, strict=True):
             _add_product(d_v[:, :end], weight.transpose(1, 2), grad[:, rows])
             d_scores = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype).mul_(weight)  # (X, l, s)
-            # By the sums of these, not by the output: so they cancel whatever the products have been rounded to.
+            # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
             mean = d_scores.sum(-1, keepdim=True)
             if weight.dtype != dtype:  # the sum of rounded weights is not quite 1
                 weight = weight.to(dtype)
@@ -152,7 +152,7 @@ class _DenseRecall(torch.autograd.Function):
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a @ b to a total, which may be of a higher precision."""
+    """Add a @ b to a total that may have a higher precision."""
     if total.dtype == b.dtype:
         total.baddbmm_(a, b)
     else:
@@ -160,14 +160,14 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
 
 
 def _parts(queries: int, keys: int, causal: bool) -> list[tuple[slice, int]]:
-    """Queries to be worked on together, and how many keys they see at most: in causal attention not all see all."""
+    """Slices of queries to compute together, and the most keys that each slice sees (fewer than all if causal)."""
     count = max(1, min(queries, keys) // _FEWEST_ROWS) if causal else 1
     starts = [queries * part // count for part in range(count + 1)]
     return [(slice(a, b), min(b, keys) if causal else keys) for a, b in pairwise(starts)]
 
 
 def _add_table(scores: Tensor, by_distance: Tensor, first: int, causal: bool) -> None:
-    """Add to scores (X, l, s) what queries from the place `first` on have of the table (X, l, R or 2R), in place."""
+    """Add the relative terms (X, l, R or 2R) of the queries from position `first` on to scores (X, l, s), in place."""
     count = by_distance.shape[2]
     if causal:
         add_band(scores, by_distance, count - 1 - first, first)
@@ -178,7 +178,7 @@ def _add_table(scores: Tensor, by_distance: Tensor, first: int, causal: bool) ->
 
 
 def _sums_by_distance(d_scores: Tensor, count: int, first: int, causal: bool) -> Tensor:
-    """The gradient of by_distance (X, l, count) of `_add_table`, from that of the scores (X, l, s), used up."""
+    """The gradient of by_distance (X, l, count) of `_add_table`, from that of the scores (X, l, s), overwritten."""
     if causal:
         return read_band(d_scores, count - 1 - first, first)
     reach = count // 2 - 1

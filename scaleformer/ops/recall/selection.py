@@ -1,7 +1,7 @@
-"""Which tokens are kept in mind of all that has gone by: those of highest priority, for every place at once.
+"""Selection of the kept tokens: those of highest priority, for every position at once.
 
-The priority of a token is its own, whoever asks. So a token that has given way to others never comes back, and what is
-kept can be had for all places of a row from one pass over its blocks, or step by step.
+A token's priority does not depend on the query. So a dropped token never comes back, and the kept tokens of all
+positions in a row can be computed in one pass over its blocks, or step by step.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from torch.nn import functional
 
 from scaleformer.ops.segments.tiles import BLOCK
 
-NONE = -1.0  # the rank of what is no key
+NONE = -1.0  # the rank of pads and missing keys
 
 
 class RankedKeys:
-    """Keys by priority: which `count` are highest among those n that stand at one end of each row, for any n.
+    """Keys by priority: for any n, the `count` highest among the n keys at one end of each row.
 
-    rank  (B, H, L) of the keys, whole numbers as floats, no two alike in a row; `NONE` at pads. Of two keys of like
-          priority the one farther from that end, nearer to who asks, is higher
+    rank  (B, H, L) of the keys, whole numbers as floats, distinct within a row; `NONE` at pads. Of two keys with equal
+          priority, the one farther from that end, and so nearer to the query, ranks higher
     """
 
     def __init__(self, priority: Tensor, real: Tensor | None, count: int, after: bool) -> None:
-        """priority (B, H, L); real (B, L) bool, or None for all; after: counted from the last key on, not the first"""
+        """priority (B, H, L); real (B, L) bool, or None for all; after: count from the last key, not from the first"""
         if after:
             priority, real = priority.flip(-1), None if real is None else real.flip(-1)
         if real is not None:
@@ -48,13 +48,13 @@ class RankedKeys:
 
     @cached_property
     def tops(self) -> Tensor:
-        """The highest ranks of the blocks before each, and of all: (B, H, P + 1, N)."""
+        """The highest ranks of the blocks before each block, and of all blocks: (B, H, P + 1, N)."""
         return (running_tops if self.rank.device.type == "cpu" else scan_tops)(self.blocks, self.count)
 
     def least(self, ends: Tensor) -> Tensor:
-        """The least rank kept of ends (B, E) keys, or one below those of all real ones: (B, H, E).
+        """The lowest rank kept among the first `ends` (B, E) keys, or one below all real ranks: (B, H, E).
 
-        By counting how many of the x highest stand among them, for every x: for few ends and keys.
+        Counts, for every x, how many of the x highest are among them: meant for few ends and keys.
         """
         highest = self.order.flip(-1).unsqueeze(2)  # (B, H, 1, L)
         standing = (highest < ends[:, None, :, None]).cumsum(-1, dtype=torch.int32)  # (B, H, E, L)
@@ -62,7 +62,7 @@ class RankedKeys:
         return (self.order.shape[-1] - 1 - too_few).clamp(min=0).to(self.rank.dtype)
 
     def among(self, ends: Tensor) -> Tensor:
-        """The ranks kept of ends (B, E) keys: (B, H, E, N), the highest first; `NONE` where there are fewer keys."""
+        """The ranks kept among the first `ends` (B, E) keys: (B, H, E, N), highest first; `NONE` where keys run out."""
         whole, rest = ends // BLOCK, ends % BLOCK
         own = _take(self.blocks, whole.clamp(max=self.blocks.shape[2] - 1))  # (B, H, E, 32)
         steps = torch.arange(BLOCK, device=ends.device)
@@ -70,13 +70,14 @@ class RankedKeys:
         return torch.cat([_take(self.tops, whole), own], dim=-1).topk(self.count).values
 
     def positions(self, ranks: Tensor) -> Tensor:
-        """Where the keys of `ranks` (B, H, E, N) stand in their rows; anywhere for `NONE`."""
+        """The positions of the keys of `ranks` (B, H, E, N) in their rows; arbitrary for `NONE`."""
         place = self.order.gather(2, ranks.clamp(min=0).long().flatten(2)).view(ranks.shape)
         return self.order.shape[-1] - 1 - place if self.after else place
 
 
 def running_tops(blocks: Tensor, count: int) -> Tensor:
-    """The `count` highest of the blocks (B, H, P, n) before each, and of all: (B, H, P + 1, count), `NONE` for want."""
+    """The `count` highest ranks of the blocks (B, H, P, n) before each block, and of all: (B, H, P + 1, count), `NONE`
+    where there are fewer."""
     top = blocks.new_full((*blocks.shape[:2], count), NONE)
     tops = [top]
     for block in blocks.unbind(2):  # (B, H, n)
@@ -86,12 +87,12 @@ def running_tops(blocks: Tensor, count: int) -> Tensor:
 
 
 def scan_tops(blocks: Tensor, count: int) -> Tensor:
-    """As `running_tops`, in a number of operations that grows with the logarithm of P: each has more work to do."""
+    """As `running_tops`, in O(log P) larger operations."""
     tops = functional.pad(blocks, (0, max(count - blocks.shape[3], 0), 1, 0), value=NONE)
     tops[:, :, 0] = NONE
     tops = tops.topk(count, sorted=False).values  # (B, H, P + 1, N), of one block
     reach = 1
-    while reach < tops.shape[2]:  # each is of `reach` blocks: join those that end where it begins
+    while reach < tops.shape[2]:  # each entry covers `reach` blocks: join it with the one that ends where it begins
         joined = torch.cat([tops[:, :, :-reach], tops[:, :, reach:]], dim=-1).topk(count, sorted=False).values
         tops = torch.cat([tops[:, :, :reach], joined], dim=2)
         reach *= 2
@@ -105,13 +106,12 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
 
 
 class FarSide(NamedTuple):
-    """Where the keys lie that are far from a query on one side of it, before or after: counted from the end of the row
-    that they begin at.
+    """How many keys are far from the queries on one side, before or after; counted from that end of the row.
 
-    after     whether it is the side of later segments, counted from the last key on
+    after     whether this is the side of later segments, counted from the last key
     ends      (B, numbers) how many keys are far from the queries of each segment number
-    windows   (B, tiles) how many lie outside of each tile's window
-    all_kept  whether the keys far from any segment are known to be no more than are kept
+    windows   (B, tiles) how many keys are outside each tile's window
+    all_kept  whether it is known that every far key is kept, since there are few enough
     """
 
     after: bool
@@ -121,12 +121,12 @@ class FarSide(NamedTuple):
 
 
 class Recalled(NamedTuple):
-    """What is kept on one side, of `count` keys at most.
+    """The keys kept on one side, at most `count`.
 
     rank      (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
-    least     (B, H, numbers): the queries of a segment number see no rank below it
-    outside   of each tile's window: (B, H, tiles, count) where those kept stand, and their ranks, `NONE` where there
-              are fewer; None where there are no windows
+    least     (B, H, numbers): the lowest rank that the queries of a segment number see
+    outside   kept keys outside each tile's window: positions (B, H, tiles, count) and ranks, `NONE` where there are
+              fewer; None without windows
     """
 
     rank: Tensor
@@ -136,7 +136,7 @@ class Recalled(NamedTuple):
 
 @torch.no_grad()
 def select(priority: Tensor, real: Tensor | None, side: FarSide, count: int, windows: bool) -> Recalled:
-    """What is kept on a side for every segment number, and for every tile if there are `windows`.
+    """The keys kept on a side for every segment number and, with `windows`, for every tile.
 
     priority (B, H, L_K), real (B, L_K) bool or None
     """

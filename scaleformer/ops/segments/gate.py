@@ -1,4 +1,4 @@
-"""The weight w_i(x) of a key at the distance x in segments: a gate, scaled so that what is far weighs little in all."""
+"""The weight w_i(x) of a key at the distance x in segments: a gate, scaled to bound the total weight of far keys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scaleformer.ops.common.autograd import own_backward
 
-HIDDEN = -1e30  # the logit of a key that a query does not see: finite, so that a row of them is no NaN
+HIDDEN = -1e30  # the logit of a hidden key: finite, so that a row of hidden keys does not give NaN
 
 
 def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
@@ -25,8 +25,8 @@ def pair_gates(
     key_mask: Tensor | None,
     far_tokens: float,
 ) -> tuple[Tensor, Tensor]:
-    """What `gate` (H, 2G+1), gates or their logarithms, has for all pairs (B, H, L_Q, L_K), and the scale of what is
-    far (B, 1, L_Q, L_K)."""
+    """`gate` (H, 2G+1), gates or their logarithms, for all pairs (B, H, L_Q, L_K), and the scale of far keys
+    (B, 1, L_Q, L_K), 1 for near keys."""
     reach = gate.shape[1] // 2
     distance = key_segments.long()[:, None, :] - query_segments.long()[:, :, None]  # (B, L_Q, L_K)
     far = distance.abs() >= reach  # (B, L_Q, L_K)

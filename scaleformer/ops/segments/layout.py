@@ -1,4 +1,4 @@
-"""Where segments lie: one layout for all layers, clean segment numbers, and positions cut at borders of segments."""
+"""The layout of segments: one for all layers, with clean segment numbers and positions cut at segment borders."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from torch import Tensor
 
 T = TypeVar("T")
 
-NO_SEGMENT = torch.iinfo(torch.long).min // 2  # of a state without tokens: before all others, also one segment on
+NO_SEGMENT = torch.iinfo(torch.long).min // 2  # of a state without tokens: below all segments, even plus 1
 
 
 class SegmentLayout:
-    """Where the segments of queries and keys lie, with what has been derived of it: all layers of a model share one.
+    """The segments of queries and keys, and the plans derived from them. All layers of a model share one layout.
 
-    To derive a plan is to wait for a GPU, and a plan of long segments is large: so it is made once, and goes with the
-    layout. Its tensors must not be changed after.
+    Deriving a plan synchronises with the GPU, and a plan of long segments is large. So each plan is computed once and
+    stored in the layout. Do not change the tensors of a layout.
 
-    query_segments  (B, L_Q) integers that never fall along a row; pads at the end may hold any
+    query_segments  (B, L_Q) integers that never decrease along a row; pads at the end may hold any
     key_segments    (B, L_K) the same for the keys
-    key_mask        (B, L_K) bool, True for a real token, or None where all are
+    key_mask        (B, L_K) bool, True for a real token, or None if all tokens are real
     """
 
     def __init__(self, query_segments: Tensor, key_segments: Tensor, key_mask: Tensor | None = None) -> None:
@@ -29,8 +29,8 @@ class SegmentLayout:
         self._derived: dict[Hashable, Any] = {}
 
     def derived(self, key: Hashable, make: Callable[[], T]) -> T:
-        """`make()`, called once for a key: what it returns may depend on the layout and the key alone."""
-        # What is made in inference mode may not come near a gradient.
+        """The result of `make()`, which is called once for each key and may depend only on the layout and the key."""
+        # Tensors created in inference mode cannot be used in training.
         place = key, torch.is_inference_mode_enabled()
         if place not in self._derived:
             self._derived[place] = make()
@@ -43,42 +43,42 @@ class SegmentLayout:
 
     @property
     def mask(self) -> Tensor:
-        """(B, L_K) bool: key_mask, all True where none was given."""
+        """(B, L_K) bool: key_mask, or all True if none was given."""
         if self.key_mask is not None:
             return self.key_mask
         return self.derived("mask", lambda: torch.ones_like(self.key_segments, dtype=torch.bool))
 
     def real(self) -> Tensor | None:
-        """key_mask, or None where all keys are known to be real."""
+        """key_mask, or None if all keys are known to be real."""
         return self.derived("real", self._real)
 
     def _real(self) -> Tensor | None:
         mask = self.key_mask
-        known = mask is not None and mask.device.type == "cpu"  # to ask a GPU would be to wait for it
+        known = mask is not None and mask.device.type == "cpu"  # on a GPU this would synchronise
         return None if mask is None or (known and bool(mask.all())) else mask
 
 
 def layout_of(
     query_segments: Tensor | None, key_segments: Tensor | None, key_mask: Tensor | None, layout: SegmentLayout | None
 ) -> SegmentLayout:
-    """The layout that a caller gives, whole or as its parts. Raises ValueError where it is neither, or both."""
+    """The layout that a caller gives, whole or as its parts. Raises ValueError if the caller gives neither, or both."""
     parts = query_segments, key_segments, key_mask
     if layout is not None:
         if any(x is not None for x in parts):
-            raise ValueError("a layout has segments and a mask of its own: give it, or query_segments, key_segments")
+            raise ValueError("layout was given with query_segments, key_segments or key_mask: give one or the other")
         return layout
     if query_segments is None or key_segments is None:
-        raise ValueError("query_segments and key_segments are missing: give both, or a layout")
+        raise ValueError("query_segments or key_segments is missing: give both, or a layout")
     return SegmentLayout(query_segments, key_segments, key_mask)
 
 
 def clean_segments(
     query_segments: Tensor, key_segments: Tensor, key_mask: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor]:
-    """Segment numbers of queries (B, L_Q) and keys (B, L_K) that never fall, whatever the pads hold.
+    """Segment numbers of queries (B, L_Q) and keys (B, L_K) that never decrease, whatever the pads hold.
 
-    A pad keeps its number if it lies between those of the real keys around it. In causal attention query i and key i
-    have one segment.
+    A pad keeps its number if that lies between the numbers of the real keys around it. In causal attention query i and
+    key i are in the same segment.
     """
     queries, keys = query_segments.long(), key_segments.long()
     if causal:
@@ -100,8 +100,8 @@ def clean_segments(
 class SegmentPieces(NamedTuple):
     """A sequence cut into N pieces of one segment each, at most C positions long.
 
-    start      (B, N) long, the first position; L in the pieces that a shorter row lacks
-    positions  (B, N, C) long, those past the end of the piece among them, at most L - 1
+    start      (B, N) long, the first position; L for the missing pieces of a shorter row
+    positions  (B, N, C) long, including those past the end of the piece, at most L - 1
     valid      (B, N, C) bool, whether the position belongs to the piece
     segment    (B, N) long, the segment number
     """
@@ -113,7 +113,7 @@ class SegmentPieces(NamedTuple):
 
 
 def cut_segments(segments: Tensor, chunk: int) -> SegmentPieces:
-    """Cut rows of clean segment numbers (B, L) at each border and every `chunk` positions after one."""
+    """Cut rows of clean segment numbers (B, L) at each segment border and every `chunk` positions after it."""
     batch, length = segments.shape
     position = torch.arange(length, device=segments.device).expand(batch, -1)  # (B, L)
     border = torch.ones_like(segments, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Tiles of consecutive queries, and for each a window of keys: those of the segments near any of its queries."""
+"""Tiles of consecutive queries, and for each a window of keys: the segments near any of its queries."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-BLOCK = 32  # keys are read in blocks of so many
+BLOCK = 32  # keys in a block
 _MOST_QUERIES = 64
-_ALIKE = 0.75  # how much narrower than the widest a window may be that is worked on with it
-# How many scores are worked on together: enough that calls of operators cost little beside them; they bound memory.
+_ALIKE = 0.75  # the narrowest window in a group, as a share of the widest
+# The most scores computed together: enough to make the cost of operator calls small; it bounds memory.
 SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _NO_KEY = -(1 << 62)
 
 
 class Numbers(NamedTuple):
-    """Segment numbers from 0 on, shared by queries (B, L_Q) and keys (B, L_K): no gap is wider than `reach`.
+    """Segment numbers from 0 on, shared by queries (B, L_Q) and keys (B, L_K), without gaps wider than `reach`.
 
-    total   how many numbers there are, the most of any row
+    total   the largest number of any row, plus 1
     """
 
     queries: Tensor
@@ -29,7 +29,7 @@ class Numbers(NamedTuple):
 
 
 def number_segments(queries: Tensor, keys: Tensor, reach: int) -> Numbers:
-    """From clean numbers (B, L_Q) and (B, L_K). At `reach` and beyond all distances are one, so wide gaps close."""
+    """Numbers from clean segments (B, L_Q) and (B, L_K). All distances from `reach` on are equal: wide gaps shrink."""
     together, order = torch.cat([queries, keys], dim=1).sort(dim=1)  # (B, L_Q + L_K)
     steps = together.diff(dim=1, prepend=together[:, :1]).clamp(max=reach)
     numbers = torch.empty_like(together).scatter_(1, order, steps.cumsum(1))  # (B, L_Q + L_K)
@@ -38,17 +38,17 @@ def number_segments(queries: Tensor, keys: Tensor, reach: int) -> Numbers:
 
 
 class TileGroup(NamedTuple):
-    """m tiles worked on together.
+    """m tiles computed together.
 
     tiles   (m,) their numbers
-    blocks  (m, W / 32) the blocks of keys of each window, among the P + 2 of all rows one after the other; the first of
-            a row where a window goes beyond what is there
-    slot    (m, S, W) 1 where a key is in a slot: one before all segments of the window, one for each of these, n + 2N
-            of them where queries are in n, one after them, and the last for hidden keys
+    blocks  (m, W / 32) the key blocks of each window, numbered through the P + 2 blocks of each row; the row's first,
+            empty block where a window reaches past its keys
+    slot    (m, S, W) 1 where a key is in a slot. The slots: one before the window's segments; one for each of these,
+            n + 2N for queries in n segments; one after them; and one for hidden keys
     width   W, keys of a window
-    ahead   how many of these stand before the first query of the tile; only where positions count
-    before  the keys up to this column may be more than N segments before one of the queries; a multiple of 32
-    after   those from this one on may be more than N segments after one; a multiple of 32
+    ahead   number of these before the first query of the tile; only with relative positions
+    before  keys before this column may be more than N segments before one of the queries; a multiple of 32
+    after   keys from this column on may be more than N segments after one of the queries; a multiple of 32
     """
 
     tiles: Tensor
@@ -66,7 +66,7 @@ class TilePlan:
 
     queries    T
     blocks     P + 2
-    low, high  (M,) the blocks of a row from and up to which the window of a tile holds keys
+    low, high  (M,) the first block of each tile's window, and the block after its last
     """
 
     groups: list[TileGroup]
@@ -86,20 +86,21 @@ def plan_tiles(
     heads: int,
     dtype: torch.dtype,
 ) -> TilePlan:
-    """The plan for keys of which `real` (B, L_K) bool, or None, tells pads; `horizon` R is None if no positions count.
+    """The plan; `real` (B, L_K) bool is False at pads, or None without pads; `horizon` R is None without relative
+    positions.
 
-    The window of a tile holds the keys at most N = `near` segments from any of its queries; and, where positions count,
-    those in the R - 1 places before its first query and after its last one.
+    The window of a tile holds the keys within N = `near` segments of any of its queries and, with relative positions,
+    the keys at the R - 1 positions before its first query and after its last.
     """
     keys, device = numbers.keys, numbers.keys.device
     batch, length = keys.shape
     size = min(_MOST_QUERIES, -(-numbers.queries.shape[1] // BLOCK) * BLOCK)
-    # No two rows share a code, nor does a row share one with what is near to another.
+    # No code of a row is equal, or near, to a code of another row.
     shift = (numbers.total + 2 * near + 2) * torch.arange(batch, device=device)[:, None]
     query_codes = fill_up(numbers.queries + shift, size)  # (B, tiles, T)
     tiles = query_codes.shape[1]
-    first, last = query_codes.flatten(0, 1)[:, [0, -1]].unbind(1)  # (M,), of the first and the last query
-    codes = keys + shift  # (B, L_K), never falling from row to row
+    first, last = query_codes.flatten(0, 1)[:, [0, -1]].unbind(1)  # (M,), codes of the first and the last query
+    codes = keys + shift  # (B, L_K), never decreasing from row to row
     tile = torch.arange(len(first), device=device)
     row, start = tile // tiles, tile % tiles * size
 
@@ -110,15 +111,15 @@ def plan_tiles(
     inner = place(last - near), place(first + near, right=True)  # near to all of them
     if causal:
         end_near = torch.minimum(end_near, start + size)
-    if real is not None:  # pads at the end of a row are no keys worth reading
+    if real is not None:  # skip the pads at the end of a row
         stop = (real * torch.arange(1, length + 1, device=device)).amax(1)[row]  # (M,)
         end_near = torch.minimum(end_near, stop)
-    low = torch.minimum(begin_near, end_near) // BLOCK  # (M,), the window: the blocks from this one
-    high = torch.maximum((end_near + BLOCK - 1) // BLOCK, low)  # up to this one, itself not among them
-    if causal or horizon is not None:  # a window is what stands before, in and after the tile
+    low = torch.minimum(begin_near, end_near) // BLOCK  # (M,), first block of the window
+    high = torch.maximum((end_near + BLOCK - 1) // BLOCK, low)  # block after its last
+    if causal or horizon is not None:  # a window covers positions before, in and after the tile
         begin, own, margin = start // BLOCK, size // BLOCK, -(-max((horizon or 1) - 1, 0) // BLOCK)
-        # A tile beyond the last key and the horizon may stand anywhere there; so far out as it is, its window would
-        # reach back over all pads between.
+        # A tile beyond the last key and the horizon is moved back to them, else its window would reach back over all
+        # pads between.
         ends = torch.full_like(row, length) if real is None else stop
         begin = torch.minimum(begin, -(-ends // BLOCK) + margin)
         low = torch.minimum(low, begin - margin).clamp(min=0)
@@ -146,12 +147,12 @@ def plan_tiles(
 
 
 class _Tiles(NamedTuple):
-    """Tiles and their windows; a code is a segment's number, shifted so that no two rows share one.
+    """Tiles and their windows; a code is a segment number, shifted so that no two rows share one.
 
-    row            (M,) the first block of the row of each
+    row            (M,) the first block of each tile's row
     base           (M,) the code of the first segment of the window
     begin          (M,) the block that windows are counted from
-    low, high      (M,) the blocks of the window, from and up to
+    low, high      (M,) the first block of the window, and the block after its last
     key_codes      (B (P + 2), 32), far below all others where there is no key
     """
 
@@ -165,20 +166,20 @@ class _Tiles(NamedTuple):
     def group(
         self, at: Tensor, ahead: int, width: int, segments: int, before: int, after: int, dtype: torch.dtype
     ) -> TileGroup:
-        """The tiles `at` (m,); ahead, width, before and after in blocks; segments of a window, at most."""
+        """The group of tiles `at` (m,); ahead, width, before and after in blocks; segments: the most in a window."""
         block = self.begin[at, None] - ahead + torch.arange(width, device=at.device)  # (m, W / 32), in the row
         block = torch.where((block >= self.low[at, None]) & (block < self.high[at, None]), block + 1, 0)
         block = block + self.row[at, None]
         code = self.key_codes[block].flatten(1)  # (m, W)
-        # A slot before the segments of the window, and one after them, are for what its blocks hold beyond.
+        # The slots before and after the segments of the window take the other keys of its blocks.
         place = (code - self.base[at, None] + 1).clamp(0, segments + 1).masked_fill_(code == _NO_KEY, segments + 2)
         slot = (place[:, None] == torch.arange(segments + 3, device=at.device)[:, None]).to(dtype)  # (m, S, W)
         return TileGroup(at, block, slot, *(BLOCK * n for n in (width, ahead, before, after)))
 
 
 def _together(sides: list[list[int]], own: int, most: int) -> list[tuple[slice, int, int, int]]:
-    """Runs of tiles, by falling width: at most `most` blocks in all, none much narrower than the widest; and of each
-    run the largest part ahead, the width, and the most segments of a tile's queries."""
+    """Runs of tiles in order of decreasing width: at most `most` blocks in all, no tile much narrower than the widest.
+    For each run: its slice, the largest part ahead, the width, and the most segments of a tile's queries."""
     befores, afters, spans = sides
     runs: list[tuple[slice, int, int, int]] = []
     begin = ahead = behind = segments = 0
@@ -194,7 +195,7 @@ def _together(sides: list[list[int]], own: int, most: int) -> list[tuple[slice, 
 
 
 def fill_up(codes: Tensor, size: int, value: int | None = None) -> Tensor:
-    """Rows (B, L) cut into (B, n, size), filled up with a value or else with their last one."""
+    """Rows (B, L) cut into (B, n, size), padded with `value` or, if None, with their last value."""
     missing = -codes.shape[1] % size
     last = codes[:, -1:] if value is None else codes.new_full((1, 1), value)
     return torch.cat([codes, last.expand(len(codes), missing)], dim=1).unflatten(1, (-1, size))

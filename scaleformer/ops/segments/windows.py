@@ -1,4 +1,4 @@
-"""Windows of keys around tiles of queries: how tensors are laid out for them, and where in them positions count."""
+"""Windows of keys around tiles of queries: the layout of tensors, and the columns that relative positions concern."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from scaleformer.ops.segments.tiles import BLOCK, TileGroup, TilePlan
 
 
 def to_tiles(x: Tensor, size: int) -> Tensor:
-    """(B, H, L, n) -> (M, H, T, n), zeros where rows are filled up."""
+    """(B, H, L, n) -> (M, H, T, n), zeros where rows are padded."""
     x = functional.pad(x, (0, 0, 0, -x.shape[2] % size)).unflatten(2, (-1, size))  # (B, H, tiles, T, n)
     return x.transpose(1, 2).flatten(0, 1).contiguous()
 
 
 def from_tiles(x: Tensor, batch: int, length: int) -> Tensor:
-    """(M, H, T, n) -> (B, H, L, n), without what filled up rows."""
+    """(M, H, T, n) -> (B, H, L, n), without the padding of rows."""
     return x.unflatten(0, (batch, -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]
 
 
 def to_blocks(*parts: Tensor, pads: Tensor | None = None, more: int = 0) -> Tensor:
-    """(B, H, L, n) each -> (B H (P + 2), 32, sum of n): rows side by side in blocks, P for each head, zeros where these
-    are filled up, in one before and one after them, and at pads (B, 1, L, 1) bool; and at the end `more` blocks of
-    anything."""
+    """(B, H, L, n) each -> (B H (P + 2) + more, 32, sum of n): the parts joined along n, in P blocks for each head with
+    a block of zeros before and after them; zeros also in their padding and at `pads` (B, 1, L, 1) bool. The last `more`
+    blocks are uninitialised."""
     batch, heads, length, _ = parts[0].shape
     count = -(-length // BLOCK) + 2
     blocks = parts[0].new_empty(batch * heads * count + more, BLOCK, sum(x.shape[3] for x in parts))
@@ -39,7 +39,7 @@ def to_blocks(*parts: Tensor, pads: Tensor | None = None, more: int = 0) -> Tens
 
 
 def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
-    """(B H (P + 2) or more, 32, n) -> (B, H, L, n), the shape of `like`: the way back."""
+    """(B H (P + 2) or more, 32, n) -> (B, H, L, n), the shape of `like`: the inverse of `to_blocks`."""
     batch, heads, length = like.shape[:3]
     count = -(-length // BLOCK) + 2
     rows = blocks[: batch * heads * count].view(batch, heads, count * BLOCK, -1)
@@ -47,21 +47,21 @@ def from_blocks(blocks: Tensor, like: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b of (m, H, ...), without copies of parts of rows; fp32 at least."""
+    """a @ b of (m, H, ...), without copying slices of rows; fp32 at least."""
     out = torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
     return out.to(torch.promote_types(out.dtype, torch.float32))
 
 
 def add_keys(total: Tensor, blocks: Tensor, weights: Tensor, rows: Tensor) -> None:
-    """Add the gradient of the keys' side of a product to blocks (m, H, w/32) of total (N, 32, n)."""
+    """Add the gradient of the keys in a product to blocks (m, H, w/32) of total (N, 32, n)."""
     parts = product(weights.transpose(-1, -2), rows).view(blocks.numel(), -1)  # (m H w/32, 32 n)
     total.flatten(1).index_add_(0, blocks.flatten(), parts)
 
 
 class KeyBlocks:
-    """Keys in blocks, of which each group of tiles reads its windows.
+    """Keys in blocks, from which each group of tiles reads its windows.
 
-    One place serves all groups: pages of memory that are new cost more than what is copied to them.
+    All groups share one buffer: new pages of memory cost more than the copies into them.
     """
 
     def __init__(self, blocks: Tensor, heads: int, plan: TilePlan) -> None:
@@ -70,36 +70,35 @@ class KeyBlocks:
         self.blocks, self._place = blocks, blocks.new_empty(most * heads * blocks.shape[-1])
 
     def gather(self, numbers: Tensor) -> Tensor:
-        """The rows (m, H, W, n) of the blocks (m, H, W/32), there until the next group."""
+        """The rows (m, H, W, n) of the blocks (m, H, W/32), valid until the next call."""
         rows = self._place[: numbers.numel() * self.blocks[0].numel()].view(numbers.numel(), -1)
         torch.index_select(self.blocks.flatten(1), 0, numbers.flatten(), out=rows)
         return rows.view(*numbers.shape[:2], -1, self.blocks.shape[-1])
 
 
 class Windows:
-    """What both passes of a call read of queries and keys, group by group."""
+    """Access to the queries and keys of a call, group by group, for both passes."""
 
     def __init__(self, q: Tensor, band: int, plan: TilePlan, dtype: torch.dtype) -> None:
-        """q (B, H, L_Q, d); band: how many distances have a score of their own, of 2R - 1 or, causal, R; dtype: of
-        scores"""
+        """q (B, H, L_Q, d); band: number of distances within the horizon, 2R - 1 or, if causal, R; dtype: of scores"""
         self.heads, self.width = q.shape[1], q.shape[3]
         self.q = to_tiles(q, plan.queries)  # (M, H, T, d)
         self.plan, self.band = plan, band
         self.later = q.new_ones(plan.queries, plan.queries, dtype=dtype).triu_(1)  # (T, T)
 
     def block_numbers(self, group: TileGroup) -> Tensor:
-        """Where the keys of a group stand among all blocks: (m, H, W/32)."""
+        """The blocks of a group's keys, among all blocks: (m, H, W/32)."""
         count = self.plan.blocks
         row, block = group.blocks // count, group.blocks % count  # (m, W/32)
         head = torch.arange(self.heads, device=row.device)[:, None]
         return (row[:, None] * self.heads + head) * count + block[:, None]
 
     def own(self, group: TileGroup, scores: Tensor) -> Tensor:
-        """Of scores (m, H, T, W) those of the places of the tile itself (m, H, T, T), only where positions count."""
+        """The scores (m, H, T, T) at the tile's own positions, of (m, H, T, W); only with relative positions."""
         return scores[..., group.ahead : group.ahead + self.plan.queries]
 
     def beyond(self, group: TileGroup, scores: Tensor) -> Tensor:
-        """Those of the places after the tile."""
+        """The scores at the positions after the tile."""
         return scores[..., group.ahead + self.plan.queries :]
 
     def within(self, group: TileGroup, scores: Tensor) -> Tensor:

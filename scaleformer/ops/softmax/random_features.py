@@ -1,4 +1,4 @@
-"""Positive orthogonal random features: the softmax kernel in linear time, up to chance."""
+"""Positive orthogonal random features: an unbiased estimate of the softmax kernel, in linear time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def orthogonal_projection(features: int, width: int, seed: int) -> Tensor:
-    """Rows w_r (m, d), each of normal distribution, d at a time orthogonal ([Choromanski 2021] section 2.4).
+    """Rows w_r (m, d), each normally distributed, orthogonal in groups of d ([Choromanski 2021] section 2.4).
 
-    The same for the same seed, on the CPU.
+    On the CPU; the same seed gives the same rows.
     """
     generator = torch.Generator().manual_seed(seed)
     blocks = []
@@ -18,15 +18,15 @@ def orthogonal_projection(features: int, width: int, seed: int) -> Tensor:
         q, r = torch.linalg.qr(normal)
         blocks.append(
             (q * r.diagonal().sign()).T
-        )  # without the signs the directions are not uniform, the kernel biased
+        )  # without the signs the directions are not uniform and the kernel is biased
     directions = torch.cat(blocks)[:features]  # (m, d)
     lengths = torch.randn(features, width, generator=generator, device="cpu").norm(dim=1)  # (m,)
     return directions * lengths[:, None]
 
 
 def random_exponents(x: Tensor, projection: Tensor) -> Tensor:
-    """w_r . x' - |x'|^2 / 2 with x' = x / d^(1/4): of its exponential phi, on average phi(q).phi(k) / m is
-    exp(q.k / sqrt(d)).
+    """w_r . x' - |x'|^2 / 2 with x' = x / d^(1/4). With phi the exponential of this, phi(q).phi(k) / m is
+    exp(q.k / sqrt(d)) on average.
 
     x (..., L, d), projection (m, d) -> (..., L, m) in float32 at least ([Choromanski 2021] lemma 1).
     """

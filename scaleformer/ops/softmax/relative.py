@@ -1,4 +1,4 @@
-"""Softmax attention whose scores depend on the distance of query and key, without a tensor of (L, S, d)."""
+"""Softmax attention whose scores depend on the distance between query and key, without a tensor (L, S, d)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from scaleformer.ops.common.checks import check_qkv, check_rel
 from scaleformer.ops.common.relative_positions import relative_scores
 
-#: scores that are kept for the backward pass at most; beyond it they are made again, block of queries after block
+#: the most scores kept for the backward pass; beyond it they are recomputed, one block of queries after another
 SCORES = 1 << 24
 
 
@@ -33,13 +33,13 @@ def relative_softmax_attention(
     q         (B, H, L, d), the queries of positions first .. first + L - 1
     k, v      (B, H, S, d) keys and (B, H, S, e) values, of positions 0 .. S - 1
     rel       (2R+1, d) or (H, 2R+1, d), row R + t for the distance j - i = t; or None
-    bias      (H, 2M+1), column M + t for the distance t, -inf for what is not seen; or None
+    bias      (H, 2M+1), column M + t for the distance t, -inf for hidden keys; or None
     causal    drop the keys j > i
     key_mask  (B, S) bool, True for a real token
 
-    The products of queries and rel are skewed into their places ([Huang 2019], Music Transformer, section 3.4.1):
-    L (S + L) numbers a head. Where there are more than `most_scores` of them in all, queries are taken in blocks that
-    the backward pass computes again: memory linear in length, time quadratic.
+    The products of queries and rel are skewed into place ([Huang 2019], Music Transformer, section 3.4.1): L (S + L)
+    numbers a head. If there are more than `most_scores` in all, queries are taken in blocks, which the backward pass
+    recomputes: memory linear in length, time quadratic.
     Returns (B, H, L, e) in the dtype of v; zeros in a row that has no key. Softmax runs in float32 at least. Raises
     ValueError if the arguments do not fit together.
     """
@@ -77,7 +77,7 @@ def _all_scores(
 ) -> Tensor:
     queries, keys = q.shape[2], k.shape[2]
     if key_mask is not None:
-        pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1): a pad may hold what is no number
+        pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1): pads may hold NaN
         k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
     q = q * q.shape[3] ** -0.5
     scores = q @ k.transpose(-1, -2)  # (B, H, L, S)

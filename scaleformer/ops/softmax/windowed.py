@@ -1,6 +1,6 @@
 """Softmax attention to a sliding window and a few global tokens, in linear time.
 
-C chunk length, N chunks. Queries are taken chunk by chunk; the window of a chunk is a strip of keys around it, so that
+C chunk length, N chunks. Queries are taken chunk by chunk. The window of a chunk is a strip of keys around it, so that
 scores are N matrices (C, W) instead of one (L, S).
 """
 
@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from scaleformer.ops.common.checks import check_positive, check_qkv
 
-#: scores that are worked on together, so that what is computed on the way stays in the cache
+#: the most scores computed together, so that intermediate results stay in the cache
 BLOCK_SCORES = 1 << 19
 
 
@@ -43,17 +43,17 @@ def windowed_attention(
     check_positive("window", window)
     length = q.shape[2]
     if k.shape[2] != length:
-        raise ValueError(f"k has {k.shape[2]} positions: in a window around each of q's it must have as many, {length}")
+        raise ValueError(f"k has {k.shape[2]} positions: it must have as many as q, {length}")
     if 0 in (q.shape[0], length):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     real = q.new_ones(1, length, dtype=torch.bool) if key_mask is None else key_mask  # (B or 1, L)
-    k, v = (x.masked_fill(~real[:, None, :, None], 0.0) for x in (k, v))  # a pad may hold what is no number
+    k, v = (x.masked_fill(~real[:, None, :, None], 0.0) for x in (k, v))  # pads may hold NaN
     few = min(global_tokens, length)
     asked = chunks(q, window)  # (B, H, N, C, d)
     after = 0 if causal else window
     key_strips, value_strips = (strips(x, window, window, after) for x in (k, v))  # (B, H, N, W, d)
     within = real.clone()
-    within[:, :few] = False  # these are seen as global ones
+    within[:, :few] = False  # these are seen as global tokens
     seen = strips(within[:, None, :, None], window, window, after)[..., 0][:, :, :, None]  # (B, 1, N, 1, W)
     distance = torch.arange(-window, window + after, device=q.device)
     distance = distance - torch.arange(window, device=q.device)[:, None]  # (C, W)
@@ -72,7 +72,7 @@ def windowed_attention(
 
 
 def blockwise_softmax(q: Tensor, groups: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """`joint_softmax` of q (B, H, N, C, d), some chunks at a time."""
+    """`joint_softmax` of q (B, H, N, C, d), a few chunks at a time."""
     scores = q[:, :, 0].numel() // q.shape[-1] * sum(keys.shape[-2] for keys, _, _ in groups)
     size = max(1, BLOCK_SCORES // scores)
     count = -(-q.shape[2] // size)
@@ -85,9 +85,9 @@ def blockwise_softmax(q: Tensor, groups: Sequence[tuple[Tensor, Tensor, Tensor]]
 
 
 def split_chunks(x: Tensor, size: int, count: int) -> Sequence[Tensor]:
-    """x (..., N or 1, W, n) in `count` parts of up to `size` chunks; the whole for each where it is the same for all.
+    """x (..., N or 1, W, n) in `count` parts of up to `size` chunks; if all chunks share x, x itself for each part.
 
-    By one split, the backward pass of which is one concatenation: slices would each make a gradient of full size.
+    It splits once, since the backward pass of a split is one concatenation; each slice would need a full-size gradient.
     """
     return [x] * count if x.shape[-3] == 1 else x.split(size, -3)
 
@@ -95,7 +95,7 @@ def split_chunks(x: Tensor, size: int, count: int) -> Sequence[Tensor]:
 def joint_softmax(q: Tensor, groups: Sequence[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
     """One softmax over the keys of several groups.
 
-    q (..., C, d); of each group keys (..., W, d), values (..., W, e) and what is seen (..., C, W) bool, leading
+    q (..., C, d); for each group keys (..., W, d), values (..., W, e) and a bool mask (..., C, W), True = seen. Leading
     dimensions broadcast. Returns (..., C, e); zeros where nothing is seen.
     """
     q = q * q.shape[-1] ** -0.5
@@ -120,7 +120,7 @@ def chunks(x: Tensor, chunk: int) -> Tensor:
 
 
 def strips(x: Tensor, chunk: int, before: int, after: int) -> Tensor:
-    """For each chunk of x (..., L, n) its rows with those before and after it: (..., N, before + C + after, n).
+    """For each chunk of x (..., L, n) its rows and those around it: (..., N, before + C + after, n).
 
     Zeros beyond the ends.
     """

@@ -10,10 +10,10 @@ from torch import Tensor
 from scaleformer.model.attention.base import Attention
 from scaleformer.ops.segments.layout import SegmentLayout
 
-#: query (H, L, d), key and value (H, S, d) of one example without pads, whether causal -> (H, L, d)
+#: for one example without pads: query (H, L, d), key and value (H, S, d), causal -> (H, L, d)
 SlowForm = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 
-#: of one example without pads x (L, D), memory (S, D), the segments of both (L,) and (S,) -> (L, D)
+#: for one example without pads: x (L, D), memory (S, D), their segments (L,) and (S,) -> (L, D)
 SegmentForm = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -41,7 +41,7 @@ def assert_follows_by_segment(
     lengths: tuple[int, ...] = (7, 1, 12),
     segment: tuple[int, int] = (3, 5),
 ) -> None:
-    """The same of all that the module does, over segments of so many tokens of the text, and of the source."""
+    """As `assert_follows`, for the whole module, with segments of the given token counts in text and source."""
     torch.manual_seed(3)
     attention = attention.double()
     width, longest = attention.heads * attention.head_width, max(lengths)
@@ -74,7 +74,7 @@ def assert_follows_by_segment(
 
 
 def weighted_rows(scores: Tensor, value: Tensor, causal: bool) -> Tensor:
-    """sum_j s_ij V_j / sum_j s_ij, scores (H, L, S) of which none is negative, value (H, S, d) -> (H, L, d)."""
+    """sum_j s_ij V_j / sum_j s_ij, scores (H, L, S) not negative, value (H, S, d) -> (H, L, d)."""
     queries, keys = scores.shape[1:]
     seen = torch.ones(queries, keys, dtype=torch.bool).tril() if causal else torch.ones(queries, keys).bool()
     weights = scores * seen  # (H, L, S)

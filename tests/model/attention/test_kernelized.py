@@ -59,7 +59,7 @@ def test_raw_relative_embeddings_are_added_as_they_are(site: str, feature_map: s
     assert attention.relative_embedding.shape[1] == (4 if symmetric else 7)
     assert attention.relative_embedding.min() > 0
     with torch.no_grad():
-        attention.relative_embedding[0, 1, 2] = -0.5  # as training may have it
+        attention.relative_embedding[0, 1, 2] = -0.5  # as training may leave it
     phi = MAPS[feature_map]
 
     def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
@@ -93,7 +93,7 @@ def test_performer_is_the_mean_by_random_features(site: str) -> None:
 
 def test_random_features_give_the_softmax_kernel_on_average() -> None:
     torch.manual_seed(5)
-    query, key = (0.5 * torch.randn(20, 8, dtype=torch.double) for _ in range(2))  # chance grows with their norms
+    query, key = (0.5 * torch.randn(20, 8, dtype=torch.double) for _ in range(2))  # the variance grows with their norms
     projection = orthogonal_projection(40_000, 8, seed=1).double()
     found = random_exponents(query, projection).exp() @ random_exponents(key, projection).exp().T / 40_000
     torch.testing.assert_close(found, (query @ key.T / math.sqrt(8)).exp(), rtol=0.05, atol=0.0)
@@ -106,7 +106,7 @@ def test_random_features_give_the_softmax_kernel_on_average() -> None:
 @pytest.mark.parametrize("name", ["performer", "efficient", "kernelized"])
 @pytest.mark.parametrize("kind", ["deviation 4", "deviation 8", "deviation 20", "first key", "rising"])
 def test_large_keys_are_as_in_float64(name: str, site: str, kind: str) -> None:
-    """Exponents whose exponentials float32 does not hold: the whole text, its gradients, and step by step."""
+    """Exponents whose exponentials overflow float32: the whole text, its gradients, and step by step."""
     torch.manual_seed(6)
     options = {"feature_map": "exp"} if name == "kernelized" else {}
     attention = build_attention({"name": name, **options}, site, 128, 2).eval()
@@ -141,7 +141,7 @@ def test_large_keys_are_as_in_float64(name: str, site: str, kind: str) -> None:
 
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", ["scaleformer", "segment_gated"])
-def test_what_the_exponents_of_a_query_have_in_common_cancels(name: str, site: str) -> None:
+def test_a_common_offset_of_a_querys_exponents_cancels(name: str, site: str) -> None:
     torch.manual_seed(6)
     attention = build_attention({"name": name, "feature_map": "exp"}, site, 16, 2).eval()
     query, key, value = (torch.randn(2, 2, 9, 8) for _ in range(3))
@@ -223,6 +223,6 @@ def test_efficient_normalises_queries_over_features_and_keys_over_positions(site
     ],
     ids=["feature_map", "relative", "features", "redraw_every"],
 )
-def test_what_does_not_fit_is_named(choice: dict, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, "encoder", 16, 2)

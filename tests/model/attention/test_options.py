@@ -44,6 +44,6 @@ def test_a_mechanism_that_is_gone_names_its_successor(choice: dict[str, Any]) ->
         build_attention(choice, "decoder", 16, 2)
 
 
-def test_models_of_before_say_elsewhere_for_fallback() -> None:
+def test_older_models_say_elsewhere_for_fallback() -> None:
     choice = {"name": "shaw", "elsewhere": {"name": "softmax", "positions": "none"}}
     assert type(build_attention(choice, "cross", 16, 2)) is MECHANISMS["softmax"]

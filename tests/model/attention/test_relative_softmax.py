@@ -101,7 +101,7 @@ def test_softmax_is_equation_1(site: str) -> None:
     assert_follows(SoftmaxAttention(site, 16, 2), slow)
 
 
-def test_learned_positions_are_added_and_refuse_what_they_never_saw() -> None:
+def test_learned_positions_are_added_and_refuse_longer_texts() -> None:
     batch = make_batch([([5, 3], [4, 4])])  # 11 source, 11 target positions
     model = make_model(attention={"name": "softmax", "positions": "learned", "max_positions": 11})
     blind = make_model(attention={"name": "softmax", "positions": "none"})
@@ -113,7 +113,7 @@ def test_learned_positions_are_added_and_refuse_what_they_never_saw() -> None:
     for positions in (model.source_positions, model.target_positions):
         torch.nn.init.zeros_(positions.embedding)
     torch.testing.assert_close(model.logits(model(batch)), blind.logits(blind(batch)))
-    with pytest.raises(ValueError, match="a text of 12 tokens has more than the 11 learned positions"):
+    with pytest.raises(ValueError, match="a text of 12 tokens is longer than the 11 learned positions"):
         model(make_batch([([5, 4], [4, 4])]))
 
 
@@ -147,17 +147,17 @@ def test_the_longest_texts(sites: dict[str, Any], expected: tuple[float, float])
     ],
     ids=["site", "base", "horizon", "ramp", "initial", "positions", "max_positions"],
 )
-def test_what_does_not_fit_is_named(choice: dict, site: str, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, site: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, site, 16, 2)
 
 
-def test_rotary_wants_pairs() -> None:
-    with pytest.raises(ValueError, match="a head is 5 wide"):
+def test_rotary_needs_an_even_head_width() -> None:
+    with pytest.raises(ValueError, match="cannot use a head width of 5: set"):
         RotaryAttention("encoder", 10, 2)
 
 
-def test_another_mechanism_stands_in_where_one_cannot_serve_unless_it_was_named_for_the_site(
+def test_the_fallback_serves_a_site_unless_the_choice_was_made_for_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
@@ -165,7 +165,7 @@ def test_another_mechanism_stands_in_where_one_cannot_serve_unless_it_was_named_
     assert type(build_attention(choice, "cross", 16, 2)) is SoftmaxAttention
     build_attention(choice, "cross", 16, 2)
     told = [record.getMessage() for record in caplog.records]
-    assert len([line for line in told if "'shaw' cannot serve the cross site: 'softmax' does there" in line]) <= 1
+    assert len([line for line in told if "'shaw' cannot serve the cross site: using 'softmax' there" in line]) <= 1
     assert type(build_attention({"name": "shaw", "fallback": "softmax"}, "cross", 16, 2)) is SoftmaxAttention
     with pytest.raises(ValueError, match="cannot serve the cross site"):
         build_attention(choice, "cross", 16, 2, strict=True)

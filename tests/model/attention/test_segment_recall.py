@@ -13,7 +13,7 @@ from tests.helpers import make_batch, make_model
 
 
 def prepared(model: Transformer, algorithm: str) -> Transformer:
-    """With an algorithm, and with saliences that differ, as after some training: they begin as zeros."""
+    """With the given algorithm and with distinct saliences, as after training: initially they are all zero."""
     generator = torch.Generator().manual_seed(3)
     for module in model.modules():
         if isinstance(module, SegmentRecallAttention):
@@ -24,7 +24,7 @@ def prepared(model: Transformer, algorithm: str) -> Transformer:
 
 
 @torch.no_grad()
-def test_a_document_is_the_same_by_either_form_and_step_by_step() -> None:
+def test_both_forms_and_steps_give_the_same_results() -> None:
     """Segment counts and lengths that differ between the sides and between the documents, so that there are pads."""
     batch = make_batch([([5, 3, 1, 4, 6, 2], [4, 2, 5, 1, 3]), ([1, 2], [12]), ([3] * 6, [2] * 7)])
     model = make_model(attention={"name": "segment_recall", "near": 1, "horizon": 4, "kept": 6})
@@ -41,7 +41,7 @@ def test_a_document_is_the_same_by_either_form_and_step_by_step() -> None:
 
 
 class Sorts(TorchDispatchMode):
-    """Counts how often whole numbers are sorted: to make a plan, and for nothing else."""
+    """Counts how often integers are sorted, which only making a plan does."""
 
     count = 0
 
@@ -53,7 +53,7 @@ class Sorts(TorchDispatchMode):
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_layers_share_one_plan_a_site(checkpointing: bool) -> None:
-    """Also where activations are made again in the backward pass; and each batch has its own."""
+    """Also when the backward pass recomputes activations. Each batch has its own plan."""
     counts = []
     for layers in (1, 3):
         depth = {"encoder_layers": layers, "decoder_layers": layers, "gradient_checkpointing": checkpointing}
@@ -68,7 +68,7 @@ def test_layers_share_one_plan_a_site(checkpointing: bool) -> None:
 
 
 def test_a_plan_of_inference_serves_no_training() -> None:
-    """One layout in both: what inference mode has made may not be kept for a backward pass."""
+    """One layout in both modes: autograd cannot save tensors made in inference mode for a backward pass."""
     torch.manual_seed(0)
     attention = SegmentRecallAttention("encoder", 16, 2, near=0, kept=2, algorithm="linear").eval()
     x, segments = torch.randn(1, 40, 16), (torch.arange(40) // 4)[None]
@@ -80,7 +80,7 @@ def test_a_plan_of_inference_serves_no_training() -> None:
     assert torch.equal(out, expected)
 
 
-def test_what_stands_in_the_pads_of_a_long_row_costs_no_window() -> None:
+def test_pads_of_a_long_row_cost_no_window() -> None:
     """Pads belong to the last segment: a row of few tokens among long ones must not read them as near keys."""
     torch.manual_seed(0)
     attention = SegmentRecallAttention("decoder", 8, 2, algorithm="linear").eval()
@@ -95,7 +95,7 @@ def test_what_stands_in_the_pads_of_a_long_row_costs_no_window() -> None:
 
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 def test_trains_in_half_precision(site: str) -> None:
-    """In evaluation mode: chance that differs is no loss of precision."""
+    """In evaluation mode, since different random choices are not a loss of precision."""
     torch.manual_seed(0)
     attention = SegmentRecallAttention(site, 16, 2, horizon=3).eval()
     x = torch.randn(2, 30, 16)
@@ -111,7 +111,7 @@ def test_trains_in_half_precision(site: str) -> None:
         assert parameter.grad.isfinite().all(), parameter_name
 
 
-def test_chance_is_for_training_alone() -> None:
+def test_noise_is_for_training_alone() -> None:
     torch.manual_seed(0)
     attention = SegmentRecallAttention("encoder", 16, 2, near=0, kept=4)
     x, segments = torch.randn(2, 40, 16), (torch.arange(40) // 4).repeat(2, 1)
@@ -132,6 +132,6 @@ def test_chance_is_for_training_alone() -> None:
     ],
     ids=str,
 )
-def test_names_the_option_that_is_wrong(options: dict[str, float], message: str) -> None:
+def test_wrong_options_are_named(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{message}"):
         SegmentRecallAttention("encoder", 8, 2, **options)  # type: ignore[arg-type]

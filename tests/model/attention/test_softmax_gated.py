@@ -49,7 +49,7 @@ def test_equals_the_double_loop_with_all_gradients(site: str) -> None:
     told = torch.tensor([[0, 0, 1, 1, 1, 2, 3, 3, 4], [0, 1, 2, 3, 4, 4, 4, 5, 5]])
     asking = torch.tensor([[0, 1, 1, 3, 4, 5, 6], [0, 0, 0, 0, 1, 1, 2]]) if site == "cross" else told
     mask = torch.ones(2, keys, dtype=torch.bool)
-    mask[1, -2:] = site == "decoder"  # causal attention needs no mask: its pads stand past every real query
+    mask[1, -2:] = site == "decoder"  # causal attention needs no mask: its pads follow every real query
 
     found = attention.attend(q, k, v, SegmentLayout(asking, told, mask))
     expected = loop(attention, q, k, v, mask, asking, told)
@@ -65,7 +65,7 @@ def test_equals_the_double_loop_with_all_gradients(site: str) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
 
 
-def test_names_the_option_that_is_wrong() -> None:
+def test_wrong_options_are_named() -> None:
     with pytest.raises(ValueError, match=r"model.attention.reach is 0"):
         SoftmaxGatedAttention("encoder", 8, 2, reach=0)
 
@@ -85,7 +85,7 @@ def test_a_query_without_a_key_gets_zeros_and_finite_gradients(site: str) -> Non
 
 
 def test_gates_that_underflow_are_weighed_all_the_same() -> None:
-    """Far keys alone, with gates of e^-200 and less: one over their sum was infinite, and hidden keys were seen."""
+    """Far keys only, with gates of at most e^-200: the inverse of their sum was infinite, and hidden keys were seen."""
     torch.manual_seed(0)
     attention = SoftmaxGatedAttention("cross", 16, 2, reach=2)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Stochastic positions against the formula, sum by sum, and against the kernel that they give on average."""
+"""Stochastic positions against the formula, sum by sum, and against the kernel that they estimate."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def test_noise_is_new_in_training_and_kept_outside_of_it() -> None:
 
 
 @pytest.mark.parametrize("option", ["realizations", "sines"])
-def test_what_does_not_fit_is_named(option: str) -> None:
+def test_wrong_options_are_named(option: str) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{option} is 0"):
         build_attention({"name": "spe", option: 0}, "encoder", 16, 2)

@@ -1,4 +1,4 @@
-"""What `algorithm="auto"` takes, and that the operators take it."""
+"""The choice of `algorithm="auto"`, and that the operators follow it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ each_case = pytest.mark.parametrize(
 
 
 def border_of(choose: Callable[[int, int], Choice]) -> int:
-    """The length from which on the linear algorithm is chosen. None of those before takes it, and all those after do:
-    of every sixteenth up to 2,048, and of those beside the border."""
+    """The length from which on the linear algorithm is chosen. Checks every sixteenth length up to 2,048 and those next
+    to the border: no shorter length takes it, and every longer one does."""
     border = 1 + bisect_left(range(1, 2049), True, key=lambda n: choose(n, n).algorithm == "linear")
     for n in (*range(1, 2049, 16), border - 1, border, border + 1):
         assert choose(n, n).algorithm == ("quadratic" if n < border else "linear")
@@ -52,7 +52,7 @@ def test_all_scores_serve_less_long_with_more_rows_and_narrower_heads(mechanism:
         options = {"width": width, "rows": rows, "backward": backward, **case}
         return border_of(lambda queries, keys: choose_algorithm(mechanism, queries, keys, **options))  # type: ignore[arg-type]
 
-    if mechanism == "scaleformer":  # of the others some serve longer with gradients
+    if mechanism == "scaleformer":  # for some others the quadratic form serves longer texts with gradients
         assert border(backward=False) > border()
     assert border(rows=512) <= border(rows=64) <= border()
     assert border(width=16) < border()

@@ -1,4 +1,4 @@
-"""`segment_gated_attention` against the equation, and what must hold whatever the numbers are."""
+"""`segment_gated_attention` against the equation, and properties that hold for any input."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_pieces_as_they_are_chosen(causal: bool, relative: dict[str, Any], kind:
 @each_direction
 @pytest.mark.parametrize("kind", ["one-token", "long"])
 def test_matrices_by_blocks(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str) -> None:
-    """Columns of values made apart, and again in the backward pass."""
+    """Columns of values computed separately, and recomputed in the backward pass."""
     monkeypatch.setattr(linear, "_MATRIX_NUMBERS", 1)
     x = make_segment_inputs(90, 90, kind, reach=3, causal=causal, masked=True, horizon=3)
     assert_equals_the_equation(x, causal)
@@ -105,7 +105,7 @@ def test_matrices_by_blocks(monkeypatch: pytest.MonkeyPatch, causal: bool, kind:
 @each_relative
 @pytest.mark.parametrize("lengths", [(67, 67), (130, 67), (67, 130)], ids=str)
 def test_other_segments_on_each_side(relative: dict[str, Any], lengths: tuple[int, int]) -> None:
-    """Queries far past the segments that stand at their positions, and among the keys' segments or beyond them."""
+    """Queries far past the segments at their positions, within the keys' segments or beyond them."""
     for kind, shift in (("short", 7), ("with-gaps", -30), ("one-token", 3)):
         x = make_segment_inputs(*lengths, kind, reach=2, masked=True, **relative)
         assert_equals_the_equation(replace(x, query_segments=x.query_segments + shift), causal=False)
@@ -171,7 +171,7 @@ def test_chosen_algorithms(causal: bool, length: int, algorithm: str) -> None:
 
 @each_algorithm
 def test_queries_past_the_last_segment_see_the_far_field(algorithm: str) -> None:
-    """All of the source is far: the mean over it, whatever the gate."""
+    """The whole source is far: the output is its mean, whatever the gate."""
     x = make_segment_inputs(3, 30, reach=2)
     x = SegmentInputs(x.tokens, x.log_gate, x.query_segments + 100, x.key_segments)
     tokens = x.tokens
@@ -180,7 +180,7 @@ def test_queries_past_the_last_segment_see_the_far_field(algorithm: str) -> None
 
 @each_algorithm
 def test_the_far_part_weighs_no_more_in_a_longer_document(algorithm: str) -> None:
-    """One near key of value 1, the rest far and of value 0: the far ones weigh 20 tokens, be they 40 or 4000."""
+    """One near key of value 1, the rest far and of value 0: the far keys weigh 20 tokens, whether 40 or 4000."""
     for far in (40, 4000):
         ones = torch.ones(1, 1, far + 1, 2)
         value = torch.zeros(1, 1, far + 1, 1)

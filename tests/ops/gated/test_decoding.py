@@ -1,4 +1,4 @@
-"""Decoding token by token with segment gates gives what the whole sequence gives."""
+"""Decoding token by token with segment gates gives the results of the whole sequence."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_state_is_sums_of_segments(relative: dict[str, Any], kind: str, leng
 
 @each_relative
 def test_reorder(relative: dict[str, Any]) -> None:
-    """Rows that go on from other rows: the segments they have read move along."""
+    """Rows that continue other rows: the segments they have read move along."""
     x = make_segment_inputs(24, 24, causal=True, batch=3, **relative)
     index = torch.tensor([2, 0, 0, 1])
     _, state = decode(x, empty_state(x), 0, 11)
@@ -110,7 +110,7 @@ def test_reorder(relative: dict[str, Any]) -> None:
 
 @each_relative
 def test_reorder_before_every_step(relative: dict[str, Any]) -> None:
-    """As in beam search: rows share what they come from, and begin their segments at different times."""
+    """As in beam search: rows share their ancestors, and begin their segments at different times."""
     x = make_segment_inputs(40, 40, causal=True, batch=4, reach=2, **relative)
     generator = torch.Generator().manual_seed(3)
     state, rows, segments = empty_state(x), torch.zeros(4, 0, dtype=torch.long), torch.zeros(4, 1, dtype=torch.long)
@@ -128,7 +128,7 @@ def test_reorder_before_every_step(relative: dict[str, Any]) -> None:
             causal=True, far_tokens=FAR_TOKENS, algorithm="quadratic",
         )  # fmt: skip
         torch.testing.assert_close(out, expected[:, :, i].detach())
-    assert state.recent.data_ptr() == place, "what earlier segments left is not copied with every token"
+    assert state.recent.data_ptr() == place, "the state of earlier segments is not copied with every token"
 
 
 def test_single_precision_holds_over_many_segments() -> None:
@@ -163,7 +163,7 @@ def test_the_state_does_not_grow() -> None:
 @pytest.mark.parametrize("kind", SEGMENTS)
 @pytest.mark.parametrize("reach", [1, 3])
 def test_cross_steps_equal_the_whole(kind: str, reach: int) -> None:
-    """Hypotheses of one document stand in segments of their own, before the source's first and past its last too."""
+    """Hypotheses of one document are in different segments, some before the source's first or after its last."""
     x = make_segment_inputs(4, 70, kind, reach=reach, masked=True, batch=3)
     tokens = x.tokens
     state = segment_cross_state(tokens.k, tokens.v, x.log_gate, x.key_segments, tokens.key_mask, FAR_TOKENS)

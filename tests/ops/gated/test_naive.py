@@ -1,4 +1,4 @@
-"""The slow truth of segment-gated attention against a loop over queries and keys."""
+"""The slow reference of segment-gated attention against a loop over queries and keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relative_kernel_attention` against the O(L^2) formula, and what must hold whatever the numbers are."""
+"""`relative_kernel_attention` against the O(L^2) formula, and properties that hold for any input."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_choice_by_memory() -> None:
 
 
 @each_direction
-def test_heads_beside_each_other_in_memory(causal: bool) -> None:
+def test_heads_interleaved_in_memory(causal: bool) -> None:
     """Heads as a model cuts them from one projection: (B, L, H, d), transposed."""
     x = make_inputs(19, 19, horizon=3)
     strided = Inputs(*(t.transpose(1, 2).contiguous().transpose(1, 2) for t in (x.q, x.k, x.v)), x.rel, None)
@@ -179,7 +179,7 @@ def test_empty_sequences(causal: bool, algorithm: str, queries: int, keys: int) 
 @each_algorithm
 @each_direction
 def test_under_autocast(causal: bool, algorithm: str) -> None:
-    """The error of bfloat16 arguments is that of rounding them and the result, not of the sums."""
+    """The error of bfloat16 arguments comes from rounding them and the result, not from the sums."""
     x = make_inputs(200, 200, horizon=4, d=16, e=16)
     low = [t.detach().bfloat16().requires_grad_() for t in x.leaves]
     exact = [t.detach().double().requires_grad_() for t in low]
@@ -199,7 +199,7 @@ def test_twenty_thousand_tokens(causal: bool, dtype: torch.dtype) -> None:
     """Denominators near 2e6: beyond the range of float16, and where a bfloat16 sum would have stopped long before."""
     x = make_inputs(20_000, 20_000, horizon=16, batch=1, heads=1, d=64, e=4).detached()
     low = [t.to(dtype) for t in x.leaves]
-    low[2] = low[2] + 1  # means far from zero, so that a relative error says something
+    low[2] = low[2] + 1  # means far from zero, so that a relative error is meaningful
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = relative_kernel_attention(*low, causal=causal)
     exact = relative_kernel_attention(*(t.double() for t in low), causal=causal)
@@ -209,7 +209,7 @@ def test_twenty_thousand_tokens(causal: bool, dtype: torch.dtype) -> None:
 
 
 class LargestTensor(TorchDispatchMode):
-    """Records how many numbers the largest tensor has that any operation returns."""
+    """Records the size of the largest tensor that any operation returns."""
 
     def __init__(self) -> None:
         super().__init__()

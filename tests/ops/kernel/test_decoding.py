@@ -1,4 +1,4 @@
-"""Decoding token by token gives what the whole sequence gives."""
+"""Decoding token by token gives the results of the whole sequence."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_steps_equal_the_whole(relative: dict[str, Any], feature_map: str) -> No
 @each_relative
 @pytest.mark.parametrize("length", [1, 3, 4, 15])
 def test_final_state(relative: dict[str, Any], length: int) -> None:
-    """The state after so many steps is that of the recurrence, and its ring has the last R tokens."""
+    """After these steps the state is that of the recurrence, and its ring has the last R tokens."""
     x = make_inputs(length, length, **relative).detached()
     _, stepped = decode(x, empty_state(x), 0, length)
     _, memory = recurrent_attention(x.q, x.k, x.v, x.rel)
@@ -72,7 +72,7 @@ def test_final_state(relative: dict[str, Any], length: int) -> None:
 
 @each_relative
 def test_reorder(relative: dict[str, Any]) -> None:
-    """Rows that go on from other rows, as in beam search: what they have read moves along."""
+    """Rows that continue other rows, as in beam search: their states move along."""
     x = make_inputs(15, 15, batch=3, **relative).detached()
     index = torch.tensor([2, 0, 0, 1])
     _, state = decode(x, empty_state(x), 0, 7)

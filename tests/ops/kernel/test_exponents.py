@@ -60,7 +60,7 @@ def test_values_and_gradients(length: int, kind: str, algorithm: str, joint: boo
 @each_form
 @each_kind
 def test_single_precision(kind: str, joint: bool, causal: bool) -> None:
-    """An exponent of 1000 is known to 6e-5, and its exponential so well."""
+    """An exponent of 1000 has a rounding error of 6e-5, and its exponential the same relative error."""
     leaves = make(200, kind, torch.float32)
     exact = [x.detach().double().requires_grad_() for x in leaves]
     out, truth = exponent_attention(*leaves, joint=joint, causal=causal), slow(*exact, joint, causal)
@@ -116,6 +116,6 @@ def test_no_query_sees_later_keys(joint: bool, algorithm: str) -> None:
 
 @each_direction
 @pytest.mark.parametrize(("batch", "length"), [(0, 5), (2, 0)])
-def test_nothing_at_all(causal: bool, batch: int, length: int) -> None:
+def test_empty_inputs(causal: bool, batch: int, length: int) -> None:
     q, k, v = (x.detach()[:batch, :, :length] for x in make(9, "moderate", torch.float32))
     assert exponent_attention(q, k, v, joint=True, causal=causal).shape == (batch, 2, length, 3)

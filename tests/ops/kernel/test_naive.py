@@ -1,4 +1,4 @@
-"""The slow truth against numbers worked out by hand and against loops."""
+"""The slow reference against numbers worked out by hand and against loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paper's algorithms against the sums that they stand for."""
+"""The paper's algorithms against the sums that they compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores that underflow: the rows are those of no key, whoever computes them, and the others are as in float64."""
+"""Scores that underflow: in every form such rows are those without a key, and the other rows are as in float64."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ def test_gradients_close_to_the_guard(causal: bool, algorithm: str, level: float
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3 * float(wanted[2].abs().max()))
 
 
-def test_where_the_guard_stands() -> None:
+def test_the_threshold_of_the_guard() -> None:
     sums = torch.tensor([[1.0, LEAST], [1.0, 0.999 * LEAST], [1.0, 0.0], [1.0, -1e-9], [1.0, float("nan")]])
     inverse = inverse_denominator(sums)[:, 0]
     assert torch.equal(inverse[:4], torch.tensor([1 / LEAST, 0.0, 0.0, 0.0]))
-    assert inverse[4].isnan()  # what is no number is not hidden
+    assert inverse[4].isnan()  # NaN is not hidden
     assert torch.equal(normalise(sums)[:4, 0], inverse[:4])
-    assert normalise(sums.double())[1, 0].isfinite()  # its type has smaller numbers
+    assert normalise(sums.double())[1, 0].isfinite()  # float64 has smaller numbers
     assert normalise(sums.double())[1, 0] > 0

@@ -29,7 +29,7 @@ def test_loss_and_gradients_equal_torch(tokens: int, label_smoothing: float) -> 
 
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e7, 1e10, 1e30])
 def test_a_certain_token_costs_nothing(size: float) -> None:
-    """Not a little less than nothing, as rounding would have it."""
+    """The loss is not slightly negative, as rounding could make it."""
     states = torch.tensor([[size], [1.3 * size], [1.7 * size]])
     weight = torch.full((50, 1), -1.0)
     weight[7] = 1.0
@@ -88,7 +88,7 @@ def test_no_logits_of_the_whole_batch_are_kept() -> None:
 
 
 def test_nothing_to_score_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no token"):
+    with pytest.raises(ValueError, match="at least one token"):
         linear_cross_entropy(torch.empty(0, 4), torch.empty(5, 4), torch.empty(0, dtype=torch.long))
 
 
@@ -103,7 +103,7 @@ def test_shapes_that_do_not_fit_are_named(
 
 
 def test_a_gradient_of_the_gradient_is_refused() -> None:
-    """It would lack what the logits have to do with it."""
+    """It would ignore how the logits depend on the inputs."""
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(4, 3, generator=generator).requires_grad_()
     loss = linear_cross_entropy(states, torch.randn(5, 3, generator=generator), torch.tensor([0, 1, 2, 4]))

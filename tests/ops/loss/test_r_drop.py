@@ -98,7 +98,7 @@ def test_no_gradients_are_made_where_none_are_taken(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("states", "tokens", "message"),
     [
-        pytest.param((2, 0, 4), 0, "no token", id="none"),
+        pytest.param((2, 0, 4), 0, "at least one token", id="none"),
         pytest.param((3, 5, 4), 5, r"\(2, T, D\), \(V, D\) and \(T,\)", id="three passes"),
         pytest.param((2, 5, 3), 5, r"\(2, T, D\)", id="another width"),
         pytest.param((2, 4, 4), 5, r"\(2, T, D\)", id="fewer tokens"),

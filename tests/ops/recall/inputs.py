@@ -25,7 +25,7 @@ class Case:
 
 
 def make(queries: int, keys: int, kind: str = "short", *, near: int = 1, alike: bool = False, **options: Any) -> Case:
-    """alike: few different saliences, so that many priorities are one."""
+    """alike: few distinct saliences, so that many priorities are equal."""
     x = make_segment_inputs(queries, keys, kind, reach=near + 1, **options)
     batch, heads, length, _ = x.tokens.k.shape
     generator = torch.Generator().manual_seed(5)

@@ -1,4 +1,4 @@
-"""`segment_recall_attention` against the loop of its equation, and what must hold whatever the numbers are."""
+"""`segment_recall_attention` against the loop of its equation, and properties that hold for any input."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_equals_the_equation(
 
 
 @pytest.mark.parametrize(("causal", "algorithm", "kind"), pairwise(BOTH, ALGORITHMS, ("short", "one-token")), ids=str)
-def test_of_like_priorities_the_nearest_are_kept(causal: bool, algorithm: str, kind: str) -> None:
+def test_of_equal_priorities_the_nearest_are_kept(causal: bool, algorithm: str, kind: str) -> None:
     case = make(40, 40, kind, near=0, causal=causal, alike=True, batch=1)
     expected = call(case, function=segment_recall_loop, kept=5, causal=causal)
     assert_same(case, call(case, kept=5, causal=causal, algorithm=algorithm), expected)
@@ -92,7 +92,7 @@ def test_causal_scores_made_in_parts(monkeypatch: pytest.MonkeyPatch, queries: i
     ("causal", "kind", "lengths"), pairwise(BOTH, SEGMENTS, ((90, 90), (30, 90), (90, 30))), ids=str
 )
 def test_several_groups(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str, lengths: tuple[int, int]) -> None:
-    """Tiles worked on few at a time, with much outside of their windows."""
+    """A few tiles at a time, with many keys outside their windows."""
     monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 9)
     assert_forms_agree(make(*lengths, kind, causal=causal, masked=True, horizon=3), kept=7, causal=causal)
 
@@ -100,7 +100,7 @@ def test_several_groups(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str
 @each_direction
 @pytest.mark.parametrize("relative", [{}, {"horizon": 40}], ids=["no-rel", "R40"])
 def test_a_short_row_beside_a_long_one(monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, int]) -> None:
-    """Tiles of pads far behind the last key: none reads the pads between, and scores are what they were."""
+    """Tiles of pads far after the last key: none reads the pads between, and scores do not change."""
     monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 12)
     case = make(500, 500, "long", causal=causal, **relative)
     key_mask = torch.arange(500) < torch.tensor([[500], [45]])
@@ -140,7 +140,7 @@ def test_pads_cost_no_more_than_keys(causal: bool, short: int) -> None:
 @each_algorithm
 @each_direction
 def test_a_layout_serves_several_calls(causal: bool, algorithm: str) -> None:
-    """The very numbers that segments and mask alone give."""
+    """Exactly the results of separate segments and mask."""
     case = make(70, 70, causal=causal, masked=True, horizon=3)
     x = case.x
     options: dict[str, Any] = {"kept": 5, "causal": causal, "algorithm": algorithm}
@@ -161,7 +161,7 @@ def test_segments_of_all_lengths_in_one_batch(causal: bool) -> None:
 
 
 def test_all_that_is_far_may_be_kept() -> None:
-    """Then it is torch's own softmax attention over the whole document, with what each key has of its own."""
+    """Then it is torch's own softmax attention over the whole document, plus each key's own terms."""
     case = make(60, 60, "short", near=0)
     x = case.x
     distance = (x.key_segments[:, None] - x.query_segments[:, :, None]).clamp(-1, 1)  # (B, L_Q, L_K)
@@ -195,7 +195,7 @@ def test_a_fact_is_found_again_however_far_back_it_is() -> None:
 
 @each_algorithm
 def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algorithm: str) -> None:
-    """One of three far keys is kept, in 3,000 rows: shares within four standard deviations."""
+    """One of three far keys is kept, in 3,000 rows: the shares are within four standard deviations."""
     torch.manual_seed(0)
     rows = 3000
     zeros = torch.zeros(rows, 1, 4, 1)
@@ -227,7 +227,7 @@ def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algori
         ({"key_segments": None}, "give both, or a layout"),
         (
             {"layout": SegmentLayout(torch.zeros(2, 6), torch.zeros(2, 5))},
-            "a layout has segments and a mask of its own",
+            "layout was given with query_segments, key_segments or key_mask",
         ),
     ],
     ids=["kept", "explore", "algorithm", "salience", "recency", "falling", "gate", "rel", "no segments", "both"],
@@ -262,7 +262,7 @@ def test_large_logits_are_no_trouble(algorithm: str) -> None:
 @each_direction
 @pytest.mark.parametrize("column", [0, 1, 2], ids=["before", "own", "after"])
 def test_a_gate_may_be_shut(algorithm: str, causal: bool, column: int) -> None:
-    """With a gate of -inf a head never looks there, even where there is nothing else; the others see what they saw."""
+    """With a gate of -inf a head never sees these keys, even if there are no others; other heads do not change."""
     case = make(12, 12, near=0, causal=causal)
     open_, gate = call(case, kept=3, causal=causal, algorithm=algorithm), case.x.log_gate.detach().clone()
     gate[0, column] = -math.inf

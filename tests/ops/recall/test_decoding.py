@@ -1,4 +1,4 @@
-"""Decoding token by token with recall gives what the whole sequence gives."""
+"""Decoding token by token with recall gives the results of the whole sequence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_steps_equal_the_whole(relative: dict[str, Any], kind: str, ranges: tupl
 
 
 def test_reorder() -> None:
-    """Rows that go on from other rows: what these have read moves along."""
+    """Rows that continue other rows: their states move along."""
     case = make(24, 24, causal=True, batch=3, horizon=4)
     index = torch.tensor([2, 0, 0, 1])
     _, state = decode(case, empty_state(case, 4), 0, 11)
@@ -117,7 +117,7 @@ def test_the_state_does_not_grow_with_the_document() -> None:
 
 @pytest.mark.parametrize(("kind", "ranges", "alike", "masked"), pairwise(SEGMENTS, RANGES, BOTH, BOTH), ids=str)
 def test_cross_steps_equal_the_whole(kind: str, ranges: tuple[int, int], alike: bool, masked: bool) -> None:
-    """Every hypothesis in a segment of its own, those past the last one of the source among them."""
+    """Every hypothesis in a different segment, some past the source's last."""
     near, kept = ranges
     case = make(9, 40, kind, near=near, alike=alike, masked=masked)
     x, tokens = case.x, case.x.tokens
@@ -136,7 +136,7 @@ def test_cross_steps_equal_the_whole(kind: str, ranges: tuple[int, int], alike: 
 @pytest.mark.parametrize("causal", [False, True], ids=["cross", "causal"])
 @pytest.mark.parametrize("column", [0, 1, 2], ids=["before", "own", "after"])
 def test_a_gate_may_be_shut(causal: bool, column: int) -> None:
-    """Steps that may look nowhere at all give zeros, as the whole does."""
+    """Steps that see no key give zeros, as the whole sequence does."""
     case = make(20, 20, near=0, causal=causal)
     gate = case.x.log_gate.detach().clone()
     gate[0, column] = -math.inf

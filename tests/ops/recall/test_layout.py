@@ -1,4 +1,4 @@
-"""One layout for calls that differ: each gets what its own options ask for, whichever came first."""
+"""One layout for different calls: each gets the plan of its own options, whichever came first."""
 
 from __future__ import annotations
 

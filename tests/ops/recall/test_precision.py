@@ -26,7 +26,7 @@ def converted(case: Case, dtype: torch.dtype, parameters: torch.dtype) -> Case:
 @each_direction
 @each_algorithm
 def test_sums_stay_in_float32(causal: bool, algorithm: str) -> None:
-    """Arguments in bfloat16: no more is lost than by rounding them."""
+    """Arguments in bfloat16: the error is no larger than that of rounding them."""
     rounded = converted(make(150, 150, "short", horizon=3, causal=causal), *2 * [torch.bfloat16])
     out = call(rounded, kept=20, causal=causal, algorithm=algorithm)
     assert out.dtype is torch.bfloat16
@@ -63,7 +63,7 @@ def test_autocast_costs_no_more_than_with_torchs_own_functions(causal: bool, alg
 
 
 def test_autocast_to_float16_keeps_products_in_float32() -> None:
-    """Its range would not do."""
+    """The range of float16 would be too small."""
     low = converted(make(40, 40, horizon=2), torch.float16, torch.float32)
     expected = call(converted(low, *2 * [torch.float64]), kept=5)
     with torch.autocast("cpu", torch.float16):

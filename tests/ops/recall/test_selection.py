@@ -1,4 +1,4 @@
-"""What is kept of all that has gone by, against sorting each prefix."""
+"""The selection of kept tokens, against sorting each prefix."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_highest_of_the_blocks_before(
 def test_kept_of_any_number_of_keys(after: bool) -> None:
     torch.manual_seed(0)
     length, count = 70, 5
-    priority = torch.randint(0, 9, (2, 2, length)).float()  # many alike
+    priority = torch.randint(0, 9, (2, 2, length)).float()  # many equal
     real = torch.arange(length) < torch.tensor([[length], [41]])
     keys = RankedKeys(priority, real, count, after)
     ends = torch.tensor([[0, 1, 4, 31, 32, 33, 64, 70]]).expand(2, -1)
@@ -44,7 +44,7 @@ def test_kept_of_any_number_of_keys(after: bool) -> None:
             for column, end in enumerate(ends[row].tolist()):
                 standing = list(range(length - end, length) if after else range(end))
                 standing = [j for j in standing if real[row, j]]
-                nearer = sorted(standing, reverse=not after)  # to who asks: the other end from where counting begins
+                nearer = sorted(standing, reverse=not after)  # to the query: the end where counting stops
                 best = sorted(nearer, key=lambda j: -priority[row, head, j])[:count]
                 found = positions[row, head, column][ranks[row, head, column] != NONE]
                 assert found.tolist() == best

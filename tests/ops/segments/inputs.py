@@ -31,7 +31,7 @@ class SegmentInputs:
 
 
 def make_segments(kind: str, batch: int, length: int, seed: int = 0) -> Tensor:
-    """Segment numbers (batch, length) that never fall, each row with borders of its own."""
+    """Segment numbers (batch, length) that never decrease, each row with its own borders."""
     generator = torch.Generator().manual_seed(seed)
     if kind == "one-token":
         return torch.arange(length).expand(batch, -1).contiguous()

@@ -1,4 +1,4 @@
-"""A layout: what is derived of it is made once, and its mask is there whether it was given or not."""
+"""A layout derives each plan once, and has a mask whether or not one was given."""
 
 from __future__ import annotations
 

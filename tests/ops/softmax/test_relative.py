@@ -1,4 +1,4 @@
-"""Blocks of queries give the numbers of all scores at once; rows without keys, pads and empty sequences."""
+"""Blocks of queries give the same results as all scores at once; rows without keys, pads and empty sequences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_blocks_change_no_number_and_no_gradient(causal: bool, terms: str) -> No
         torch.testing.assert_close(out, expected[0])
 
 
-def test_queries_may_stand_after_the_first_keys() -> None:
+def test_queries_may_begin_after_the_first_keys() -> None:
     torch.manual_seed(2)
     q, k, v = (torch.randn(1, 2, 9, 4, dtype=torch.double) for _ in range(3))
     rel, bias = torch.randn(2, 5, 4, dtype=torch.double), torch.randn(2, 21, dtype=torch.double)
@@ -62,14 +62,14 @@ def test_a_table_that_does_not_fit_is_named() -> None:
 def test_a_row_that_the_bias_hides_gives_zeros_and_finite_gradients() -> None:
     torch.manual_seed(3)
     q, k, v = (torch.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3))
-    bias = torch.tensor([[0.0, 0.0, -math.inf, -math.inf, -math.inf]])  # what lies before the query alone is seen
+    bias = torch.tensor([[0.0, 0.0, -math.inf, -math.inf, -math.inf]])  # only keys before the query are seen
     out = relative_softmax_attention(q, k, v, bias=bias)
     assert (out[:, :, 0] == 0).all()
     torch.testing.assert_close(out[:, :, 1], v[:, :, 0])
     assert all(x.isfinite().all() for x in torch.autograd.grad(out.sum(), (q, k, v)))
 
 
-def test_pads_may_hold_what_is_no_number() -> None:
+def test_pads_may_hold_nan() -> None:
     torch.manual_seed(4)
     q, k, v = (torch.randn(1, 2, 5, 4) for _ in range(3))
     mask = torch.arange(5)[None] < 3
@@ -82,7 +82,7 @@ def test_pads_may_hold_what_is_no_number() -> None:
 
 
 @pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 2, 2), (2, 0, 2), (2, 2, 0)])
-def test_nothing_at_all(batch: int, queries: int, keys: int) -> None:
+def test_empty_inputs(batch: int, queries: int, keys: int) -> None:
     q, k = torch.ones(batch, 2, queries, 4), torch.ones(batch, 2, keys, 4)
     mask = torch.ones(batch, keys, dtype=torch.bool)
     out = relative_softmax_attention(q, k, k, torch.ones(5, 4), key_mask=mask)

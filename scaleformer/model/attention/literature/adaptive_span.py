@@ -14,17 +14,17 @@ from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttentio
 class AdaptiveSpanAttention(RelativeSoftmaxAttention):
     """out_i = sum_j a_ij V_j / sum_j a_ij,  a_ij = m(|j - i|) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
 
-    m(x) = min(1, max(0, (ramp + z_h - x) / ramp)) fades out beyond the span z_h, which each head learns; a token of the
-    mean span of a layer's heads costs `penalty` nats (`penalise`; the loss that is shown does not have it).
+    m(x) = min(1, max(0, (ramp + z_h - x) / ramp)) fades out beyond the span z_h, which each head learns. Training adds
+    `penalty` nats for each token of a layer's mean span (`penalise`); the reported loss does not include it.
     Cost O(L^2 d) time; memory O(L^2) for short texts and O(L) for long ones; decoding keeps every key and value.
     Source: [Sukhbaatar 2019, equations 2 to 5], on both sides in the encoder.
-    Left out: saving the work beyond the span, so that the cost stays quadratic; spans that depend on the input.
+    Left out: skipping the work beyond the span (the cost stays quadratic); spans that depend on the input.
 
     max_span  tokens, the greatest z
     ramp      tokens over which attention fades out
-    initial   the share of max_span that z begins with
-    penalty   of the loss for a token of the mean span of the heads, each layer for itself
-    horizon   R, the distance beyond which the position embeddings are alike
+    initial   initial z, as a share of max_span
+    penalty   added to the loss for each token of the heads' mean span, in each layer
+    horizon   R, the distance beyond which all keys share one position embedding
     """
 
     def __init__(
@@ -42,7 +42,8 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
         at_least(1, max_span=max_span, ramp=ramp, horizon=horizon)
         if not 0 <= initial <= 1 or not 0 <= penalty < math.inf:
             raise ValueError(
-                f"model.attention.initial is {initial} and penalty {penalty}: they must be in [0, 1] and at least 0"
+                f"model.attention.initial is {initial} and penalty is {penalty}: initial must be in [0, 1], penalty at "
+                "least 0 and finite"
             )
         self.max_span, self.ramp, self.penalty = max_span, ramp, penalty
         self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
@@ -51,7 +52,7 @@ class AdaptiveSpanAttention(RelativeSoftmaxAttention):
     def terms(self, reach: int, like: Tensor) -> Terms:
         if self.training:
             with torch.no_grad():
-                self.span.clamp_(0, 1)  # beyond it there is no gradient that would lead back
+                self.span.clamp_(0, 1)  # outside this range no gradient would bring it back
         span = self._spans()  # (H,)
         distance = torch.arange(-reach, reach + 1, device=like.device).abs()  # (2 reach + 1,)
         seen = ((self.ramp + span[:, None] - distance) / self.ramp).clamp(0, 1)  # (H, 2 reach + 1)

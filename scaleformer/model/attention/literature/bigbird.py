@@ -16,14 +16,14 @@ from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks, joint_so
 class BigBirdAttention(SoftmaxAttention):
     """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j over the keys j of certain blocks of `block` tokens:
 
-    that of i and its two neighbours, the first one, and up to `random_blocks` others drawn by chance; the first block
-    sees everything. Each layer and head has a draw of its own, as in the authors' code, fixed when the model is made:
-    it depends on the number of the block and on how many the text has, and not on the texts beside it in a batch.
-    (Models saved before it was so keep the one draw that all shared.) Cost O(L block random_blocks d) time and memory.
-    Source: [Zaheer 2020, section 2], the internal construction with one global block, and positions added to the
-    embeddings. Left out: the last block as a global one, extra global tokens.
+    i's own block and its two neighbours, the first block, and up to `random_blocks` others drawn at random. The first
+    block sees everything. As in the authors' code, each layer and head has its own draw, fixed when the model is made.
+    It depends on the number of the block and on how many blocks the text has, not on the other texts of a batch.
+    (Older saved models keep one draw for all layers and heads.) Cost O(L block random_blocks d) time and memory.
+    Source: [Zaheer 2020, section 2], the internal construction with one global block; positions are added to the
+    embeddings. Left out: the last block as a second global one, extra global tokens.
 
-    block          tokens
+    block          tokens in a block
     random_blocks  fewer where the draw hits a block that is seen anyway
     """
 
@@ -36,7 +36,7 @@ class BigBirdAttention(SoftmaxAttention):
         self.block, self.random_blocks = block, random_blocks
         self.seeds = torch.randint(2**31, (heads,), device="cpu")
 
-    # No buffer: an average of seeds is another draw.
+    # Not a buffer: averaging checkpoints would average the seeds, which gives an unrelated draw.
     def get_extra_state(self) -> Tensor:
         return self.seeds
 
@@ -44,7 +44,7 @@ class BigBirdAttention(SoftmaxAttention):
         self.seeds = state.cpu()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}_extra_state", torch.zeros_like(self.seeds))  # of a model of before
+        state_dict.setdefault(f"{prefix}_extra_state", torch.zeros_like(self.seeds))  # older models
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
@@ -72,12 +72,12 @@ class BigBirdAttention(SoftmaxAttention):
 
 
 def draw(real_blocks: Tensor, blocks: int, count: int, seeds: Tensor) -> tuple[Tensor, Tensor]:
-    """Blocks (B, H, N, r) for each of N, of the real ones (B,) of a text, and whether each is none that is seen anyway;
-    seeds (H,) of the heads."""
+    """For each of N blocks, r random blocks (B, H, N, r) among the real_blocks (B,) of its text, and for each a bool
+    (B, H, N, r): True unless the block is seen anyway. seeds (H,), one a head."""
     number = torch.arange(blocks, device=seeds.device)  # (N,)
     mixed = number[:, None] * 0x9E3779B1 + torch.arange(count, device=seeds.device) * 0x85EBCA77 + 0x27D4EB2F
     mixed = mixed + seeds[:, None, None]  # (H, N, r)
-    for _ in range(2):  # a hash: no generator, whose numbers would depend on how many are drawn
+    for _ in range(2):  # a hash, because a generator's numbers would depend on how many are drawn
         mixed = ((mixed ^ (mixed >> 15)) * 0x2C1B3C6D) & 0x7FFFFFFF
     chosen = mixed % real_blocks.clamp(min=1)[:, None, None, None]  # (B, H, N, r)
     new = (chosen != 0) & ((chosen - number[:, None]).abs() > 1)  # (B, H, N, r)
@@ -87,7 +87,7 @@ def draw(real_blocks: Tensor, blocks: int, count: int, seeds: Tensor) -> tuple[T
 
 
 def pick(x: Tensor, chosen: Tensor) -> Tensor:
-    """The chosen blocks of x (B, H, N, C, n), one after the other: chosen (B, H, N, r) -> (B, H, N, r C, n)."""
+    """The chosen blocks of x (B, H, N, C, n), concatenated: chosen (B, H, N, r) -> (B, H, N, r C, n)."""
     B, H, N, r = chosen.shape
     C, n = x.shape[3:]
     index = chosen.view(B, H, N * r, 1, 1).expand(-1, -1, -1, C, n)

@@ -8,11 +8,11 @@ from scaleformer.model.attention.kernelized import KernelizedAttention
 
 
 class EfficientAttention(KernelizedAttention):
-    """out_i = sum_c softmax_c(Q_i)_c G_c,  G_c = sum_j softmax_j(K_jc) V_j: d global summaries, each query mixes them.
+    """out_i = sum_c softmax_c(Q_i)_c G_c,  G_c = sum_j softmax_j(K_jc) V_j: each query mixes d global summaries.
 
     Cost O((L + S) d^2) time, O(L + S) memory; decoding keeps one d x (d+1) matrix a head.
     Source: [Shen 2020, section 3.2, softmax normalisation], with sinusoidal positions added to the embeddings.
-    The causal form is ours: position i normalises over the keys up to it,
+    The causal form is our own: position i normalises over the keys up to i,
 
         out_i = sum_c softmax_c(Q_i)_c  sum_{j<=i} exp(K_jc) V_j / sum_{j<=i} exp(K_jc).
     """

@@ -1,4 +1,4 @@
-"""Softmax attention bound to the segment, and to the whole document too in the top layers."""
+"""Softmax attention within the segment and, in the top layers, to the whole document as well."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class Both(NamedTuple):
 class GTransformerAttention(Attention):
     """Group attention: out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j over the keys j of the segment of i.
 
-    In cross-attention a token of target segment n sees source segment n: nothing, and so zeros, where there is none.
-    The top layers combine it with attention to the whole document, which has projections of its own:
+    In cross-attention a token of target segment n sees source segment n; it gathers zeros where there is none.
+    The top layers combine this with attention to the whole document, which has its own projections:
 
         out = g * group + (1 - g) * whole,   g = sigmoid(W [group; whole] + b), after the output projections of both.
 
     Cost O(L times the longest segment) time in the lower layers and O(L S) in the top ones, by torch's fused kernel;
-    memory O(L + S). Decoding keeps the keys and values of the target segment at hand and of the source, and in the top
+    memory O(L + S). Decoding keeps the keys and values of the current target segment and of the source, and in the top
     layers every key and value written so far.
     Source: [Bao 2021], with positions added to the embeddings.
-    Left out: dropout on the attention weights; the start from a model of sentences, whose attention is copied to both.
+    Left out: dropout on the attention weights; starting from a sentence-level model, with its attention copied to both.
 
-    combined  how many layers at the top attend to the whole document too, of the encoder and of the decoder
+    combined  number of top layers of encoder and decoder that also attend to the whole document
     """
 
     absolute_positions = True
@@ -56,7 +56,7 @@ class GTransformerAttention(Attention):
         if self.gate is not None:
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.zeros_(self.gate.bias)
-        # As attention with recall: a gate that is shut but for the distance of no segment.
+        # Group attention as attention with recall: the gate is open at segment distance 0 only.
         self.register_buffer("own", torch.tensor([HIDDEN, 0.0, HIDDEN]).repeat(heads, 1), persistent=False)
         self.register_buffer("recency", torch.zeros(heads), persistent=False)
 
@@ -112,7 +112,7 @@ class GTransformerAttention(Attention):
         return state.select(rows) if self.site == "cross" else state.reorder(rows)
 
     def _combine(self, group: Tensor, whole: Tensor) -> Tensor:
-        """What the two gather (..., D), weighed channel by channel: (..., D)."""
+        """The two outputs (..., D), weighted channel by channel: (..., D)."""
         assert self.gate is not None
         gate = self.gate(torch.cat([group, whole], dim=-1)).sigmoid()  # (..., D)
         return torch.lerp(whole, group, gate)

@@ -15,14 +15,14 @@ from scaleformer.ops.segments.layout import SegmentLayout
 class LinformerAttention(SoftmaxAttention):
     """out_i = sum_r softmax_r(Q_i . (E K)_r / sqrt(d)) (F V)_r, with learned E and F (rank, max_length).
 
-    Keys and values of any number become `rank` of each. Cost O((L + S) rank d) time, O(L + S) memory; decoding keeps
+    Any number of keys and values become `rank` of each. Cost O((L + S) rank d) time, O(L + S) memory; decoding keeps
     `rank` keys and values.
     Source: [Wang 2020, equation 7], E and F shared by the heads of a layer, with positions added to the embeddings.
-    Causal attention is not possible: every projected key is made of all. Texts longer than the projections are refused,
-    which is the mechanism's own limit.
+    Causal attention is impossible, since every projected key mixes all keys. The projections bound the length: longer
+    texts are refused.
 
-    rank        how many projected keys
-    max_length  most keys
+    rank        number of projected keys
+    max_length  the most keys
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "cross")
@@ -46,8 +46,8 @@ class LinformerAttention(SoftmaxAttention):
         length = key.shape[2]
         if length > self.most_keys:
             raise ValueError(
-                f"attention 'linformer' was made for at most {self.most_keys} tokens, not {length}: cut the text, or "
-                "train with a greater model.attention.max_length"
+                f"attention 'linformer' takes at most {self.most_keys} tokens, not {length}: shorten the text, or "
+                "train with a larger model.attention.max_length"
             )
         pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
         projections = (self.key_projection, self.value_projection)

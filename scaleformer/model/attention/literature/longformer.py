@@ -19,10 +19,10 @@ class LongformerAttention(SoftmaxAttention):
     In the encoder the global tokens see all tokens, as in LED; the decoder's window is causal. Cost O(L window d) time,
     O(L window) memory; decoding keeps window + 1 + global_tokens keys and values, however long the text.
     Source: [Beltagy 2020, section 3.1], with positions added to the embeddings.
-    Left out: projections of their own for the global tokens, dilated windows, and LED's full attention in the decoder.
+    Left out: separate projections for the global tokens, dilated windows, and LED's full attention in the decoder.
 
     window         tokens on either side
-    global_tokens  how many tokens at the beginning are seen by all
+    global_tokens  number of initial tokens that all tokens see
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")

@@ -1,4 +1,4 @@
-"""The softmax kernel by random features."""
+"""The softmax kernel, estimated by random features."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class PerformerAttention(Redrawn, KernelizedAttention):
     """out_i = sum_j phi(Q_i).phi(K_j) V_j / sum_j phi(Q_i).phi(K_j),  phi_r(x) = exp(w_r.x' - |x'|^2 / 2).
 
     x' = x / d^(1/4); the w_r are m orthogonal directions of normally distributed lengths, so that phi(q).phi(k) / m is
-    exp(q.k / sqrt(d)) on average: softmax attention up to chance. Cost O((L + S) d m) time, O(L + S) memory; decoding
-    keeps one m x (d+1) matrix a head, exactly.
+    exp(q.k / sqrt(d)) on average: an unbiased estimate of the softmax kernel. Cost O((L + S) d m) time, O(L + S)
+    memory; decoding keeps one m x (d+1) matrix a head, exactly.
     Source: [Choromanski 2021], FAVOR+, with sinusoidal positions added to the embeddings.
-    Left out: the generalised (ReLU) features, which `kernelized` has without chance.
+    Left out: the generalised (ReLU) features; `kernelized` has a deterministic form of them.
 
     features      m
-    redraw_every  training passes after which other w_r are drawn; 0 keeps the first for ever
+    redraw_every  training passes between new draws of the w_r; 0 keeps the first draw
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Softmax attention to the tokens that hash alike."""
+"""Softmax attention to the tokens in the same hash bucket."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
 
-#: the score of a token with itself: it counts only where there is no other
+#: the score of a token with itself: it counts only if the token sees no other
 ITSELF = -1e5
 
 
 @dataclass
 class BucketState:
-    """Normalised keys and values (rows, H, T, d); of each bucket the positions of its last C members, -1 for none.
+    """Normalised keys and values (rows, H, T, d), and the positions of the last C members of each bucket, -1 for none.
 
     recent (rows, H, rounds, buckets, C)
     """
@@ -34,22 +34,22 @@ class BucketState:
 class ReformerAttention(SoftmaxAttention):
     """out_i = sum_j softmax_j(Q_i . K_j / sqrt(d)) V_j over j in P_i,  K_j = Q_j / |Q_j|: queries and keys are one.
 
-    P_i: of every round of hashing, the last C members of i's bucket before i, and in the encoder the first C after it;
-    i itself only where there is no other. The bucket of x is argmax [x R; -x R] with a random rotation R of each round
-    and head (locality-sensitive hashing: what is alike falls together). A text is sorted by bucket and position; what a
-    token sees is then a window in the sorted text. Cost O(L log L + rounds L C d) time, O(rounds L (C + d)) memory;
-    decoding keeps every key and value, and rounds x buckets x C positions a head, and reads rounds x C of them.
+    P_i holds, for every round of hashing, the last C members of i's bucket before i and, in the encoder, the first C
+    after it; i itself only if there is no other. The bucket of x is argmax [x R; -x R], R a random rotation for each
+    round and head (locality-sensitive hashing: similar vectors share a bucket). Sorted by bucket and position, a token
+    sees a window of the text. Cost O(L log L + rounds L C d) time, O(rounds L (C + d)) memory; decoding keeps every key
+    and value and rounds x buckets x C positions a head, and reads rounds x C of them.
     Source: [Kitaev 2020, section 2 and equations 3 to 6], with positions added to the embeddings.
-    What differs: the paper cuts the sorted text into chunks of C that see themselves and the one before, so that what a
-    token sees depends on how many later ones fall into lower buckets; a window that begins at the token is causal in
-    what it selects too, and can be decoded step by step. The number of buckets is fixed, for a decoder cannot know how
-    long its text will be. Left out: rotations drawn anew for each batch, reversible layers.
+    What differs: the paper cuts the sorted text into chunks of C that see themselves and the chunk before. There, what
+    a token sees depends on how many later tokens fall into lower buckets. A window that begins at the token selects
+    causally too, and can be decoded step by step. The number of buckets is fixed, since a decoder cannot know how long
+    its text will be. Left out: new rotations for each batch, reversible layers.
 
     chunk    C, members of the bucket on either side
     buckets  an even number
-    rounds   of hashing, each with rotations of its own; what several of them select counts once
-    scaled   divide scores by sqrt(d), as the paper implies where it leaves that out "for clarity"; the authors' code
-             does not, for its keys have length one: false for its scores
+    rounds   of hashing, each with its own rotations; a key that several of them select counts once
+    scaled   divide scores by sqrt(d), as in the paper, which omits it "for clarity". The authors' code does not divide,
+             since its keys have length one; false gives its scores
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
@@ -80,10 +80,11 @@ class ReformerAttention(SoftmaxAttention):
         bucket = self.hash(query).masked_fill(~layout.mask[:, None, None], self.buckets)  # (B, H, rounds, L)
         order = (bucket * length + torch.arange(length, device=query.device)).argsort(-1)  # (B, H, rounds, L)
         rank = order.argsort(-1)  # (B, H, rounds, L)
-        # at most C apart: in the same bucket with less than C members between; none is that near to 0, the filling
+        # Places at most C apart are in the same bucket, with fewer than C members between them. Padding is 0, more than
+        # C below any place.
         place = (rank + (C + 1) * (bucket + 1)).int()  # (B, H, rounds, L)
         rounds = torch.arange(self.rounds, device=query.device)
-        others = (rounds + rounds[:, None]) % self.rounds  # (rounds, rounds), to each round itself and the others
+        others = (rounds + rounds[:, None]) % self.rounds  # (rounds, rounds), for each round itself, then the others
         places = place[:, :, others].take_along_dim(order[:, :, :, None], -1)  # (B, H, rounds, rounds, L)
         places = places.transpose(-1, -2)  # (B, H, rounds, L, rounds)
         after = 0 if self.causal else C
@@ -99,11 +100,11 @@ class ReformerAttention(SoftmaxAttention):
         return (total.softmax(2).to(out.dtype) * out).sum(2)  # (B, H, L, d)
 
     def meet(self, C: int, q: Tensor, p: Tensor, k: Tensor, s: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """What queries gather in each round (..., C, d), and the logarithm of the sum of their weights (..., C, 1).
+        """The output of the queries in each round (..., C, d), and the logarithm of their summed weights (..., C, 1).
 
         C     how many members of the bucket are seen on either side
         q     (..., C, d), k and v (..., W, d), of the sorted text of a round
-        p, s  (..., C, rounds) and (..., W, rounds), the places of queries and keys in that round and in the others
+        p, s  (..., C, rounds) and (..., W, rounds), places of queries and keys in that round, then in the others
         """
         ahead = s[..., None, :, 0] - p[..., :, None, 0]  # (..., C, W)
         seen = (ahead <= (0 if self.causal else C)) & (ahead >= -C)  # (..., C, W)
@@ -154,7 +155,7 @@ class ReformerAttention(SoftmaxAttention):
 
 
 class _Sorted(torch.autograd.Function):
-    """Rows in an order; as that is a permutation, the gradient goes back by its inverse, without adding by index."""
+    """Reordered rows. The order is a permutation: backward gathers by its inverse and needs no scatter-add."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, inverse: Tensor) -> Tensor:  # type: ignore[override]

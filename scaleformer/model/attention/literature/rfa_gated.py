@@ -1,4 +1,4 @@
-"""The softmax kernel of unit vectors by sines and cosines, whose past fades where a segment begins."""
+"""The softmax kernel of unit vectors by sines and cosines; a gate lets the past fade where a segment begins."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from scaleformer.ops.kernel.decoding import values_with_ones, without_pads
 from scaleformer.ops.kernel.fading import fading_sums
 from scaleformer.ops.segments.layout import NO_SEGMENT, SegmentLayout
 
-#: the least sum of scores: estimates of a kernel may be negative, and what is divided by their sum may be anything then
+#: the least denominator: kernel estimates may be negative, so that their sum may come close to zero
 LEAST = 0.1
 
 
 class FadingState(NamedTuple):
-    """What decoding keeps: memory (rows, H, 2m, d+1), the sum of phi(k) (x) [v, 1]; segment (rows,) of the last token,
-    None of a source."""
+    """Decoding state: memory (rows, H, 2m, d+1), the sum of phi(k) (x) [v, 1]; segment (rows,) of the last token, None
+    for a source."""
 
     memory: Tensor
     segment: Tensor | None = None
@@ -32,24 +32,24 @@ class FadingState(NamedTuple):
 class RandomFeatureGatedAttention(Redrawn, Attention):
     """out_i = phi(Q_i) S_i / phi(Q_i) z_i,  (S_i, z_i) = f_i (S_(i-1), z_(i-1)) + (phi(K_i) (x) V_i, phi(K_i)).
 
-    phi_r(x) = [sin w_r.x', cos w_r.x'] / sqrt(m) with x' = x / (scale |x|) and normally distributed w_r, so that
-    phi(q).phi(k) is exp(-|q' - k'|^2 / 2), for unit vectors exp(q'.k') up to a factor, on average. The sentential gate
-    f_i = sigmoid(w.x_i + b) counts where i begins a segment, for all before it; elsewhere it is 1. No gate in
-    cross-attention: the sums over the whole source.
+    phi_r(x) = [sin w_r.x', cos w_r.x'] / sqrt(m) with x' = x / (scale |x|) and normally distributed w_r. On average
+    phi(q).phi(k) is exp(-|q' - k'|^2 / 2): for unit vectors exp(q'.k') up to a factor. The sentential gate f_i is
+    sigmoid(w.x_i + b) where i begins a segment, and scales all that came before; elsewhere it is 1. Cross-attention has
+    no gate and sums over the whole source.
     Cost O((L + S) d m) time, O((L + S) (d + m)) memory; decoding keeps one 2m x (d+1) matrix a head, exactly.
-    Source: [Wu 2022] for the gate and both sites, softmax staying in the encoder, and [Peng 2021] for the features;
-    positions are added to the embeddings. Where the authors' code has the separator end a segment, so that it fades
-    with what it ends, here it begins the next one, as in the paper, and is what the gate is read from. Estimates of the
-    kernel may be negative: a denominator counts as 0.1 at least (the authors bound theirs too).
-    Left out: arc-cosine features, the gate of every token [Peng 2021], a deviation for each dimension of w_r, and the
-    norms of the keys, by which the authors' trained models weigh them in cross-attention. Their w_r come from a stored
-    pool, and are fixed in translation; so are these there, at the last draw.
+    Source: [Wu 2022] for the gate and both sites (the encoder keeps softmax), [Peng 2021] for the features; positions
+    are added to the embeddings. In the authors' code the separator ends a segment and fades with it. Here, as in the
+    paper, it begins the next segment, and the gate is read from it. Kernel estimates may be negative: a denominator
+    below 0.1 counts as 0.1 (the authors bound theirs too).
+    Left out: arc-cosine features, the gate at every token [Peng 2021], a deviation for each dimension of w_r, and the
+    key norms by which the authors' trained models weigh keys in cross-attention. The authors take the w_r from a stored
+    pool and fix them in translation; here translation uses the last draw.
 
     features       m; the authors take 32 in the decoder and 256 in cross-attention
-    redraw_every   training passes after which other w_r are drawn; 0 keeps the first for ever
-    scale          of unit vectors, the greater the flatter the kernel
-    learned_scale  whether each head learns its own, beginning there
-    gate_bias      b when training begins: the past counts sigmoid(b) at first
+    redraw_every   training passes between new draws of the w_r; 0 keeps the first draw
+    scale          of the unit vectors; the larger, the flatter the kernel
+    learned_scale  whether each head learns its own scale, starting from `scale`
+    gate_bias      initial b: at first the past counts sigmoid(b)
     """
 
     sites: ClassVar[tuple[str, ...]] = ("decoder", "cross")
@@ -102,7 +102,7 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         return self.output(self._merge(self.attend(query, key, value, layout)))  # (B, L, D)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        """In the decoder the last number of a key is the logarithm of its gate: key (B, H, L, d+1)."""
+        """In the decoder the last component of a key is the logarithm of its gate: key (B, H, L, d+1)."""
         self.redraw()
         with torch.autocast(query.device.type, enabled=False):
             if self.causal:

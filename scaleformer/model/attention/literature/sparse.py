@@ -1,4 +1,4 @@
-"""Softmax attention in the strided and the fixed pattern of the sparse transformer."""
+"""Softmax attention in the strided or the fixed pattern of the sparse transformer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class SparseAttention(SoftmaxAttention):
     strided  the first half of the heads sees the keys with |j - i| <= stride, the other half those with j - i a
              multiple of the stride
     fixed    every head sees the block of `stride` positions that i is in, and the last `summaries` positions of the
-             others; if causal, those of the blocks before
-    The decoder sees no later key. Cost O(L (stride + L / stride) d) time and memory: O(L^1.5) where the stride is about
-    the root of the length, quadratic far beyond its square; decoding keeps every key and value, and reads what it sees.
+             other blocks (if causal, of the earlier ones)
+    The decoder sees no later key. Cost O(L (stride + L / stride) d) time and memory: O(L^1.5) for a stride of sqrt(L),
+    quadratic for L far beyond stride^2. Decoding keeps every key and value, and reads only those it sees.
     Source: [Child 2019, section 4.2, equations 5 to 9], with positions added to the embeddings.
-    Left out: the blocks of equal heads of the authors' kernels.
+    Left out: the head-independent block sparsity of the authors' kernels.
 
     stride     in tokens
-    summaries  c, of the fixed pattern
+    summaries  c, tokens at the end of each block, in the fixed pattern
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
@@ -39,7 +39,7 @@ class SparseAttention(SoftmaxAttention):
         super().__init__(site, width, heads)
         one_of(PATTERNS, pattern=pattern)
         if not 1 <= summaries <= stride:
-            raise ValueError(f"model.attention.summaries is {summaries}: it must be from 1 to the stride, {stride}")
+            raise ValueError(f"model.attention.summaries is {summaries}: it must be between 1 and the stride, {stride}")
         self.pattern, self.stride, self.summaries = pattern, stride, summaries
         self.near_heads = (heads + 1) // 2
 
@@ -55,7 +55,7 @@ class SparseAttention(SoftmaxAttention):
         return torch.cat([close, self.columns(q, k, v, layout.mask)], dim=1)  # (B, H, L, d)
 
     def columns(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor) -> Tensor:
-        """The positions of one remainder by the stride are one sequence: (B, H/2, L, d) -> (B, H/2, L, d)."""
+        """Positions equal modulo the stride form one sequence: (B, H/2, L, d) -> (B, H/2, L, d)."""
         length = query.shape[2]
         real = chunks(key_mask[:, None, :, None], self.stride).transpose(2, 3)[..., 0]  # (B, 1, stride, N)
         rows = real.shape[-1]

@@ -17,23 +17,23 @@ from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
 
 
 class TransformerXLAttention(SoftmaxAttention):
-    """A token sees those before it in its piece of C tokens, and the M before the piece, which get no gradient:
+    """A token sees the earlier tokens of its piece of C tokens, and the M before the piece, which get no gradient:
 
         s_ij = ((Q_i + u) . K_j + (Q_i + v) . W_r r_{i-j}) / sqrt(d),  r the sinusoids of the distance, u and v learned.
 
-    Layer upon layer, what a piece knows reaches M tokens further back. All pieces of a text are computed together: a
-    layer needs of the piece before it only what the layer below gave there, and stops the gradient at it, so that the
-    numbers are those of one piece after the other, at one set of weights. The piece is not the segment of the corpus.
-    With K compressed memories, what leaves the memory is not forgotten: the means of `rate` tokens each, the last K of
-    them, are seen as if they were tokens before the memory ([Rae 2020], section 3.1, mean pooling).
+    Each layer extends the context by M tokens. All pieces of a text are computed in parallel: a layer reads only the
+    output of the layer below for the previous piece, with the gradient stopped. The result equals processing the pieces
+    in turn with fixed weights. A piece is not a segment of the corpus.
+    With K compressed memories, tokens that leave the memory are not lost: they become means of `rate` tokens each, and
+    the last K means are seen as if they were tokens before the memory ([Rae 2020], section 3.1, mean pooling).
     Cost O(L W d) time, O(L W) memory with W = C + M + K; decoding keeps W keys and values.
-    Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory from one document to the next, and compression that is
-    learned, with its loss.
+    Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory carried from one document to the next, and learned
+    compression with its loss.
 
     piece       C, in tokens
     memory      M, in tokens
-    compressed  K, 0 for none; piece and memory are then multiples of the rate
-    rate        how many tokens one compressed memory stands for
+    compressed  K, 0 for none; otherwise piece and memory must be multiples of rate
+    rate        number of tokens that one compressed memory stands for
     """
 
     sites: ClassVar[tuple[str, ...]] = ("decoder",)
@@ -53,7 +53,9 @@ class TransformerXLAttention(SoftmaxAttention):
         at_least(1, piece=piece)
         at_least(0, memory=memory, compressed=compressed)
         if rate < 1 or (compressed and (piece % rate or memory % rate)):
-            raise ValueError(f"model.attention.rate is {rate}: it must divide piece, {piece}, and memory, {memory}")
+            raise ValueError(
+                f"model.attention.rate is {rate}: it must be at least 1 and divide piece, {piece}, and memory, {memory}"
+            )
         self.piece, self.memory = piece, memory
         self.compressed, self.rate = compressed, rate
         self.position = Linear(width, width, bias=False)  # W_r
@@ -101,12 +103,12 @@ class TransformerXLAttention(SoftmaxAttention):
         return out[:, :, 0, 0], KeyValueCache(state.key, state.value, state.length)
 
     def _slots(self, first: int, end: int, like: Tensor) -> Tensor:
-        """Where the positions first .. end - 1 stand in the ring of the state, those before 0 left out."""
+        """Slots of positions first .. end - 1 in the state's ring, without positions below 0."""
         positions = torch.arange(max(0, first), max(0, end), device=like.device)
         return self.compressed + positions % (self.memory + self.piece)
 
     def _compress(self, state: KeyValueCache, start: int) -> None:
-        """Before the piece that begins at `start` is written: the means of what then leaves the memory."""
+        """Before writing the piece that begins at `start`, store the means of the tokens that leave the memory."""
         slots = self._slots(start - self.memory - self.piece, start - self.memory, state.key)
         for buffer in (state.key, state.value):
             means = buffer[:, :, slots].unflatten(2, (-1, self.rate)).mean(3)  # (B*K, H, C / rate or less, d)
@@ -114,25 +116,25 @@ class TransformerXLAttention(SoftmaxAttention):
             buffer[:, :, : self.compressed] = kept
 
     def _with_memory(self, own: Tensor, past: Tensor) -> Tensor:
-        """Projections (B, L, D) of the states, with and without gradient -> those of each piece (B, H, N, W, d)."""
+        """Projections (B, L, D) of the states, with and without gradient -> those each piece sees (B, H, N, W, d)."""
         past = self._split(past)  # (B, H, L, d)
         before = strips(past, self.piece, self.memory, 0)[..., : self.memory, :]  # (B, H, N, M, d)
         parts = [before, chunks(self._split(own), self.piece)]
-        if self.compressed:  # projections have no bias: the mean of them is that of the states
+        if self.compressed:  # projections have no bias: their mean is the projection of the states' mean
             means = chunks(past, self.rate).mean(-2)  # (B, H, L / rate, d)
             ahead = self.compressed + self.memory // self.rate
             parts.insert(0, strips(means, self.piece // self.rate, ahead, 0)[..., : self.compressed, :])
         return torch.cat(parts, dim=-2)
 
     def _table(self, like: Tensor) -> Tensor:
-        """W_r r of the distances W - 1 to 0: (H, 1, d, W)."""
+        """W_r r for the distances W - 1 to 0: (H, 1, d, W)."""
         size = self.compressed + self.memory + self.piece
         distance = torch.arange(size - 1, -1, -1, device=like.device)  # (W,)
         table = self.position(sinusoids(distance, self.heads * self.head_width).to(like.dtype))  # (W, D)
         return table.view(len(distance), self.heads, 1, self.head_width).permute(1, 2, 3, 0)
 
     def _meet(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:
-        """query (B, H, N, C, d), the last of the positions of keys and values (B, H, N, W, d) -> (B, H, N, C, d).
+        """query (B, H, N, C, d), at the last C positions of keys and values (B, H, N, W, d) -> (B, H, N, C, d).
 
         seen (N or 1, C, W) bool, table (H, 1, d, W).
         """
@@ -141,7 +143,7 @@ class TransformerXLAttention(SoftmaxAttention):
             b[:, None, None].to(query.dtype) for b in (self.content_bias, self.position_bias)
         )
         by_distance = (query + position_bias) @ table  # (B, H, N, C, W)
-        # row c begins C - 1 - c places too far left: shift it by one more column than the row after it
+        # Row c starts C - 1 - c columns too far left: shift it one column further than the row below it.
         shifted = functional.pad(by_distance, (1, 0)).flatten(-2)[..., C:].unflatten(-1, (C, W))  # (B, H, N, C, W)
         scores = ((query + content_bias) @ keys.transpose(-1, -2) + shifted) * self.head_width**-0.5
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(~seen, float("-inf"))

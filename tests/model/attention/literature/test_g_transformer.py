@@ -1,4 +1,4 @@
-"""Attention by segment and its gate, against loops over who sees whom."""
+"""Group attention and its gate, against loops over the keys that each token sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SITES = ("encoder", "decoder", "cross")
 
 
 def slow_softmax(attention: Attention, x: Tensor, memory: Tensor, seen: list[list[int]]) -> Tensor:
-    """Softmax attention of token i to the keys seen[i], zeros where these are none: (L, D)."""
+    """Softmax attention of token i to the keys seen[i], zeros if there are none: (L, D)."""
     d = attention.head_width
     query, key, value = attention.query(x), attention.key(memory), attention.value(memory)
     rows = []
@@ -93,10 +93,10 @@ def test_steps_over_many_segments_keep_one() -> None:
     for position in range(300):
         out, state = attention.step(x[:, position], position, segments[:, position], state)
         torch.testing.assert_close(out[1], expected[position])
-    assert state.inner.numbers.shape[1] == 64  # the first room is enough
+    assert state.inner.numbers.shape[1] == 64  # the initial slots are enough
 
 
-def test_states_are_of_both_only_where_both_are() -> None:
+def test_only_combined_layers_have_both_states() -> None:
     x, mask = torch.randn(2, 3, 16), torch.ones(2, 3).bool()
     for combined, site in ((n, site) for n in (0, 1) for site in SITES[1:]):
         attention = GTransformerAttention(site, 16, 2, combined)
@@ -104,6 +104,6 @@ def test_states_are_of_both_only_where_both_are() -> None:
         assert isinstance(state, Both) == bool(combined)
 
 
-def test_what_does_not_fit_is_named() -> None:
+def test_wrong_options_are_named() -> None:
     with pytest.raises(ValueError, match=r"model.attention.combined is -1: it must be at least 0"):
         build_attention({"name": "g_transformer", "combined": -1}, "encoder", 16, 2)

@@ -28,7 +28,7 @@ def test_linformer_is_equation_7(site: str) -> None:
 def test_longer_texts_are_refused() -> None:
     attention = LinformerAttention("encoder", 16, 2, max_length=5)
     x, mask = torch.zeros(1, 6, 16), torch.ones(1, 6, dtype=torch.bool)
-    with pytest.raises(ValueError, match="at most 5 tokens, not 6: cut the text, or train with a greater"):
+    with pytest.raises(ValueError, match="at most 5 tokens, not 6: shorten the text, or train with a larger"):
         attention(x, x, one_segment(mask))
 
 
@@ -41,6 +41,6 @@ def test_longer_texts_are_refused() -> None:
     ],
     ids=["decoder", "rank", "max_length"],
 )
-def test_what_does_not_fit_is_named(choice: dict, site: str, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, site: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, site, 16, 2)

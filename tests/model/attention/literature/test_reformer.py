@@ -25,7 +25,7 @@ def test_a_token_sees_the_nearest_of_its_buckets(
     attention = ReformerAttention(site, 16, 2, chunk, buckets, rounds, scaled)
 
     def selected(rows: Tensor, head: int, causal: bool) -> list[set[int]]:
-        """What each position of rows (L, d) sees, itself left out."""
+        """The positions that each position of rows (L, d) sees, except itself."""
         chosen: list[set[int]] = [set() for _ in rows]
         for rotation in attention.rotations[head]:
             named = [int(torch.cat([row @ rotation, -(row @ rotation)]).argmax()) for row in rows]
@@ -76,6 +76,6 @@ def test_steps_follow_over_many_buckets(scaled: bool) -> None:
 @pytest.mark.parametrize(
     ("option", "value"), [("chunk", 0), ("buckets", 3), ("buckets", 0), ("rounds", 0)], ids=lambda x: str(x)
 )
-def test_what_does_not_fit_is_named(option: str, value: int) -> None:
+def test_wrong_options_are_named(option: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):
         build_attention({"name": "reformer", option: value}, "decoder", 16, 2)

@@ -104,7 +104,7 @@ def test_directions_are_drawn_anew_in_each_pass_and_from_the_state_alone() -> No
         model.logits(model(batch)).square().mean().backward()
         drawn.append(attention.projection.clone())
     assert not torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn[0][0], drawn[0][1])  # of each head its own
+    assert not torch.equal(drawn[0][0], drawn[0][1])  # each head has its own
     again = make_model(attention=choice)
     again.load_state_dict(model.state_dict())
     assert torch.equal(again.decoder_layers[0].attention.projection, drawn[2])
@@ -113,6 +113,6 @@ def test_directions_are_drawn_anew_in_each_pass_and_from_the_state_alone() -> No
 @pytest.mark.parametrize(
     ("option", "value"), [("features", 0), ("redraw_every", -1), ("scale", 0.0), ("scale", -1.0)], ids=str
 )
-def test_what_does_not_fit_is_named(option: str, value: float) -> None:
+def test_wrong_options_are_named(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):
         build_attention({"name": "rfa_gated", option: value}, "decoder", 16, 2)

@@ -1,4 +1,4 @@
-"""The recurrence against one piece after the other, with the states of the piece before detached."""
+"""The recurrence against processing piece by piece, with the states of the previous piece detached."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMPRESSED = [(2, 2, 3, 2), (2, 4, 1, 2), (4, 2, 5, 2), (3, 0, 2, 3), (3, 3, 4, 
 
 
 @pytest.mark.parametrize(("piece", "memory", "compressed", "rate"), [(*p, 0, 4) for p in PIECES] + COMPRESSED)
-def test_all_pieces_at_once_are_one_after_the_other(piece: int, memory: int, compressed: int, rate: int) -> None:
+def test_all_pieces_at_once_equal_one_after_another(piece: int, memory: int, compressed: int, rate: int) -> None:
     torch.manual_seed(1)
     attention = TransformerXLAttention("decoder", 8, 2, piece, memory, compressed, rate).double()
     for bias in (attention.content_bias, attention.position_bias):
@@ -75,11 +75,11 @@ def test_steps_follow_and_their_state_does_not_grow(piece: int, memory: int, com
 
 
 @pytest.mark.parametrize(("option", "value"), [("piece", 0), ("memory", -1), ("compressed", -1), ("rate", 0)])
-def test_what_does_not_fit_is_named(option: str, value: int) -> None:
+def test_wrong_options_are_named(option: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):
         build_attention({"name": "transformer_xl", option: value}, "decoder", 16, 2)
 
 
 def test_groups_must_fill_the_pieces() -> None:
-    with pytest.raises(ValueError, match="rate is 3: it must divide piece, 6, and memory, 4"):
+    with pytest.raises(ValueError, match="rate is 3: it must be at least 1 and divide piece, 6, and memory, 4"):
         TransformerXLAttention("decoder", 16, 2, piece=6, memory=4, compressed=2, rate=3)

@@ -1,4 +1,4 @@
-"""Mechanisms that see a window, against loops over what each position may see."""
+"""Windowed mechanisms against loops over the keys that each position may see."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ def test_the_decoding_state_does_not_grow() -> None:
         ({"name": "bigbird", "block": 0}, "block is 0"),
         ({"name": "bigbird", "random_blocks": -1}, "random_blocks is -1"),
         ({"name": "sparse", "pattern": "random"}, "choose one of strided, fixed"),
-        ({"name": "sparse", "stride": 4, "summaries": 5}, "from 1 to the stride, 4"),
+        ({"name": "sparse", "stride": 4, "summaries": 5}, "between 1 and the stride, 4"),
     ],
     ids=["window", "global_tokens", "block", "random_blocks", "pattern", "summaries"],
 )
-def test_what_does_not_fit_is_named(choice: dict, message: str) -> None:
+def test_wrong_options_are_named(choice: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(choice, "encoder", 16, 2)
