@@ -83,4 +83,7 @@ def run_program(program: str, python: Path, job: Mapping[str, Any], work: Path) 
     for name in ("train", "translate"):
         driver = str(DRIVERS / f"train_{program}.py")
         facts |= phase(name, work, [str(python), driver, str(told), name], job["threads"])
+        if not facts["updates"]:
+            (work / "train.json").unlink()
+            raise Failed(f"no update was trained in {job['seconds'] / 60:g} minutes: raise minutes=")
     return facts, (work / "test.output").read_text(encoding="utf-8").splitlines()

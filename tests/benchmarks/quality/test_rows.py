@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from scaleformer.benchmarks.quality.programs import Failed, call, phase
+from scaleformer.benchmarks.quality.programs import Failed, call, phase, run_program
 from scaleformer.benchmarks.quality.rows import ROWS, table, training_overrides
 from scaleformer.commands.call import CONF, default_options
 from tests.commands.calls import Benchmark
@@ -66,6 +66,24 @@ def test_a_phase_is_run_once_and_told_by_its_last_line(tmp_path: Path) -> None:
         phase("translate", tmp_path, [sys.executable, "-c", "raise ValueError('far too short')"], 1)
     call([sys.executable, "-c", "import os; print(os.environ['OMP_NUM_THREADS'])"], tmp_path / "log", 3)
     assert (tmp_path / "log").read_text().splitlines()[-1] == "3"
+
+
+def test_a_program_without_an_update_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver leaves as many updates as it was given seconds, and writes a line."""
+    driver = """
+import json, sys
+from pathlib import Path
+job = json.load(open(sys.argv[1]))
+work = Path(job["work"])
+(work / f"{sys.argv[2]}.json").write_text(json.dumps({"updates": job["seconds"]} if sys.argv[2] == "train" else {}))
+(work / "test.output").write_text("5 6\\n")
+"""
+    (tmp_path / "train_copier.py").write_text(driver)
+    monkeypatch.setattr("scaleformer.benchmarks.quality.programs.DRIVERS", tmp_path)
+    python, work = Path(sys.executable), tmp_path / "work"
+    with pytest.raises(Failed, match=r"no update was trained in 0 minutes: raise minutes="):
+        run_program("copier", python, {"seconds": 0, "threads": 1}, work)
+    assert run_program("copier", python, {"seconds": 60, "threads": 1}, work) == ({"updates": 60}, ["5 6"])
 
 
 @pytest.fixture
