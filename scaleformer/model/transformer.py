@@ -64,6 +64,9 @@ class ModelConfig:
             raise ValueError("; ".join(wrong))
 
 
+#: source tokens, with pads, encoded at once in translation (or one document), which bounds the memory
+ENCODED = 8192
+
 #: with more rows, 8-bit weights do not make the output layer faster
 FEW_ROWS = 128
 
@@ -181,6 +184,11 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
         """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Memory"""
+        if torch.is_inference_mode_enabled() and source.numel() > ENCODED and len(source) > 1:
+            size = max(1, ENCODED // source.shape[1])
+            parts = zip(*(x.split(size) for x in (source, source_mask, source_segments)), strict=True)
+            states = torch.cat([self.encode(*part).states for part in parts])  # (B, S, D)
+            return Memory(states, source_mask, source_segments)
         x = self._embed(self.source_embedding, source, self.source_positions)  # (B, S, D)
         layout = SegmentLayout(source_segments, source_segments, source_mask)
         for layer in self.encoder_layers:
@@ -236,11 +244,9 @@ class Transformer(nn.Module):
 
         rows (B'*K,) long; documents (B',) long, the old document of each new one, or None if all stay in place.
         """
-        layers = [
-            layer.reorder(layer_state, rows, documents)
-            for layer, layer_state in zip(self.decoder_layers, state.layers, strict=True)
-        ]
-        return DecoderState(state.position, layers)
+        for n, layer in enumerate(self.decoder_layers):  # in place: what a layer had is freed before the next one
+            state.layers[n] = layer.reorder(state.layers[n], rows, documents)
+        return state
 
     def _embed(self, embedding: nn.Embedding, tokens: Tensor, positions: nn.Module | None, start: int = 0) -> Tensor:
         x = embedding(tokens) * self.config.width**0.5  # (B, L, D)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from scaleformer.system.allocator import give_back_memory
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _INTERVAL = 0.005
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?)B)?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass
@@ -75,6 +78,26 @@ def memory_status(key: str) -> int:
             if line.startswith(f"{key}:"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def read_size(text: str | int) -> int | None:
+    """Bytes of a size: `2GiB`, `512 MB`, or a number of them; None for what is none, or not above 0."""
+    found = _SIZE.fullmatch(str(text).strip())
+    if found is None:
+        return None
+    number, prefix, binary = found.groups()
+    return (
+        int(float(number) * (1024 if binary or not prefix else 1000) ** " KMGT".index((prefix or " ").upper())) or None
+    )
+
+
+def shown_size(size: int, up: bool = False) -> str:
+    """A number of bytes for people, as `1.2 GiB`; `up` as a setting that holds them, `1.3GiB`."""
+    power = next(power for power in (4, 3, 2, 1) if power == 1 or size >= 0.9995 * 1024**power)
+    scaled = size / 1024**power
+    if up:
+        return f"{math.ceil(scaled * 10) / 10:g}{' KMGT'[power]}iB"
+    return f"{scaled:.{0 if scaled >= 99.5 or scaled == int(scaled) else 1}f} {' KMGT'[power]}iB"
 
 
 @dataclass

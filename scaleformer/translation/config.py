@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from scaleformer.system.measure import read_size
+
 STRATEGIES = ("greedy", "beam", "sample")
 
 
@@ -44,6 +46,10 @@ class DecodingConfig:
                        0 and 1 leave all
     seed               of the sampling
     batch_tokens       source tokens with pads in a batch of the translator, times the rows a document
+    memory             what a batch may need beside the model, "2GiB" say, in the place of batch_tokens wherever whole
+                       documents, pieces or segments are translated (`scaleformer.translation.foresight`). The state of
+                       a linear attention does not grow with what is written: long documents stand beside each other
+                       then. None: by batch_tokens
     """
 
     strategy: str = "beam"
@@ -63,6 +69,7 @@ class DecodingConfig:
     top_p: float = 1.0
     seed: int = 1
     batch_tokens: int = 8192
+    memory: str | int | None = None
 
     def __post_init__(self) -> None:
         wrong = [f"{name}={getattr(self, name)!r} (wanted {wanted})" for name, wanted in self._faults()]
@@ -105,6 +112,7 @@ class DecodingConfig:
             ("top_p", number("top_p") and 0 < self.top_p <= 1, "a number above 0 and at most 1"),
             ("seed", whole("seed") and self.seed >= 0, "a whole number of at least 0"),
             ("batch_tokens", whole("batch_tokens") and self.batch_tokens >= 1, "a whole number of at least 1"),
+            ("memory", self.memory is None or self.memory_bytes is not None, "a size as 2GiB or 512MiB, or null"),
         ]
         faults = [(name, wanted) for name, right, wanted in checks if not right]
         if not faults and self.n_best > most:
@@ -133,6 +141,12 @@ class DecodingConfig:
                     f"{prefix}{name}={getattr(self, name)}: the strategy is {self.strategy}, which has no "
                     f"{'beam' if reader == 'beam' else 'sampling'}: set {prefix}strategy={reader} too"
                 )
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """`memory` as a number; None without, or where it is no size."""
+        given = self.memory
+        return None if given is None or isinstance(given, (bool, float)) else read_size(given)
 
     @property
     def rows(self) -> int:

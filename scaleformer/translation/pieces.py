@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.translation.batches import by_source, make_batches, pad, runs
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.copying import decode_copying
+from scaleformer.translation.foresight import Foresight
 from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
@@ -59,7 +61,7 @@ def translate_pieces(
 
     found = {n: nothing(len(segments)) for n, segments in enumerate(documents) if n not in sources}
     following = 0
-    for places in [*make_batches(lengths, config), []]:
+    for places in [*_batches(translator, sources, config, any(told), progress is not None), []]:
         if places:
             batch = pad([sources[place] for place in places], translator.device)
             at_hand = sum(lengths[place] for place in places)
@@ -80,6 +82,19 @@ def translate_pieces(
         while following in found:
             yield found.pop(following)
             following += 1
+
+
+def _batches(
+    translator: Translator, sources: Mapping[int, Sequence[int]], config: DecodingConfig, told: bool, tell: bool
+) -> list[list[int]]:
+    """By `memory`, where that is set, else by `batch_tokens`; tell: on stderr, what is foreseen."""
+    limit = config.memory_bytes
+    if limit is None or not sources:
+        return make_batches({place: len(tokens) for place, tokens in sources.items()}, config)
+    batches, words = Foresight(translator.model, config, told).batches(sources, limit)
+    if tell:
+        print(words, file=sys.stderr)
+    return batches
 
 
 def make_hypothesis(

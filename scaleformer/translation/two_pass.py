@@ -147,6 +147,11 @@ def translate_twice(
     if not config.match_segments or not isinstance(model, Transformer):
         wanted = "match_segments=true" if not config.match_segments else "one model, no ensemble"
         raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
+    if config.memory is not None:
+        raise ValueError(
+            f"decoding.memory={config.memory}: mode=two-pass fills its batches by decoding.batch_tokens alone: set "
+            "decoding.memory=null, or mode=document"
+        )
     half = None if progress is None else lambda share, written: progress(share / 2, written)
     segments = [segment for document in documents for segment in document]
     once = replace(config, copy_unknown=False)  # what is copied is counted in the second pass alone

@@ -59,8 +59,10 @@ def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
 
 
 def test_a_client_may_choose_every_setting_of_the_search() -> None:
-    """But how many tokens make a batch, which is the server's to say."""
-    assert {setting.name for setting in fields(DecodingConfig)} - {"batch_tokens"} <= set(Options.model_fields)
+    """But how large a batch is, which is the server's to say."""
+    assert {setting.name for setting in fields(DecodingConfig)} - {"batch_tokens", "memory"} <= set(
+        Options.model_fields
+    )
 
 
 def test_terms_are_settings_but_no_expressions():

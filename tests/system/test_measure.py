@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scaleformer.system import measure
-from scaleformer.system.measure import measured
+from scaleformer.system.measure import measured, read_size, shown_size
 
 MIB = 2**20
 
@@ -34,3 +34,17 @@ def test_each_block_is_measured_by_itself(method, monkeypatch):
 def test_an_error_goes_through():
     with pytest.raises(RuntimeError, match="inside"), measured():
         raise RuntimeError("inside")
+
+
+def test_sizes_are_read_and_shown():
+    assert [read_size(text) for text in ("2GiB", "512 MiB", "1.5KiB", "2gb", "100", 7)] == [
+        2 << 30, 512 << 20, 1536, 2_000_000_000, 100, 7,
+    ]  # fmt: skip
+    assert [read_size(text) for text in ("", "GiB", "-1GiB", "2XiB", "0", "1e9")] == [None] * 6
+    assert [shown_size(size) for size in (2 << 30, 1300 << 20, 700 << 20, 3000, 1)] == [
+        "2 GiB", "1.3 GiB", "700 MiB", "2.9 KiB", "0.0 KiB",
+    ]  # fmt: skip
+    for size in (1, 3000, 1300 << 20, (2 << 30) + 1):
+        read = read_size(shown_size(size, up=True))
+        assert read is not None
+        assert size <= read

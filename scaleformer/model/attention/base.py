@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,6 +18,7 @@ from scaleformer.ops.common.matmul import Int8Weight, Linear, linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
 SITES = ("encoder", "decoder", "cross")
+FIRST_ROOM = 64  # positions of a cache that grows
 
 
 class OwnState(NamedTuple):
@@ -25,6 +26,36 @@ class OwnState(NamedTuple):
 
     project: Callable[[Tensor], Tensor]
     inner: Any
+
+
+class Extent(NamedTuple):
+    """How long documents are: of each kind the most that any of them has.
+
+    source, target  tokens; those of the target that it may have
+    segments        of the source, that of `</s>` among them
+    source_spans, target_spans  the most tokens of 1, 2, 3 ... segments that follow one another; of more, all
+    """
+
+    source: int
+    target: int
+    segments: int
+    source_spans: tuple[int, ...]
+    target_spans: tuple[int, ...]
+
+    def join(self, other: Extent) -> Extent:
+        """That of the documents of both."""
+        return Extent(
+            max(self.source, other.source),
+            max(self.target, other.target),
+            max(self.segments, other.segments),
+            tuple(map(max, self.source_spans, other.source_spans)),
+            tuple(map(max, self.target_spans, other.target_spans)),
+        )
+
+
+def most_of(spans: Sequence[int], segments: int) -> int:
+    """The most tokens of so many segments that follow one another, by the spans of an `Extent`."""
+    return spans[min(segments, len(spans)) - 1]
 
 
 class Attention(nn.Module, ABC):
@@ -47,6 +78,12 @@ class Attention(nn.Module, ABC):
     absolute_positions: ClassVar[bool] = False
     #: the most keys that it can attend to
     most_keys: float = math.inf
+    #: what `attend` holds at once of the size of all scores, (B, H, L, S)
+    scores: ClassVar[int] = 0
+    #: and, for each head and query, of numbers whose count does not depend on the width, in addition to a usual layer
+    tiles: ClassVar[int] = 0
+    #: what `memory_state` takes beside the state, in numbers a token for each of the width D
+    aside: ClassVar[int] = 6
 
     def __init__(self, site: str, width: int, heads: int) -> None:
         super().__init__()
@@ -145,6 +182,11 @@ class Attention(nn.Module, ABC):
         """`attend_step` from a position's joint projection by `step_weight`, (B*K, n)."""
         query, key, value = projected.view(len(projected), 3, self.heads, self.head_width).unbind(1)  # (B*K, H, d)
         return self.attend_step(query, key, value, position, segments, state)
+
+    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
+        """What the state of these gains, at most, when it is used, beside room for positions (`grow`), in bytes; a
+        number has `size` of them. `scaleformer.model.footprint` counts the rest."""
+        return 0
 
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:

@@ -24,6 +24,7 @@ class RelativeSoftmaxAttention(SoftmaxAttention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
+    scores: ClassVar[int] = 5
 
     def __init__(self, site: str, width: int, heads: int) -> None:
         super().__init__(site, width, heads)

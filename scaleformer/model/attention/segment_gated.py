@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +41,9 @@ class SegmentGatedAttention(ScaleformerAttention):
     slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, repeated) over the heads
     far_tokens  the weight of all far keys together, at most, in tokens
     """
+
+    tiles: ClassVar[int] = 600
+    aside: ClassVar[int] = 16
 
     def __init__(
         self,

@@ -6,12 +6,12 @@ are chosen.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import Attention
+from scaleformer.model.attention.base import FIRST_ROOM, Attention, Extent, most_of
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
@@ -50,6 +50,8 @@ class SegmentRecallAttention(Attention):
     algorithm  as in `segment_recall_attention`
     """
 
+    tiles: ClassVar[int] = 700
+    aside: ClassVar[int] = 3
     recency: Tensor
 
     def __init__(
@@ -115,6 +117,10 @@ class SegmentRecallAttention(Attention):
         text = key[0].to(dtype), value[0].to(dtype), self.saliences(key)[0], segments, starts
         return recall_causal_states(*text, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
 
+    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
+        near = len(self.log_gate[0]) // 2 - 1
+        return recall_bytes(self, near, self.kept, documents, rows, extent, size)
+
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         arguments = self.log_gate, self.saliences(key), self.recency, key_segments, key_mask
         return recall_cross_state(key, value, *arguments, self.kept)
@@ -145,3 +151,22 @@ class SegmentRecallAttention(Attention):
 
     def reorder(self, state: Any, rows: Tensor) -> Any:
         return state.select(rows) if self.site == "cross" else state.reorder(rows)
+
+
+def recall_bytes(
+    attention: Attention, near: int, kept: int, documents: int, rows: int, extent: Extent, size: int
+) -> int:
+    """As `Attention.later_bytes`, of the states of attention with recall."""
+    H, d = attention.heads, attention.head_width
+    if attention.site == "decoder":  # slots for the near segments, doubled where too few of them are free
+        slots, seen = FIRST_ROOM, most_of(extent.target_spans, near + 1)
+        while slots < extent.target and seen > slots - slots // 4:
+            slots *= 2
+        return rows * (slots - FIRST_ROOM) * (H * (2 * d + 2) * size + 8)
+    # what rows see of the source; and where some is far, which tokens of it are kept at each border of segments
+    half = -(-kept // 2)
+    far = extent.segments > near + 1
+    seen = min(extent.source, most_of(extent.source_spans, 2 * near + 1) + 2 * half * far)
+    borders = extent.segments + (2 if documents > 1 else 1)
+    at_borders = 8 * documents * borders * (1 + 2 * H * half) if far else 0
+    return rows * (H * seen * (2 * d + 1) * size + 8) + at_borders

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams, room, take_rows
+from scaleformer.model.attention.base import (
+    FIRST_ROOM,
+    Attention,
+    beams_as_queries,
+    grow,
+    queries_as_beams,
+    room,
+    take_rows,
+)
 from scaleformer.model.attention.options import at_least, one_of
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -68,6 +76,7 @@ class SoftmaxAttention(Attention):
     """
 
     absolute_positions: ClassVar[bool] = True
+    aside: ClassVar[int] = 1
 
     def __init__(
         self, site: str, width: int, heads: int, positions: str = "sinusoidal", max_positions: int = 1024
@@ -89,7 +98,7 @@ class SoftmaxAttention(Attention):
         return fused(query, key, value, layout.mask[:, None, None, :])  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
-        key, value = (room(like, 64, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
+        key, value = (room(like, FIRST_ROOM, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
         return KeyValueCache(key, value, 0)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:

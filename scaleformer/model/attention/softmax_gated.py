@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import Attention, beams_as_queries, grow, queries_as_beams, room, take_rows
+from scaleformer.model.attention.base import (
+    FIRST_ROOM,
+    Attention,
+    beams_as_queries,
+    grow,
+    queries_as_beams,
+    room,
+    take_rows,
+)
 from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.segments.gate import pair_gates
@@ -41,6 +50,9 @@ class SoftmaxGatedAttention(Attention):
     horizon, reach, slope, far_tokens  as in `SegmentGatedAttention`
     """
 
+    scores: ClassVar[int] = 7
+    aside: ClassVar[int] = 1
+
     def __init__(
         self,
         site: str,
@@ -65,8 +77,8 @@ class SoftmaxGatedAttention(Attention):
         return self._gather(query, key, value, relative, layout.mask, layout.query_segments, layout.key_segments)
 
     def empty_state(self, rows: int, like: Tensor) -> GatedCache:
-        key, value = (room(like, 64, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
-        segments = torch.zeros(rows, 64, dtype=torch.long, device=like.device)  # (B*K, T)
+        key, value = (room(like, FIRST_ROOM, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
+        segments = torch.zeros(rows, FIRST_ROOM, dtype=torch.long, device=like.device)  # (B*K, T)
         return GatedCache(key, value, segments, 0)
 
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> GatedCache:

@@ -35,6 +35,7 @@ class StochasticPositionsAttention(KernelizedAttention):
     sines         K
     """
 
+    tiles: ClassVar[int] = 400
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
     noise: Tensor

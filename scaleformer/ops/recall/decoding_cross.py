@@ -176,7 +176,8 @@ class RecallCrossState:
         starts[:, 1:] = self.segments[:, 1:] != self.segments[:, :-1]
         position = torch.arange(length, device=starts.device).expand_as(starts)
         borders = torch.cat([position.masked_fill(~starts, length), position.new_full((batch, 1), length)], dim=1)
-        borders = borders.sort(1).values[:, : int(starts.sum(1).max()) + 1].contiguous()  # (B, E)
+        borders = borders.sort(1).values[:, : int(starts.sum(1).max()) + 1]
+        borders = borders.clone(memory_format=torch.contiguous_format)  # (B, E), without the rest
         dtype = self.log_gate.dtype
         toward = self.recency[:, None] * self.segments.masked_fill(~self.mask, 0)[:, None].to(dtype)  # (B, H, S)
         sets = []

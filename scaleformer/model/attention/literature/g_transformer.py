@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import Attention
+from scaleformer.model.attention.base import Attention, Extent
 from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.segment_recall import recall_bytes
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.common.precision import full_precision
@@ -44,6 +45,8 @@ class GTransformerAttention(Attention):
     """
 
     absolute_positions = True
+    tiles: ClassVar[int] = 700
+    aside: ClassVar[int] = 3
     own: Tensor
     recency: Tensor
 
@@ -100,6 +103,9 @@ class GTransformerAttention(Attention):
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         with full_precision(query.device):
             return state.step(query, segments).to(query.dtype)  # (B*K, H, d)
+
+    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
+        return recall_bytes(self, 0, 1, documents, rows, extent, size)
 
     def reorder_own(self, state: Any, rows: Tensor) -> Any:
         if self.whole is None:

@@ -105,7 +105,7 @@ class GatedDeltaNetAttention(Attention):
         a, b = self._rates(decay, rate, -1)  # (B*K, H)
         out, memory = gated_delta_step(_unit(query), _unit(key), value, a, b, state.memory)
         out = self._finish(out, gate.view(rows, self.heads, self.head_width))  # (B*K, H, d)
-        return out, DeltaState(seen[:, 1:], memory)
+        return out, DeltaState(seen[:, 1:].clone(), memory)  # a view would keep one token more
 
     def reorder(self, state: DeltaState, rows: Tensor) -> DeltaState:
         return DeltaState(state.recent[rows], state.memory[rows])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from scaleformer.model.attention.base import grow
+from scaleformer.model.attention.base import FIRST_ROOM, grow
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -125,7 +125,7 @@ class ReformerAttention(SoftmaxAttention):
             return torch.cat([turned, -turned], dim=-1).argmax(-1)
 
     def empty_state(self, rows: int, like: Tensor) -> Any:
-        empty = like.new_zeros(rows, self.heads, 64, self.head_width)  # (B*K, H, T, d)
+        empty = like.new_zeros(rows, self.heads, FIRST_ROOM, self.head_width)  # (B*K, H, T, d)
         shape = (rows, self.heads, self.rounds, self.buckets, self.chunk)
         return BucketState(empty, torch.zeros_like(empty), torch.full(shape, -1, device=like.device))
 
