@@ -13,12 +13,15 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from scaleformer.server.metrics import Metrics
+from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
+
+GIVE_BACK_EVERY = 10.0  # seconds: bodies and documents of all sizes leave holes that would add up
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,7 @@ class Worker:
         self._metrics.waiting.set(len(jobs))
 
     def _work(self) -> None:
+        returned = time.monotonic()
         while batch := self._take():
             started = time.monotonic()
             for job in batch:
@@ -178,6 +182,9 @@ class Worker:
             seconds = max(time.monotonic() - started, 1e-3)
             self._metrics.busy.inc(seconds)
             self._rate += 0.2 * (sum(job.size for job in batch) / seconds - self._rate)
+            if time.monotonic() - returned > GIVE_BACK_EVERY:
+                give_back_memory()
+                returned = time.monotonic()
 
     def _take(self) -> list[Job]:
         """The jobs of the next batch; none at the end."""
