@@ -28,7 +28,7 @@ from scaleformer.server.requests import (
     TranslateRequest,
     answer_of,
 )
-from scaleformer.server.service import Opened, Service, in_base64
+from scaleformer.server.service import Opened, Service, in_base64, in_pharaoh
 from scaleformer.server.worker import Done, Written
 from scaleformer.system.schema import shown
 from scaleformer.translation.translations import Translation
@@ -81,8 +81,7 @@ def _service(request: Request) -> Service:
 async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswer:
     """Translate documents, and answer when all are done."""
     opened = await _service(request).open(asked.documents, asked.options)
-    translations = await opened.wait(request)
-    documents = [await opened.answer(number, translation) for number, translation in enumerate(translations)]
+    documents = [await opened.answer(done) for done in await opened.wait(request)]
     return TranslateAnswer(documents=documents, timing=opened.timing())
 
 
@@ -108,10 +107,12 @@ async def translate_file(
     """Translate a file into the same file in the other language: only its prose changes."""
     chosen = Options.model_validate_json(options) if isinstance(options, str) else options
     name = file.filename or ""
+    if chosen.align and report != "stream":
+        raise HTTPException(422, "options.align: a file has no room for it: ask with report=stream")
     opened = await _service(request).open_file(await file.read(), name, chosen)
     if report == "stream":
         return _stream(opened, _file_events(opened, name))
-    found, content = await opened.file(name, await opened.wait(request))
+    found, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
     if report == "json":
         return JSONResponse(answer_of(FileAnswer(report=found, content=in_base64(content))))
     headers = {
@@ -135,6 +136,7 @@ async def health(request: Request) -> dict[str, Any]:
         "sha256": translator.sha256,
         "device": str(translator.device),
         "tags": list(translator.source_tokenizer.tags),
+        "align": service.decoding.match_segments,
         "token": request.app.state.token is not None,
         "waiting": service.worker.waiting,
     }
@@ -192,7 +194,7 @@ async def _documents(opened: Opened) -> AsyncGenerator[str, None]:
     async with aclosing(_progress(opened)) as events:
         async for event in events:
             if isinstance(event, Done):
-                answer = answer_of(await opened.answer(event.document, event.translation))
+                answer = answer_of(await opened.answer(event))
                 yield _event("document", {"document": event.document, **answer})
             else:
                 yield event
@@ -206,7 +208,8 @@ async def _file_events(opened: Opened, name: str) -> AsyncGenerator[str, None]:
             if isinstance(event, Done):
                 found[event.document] = event.translation
                 target = list(event.translation.segments)
-                yield _event("document", {"document": event.document, "target": target})
+                aligned = {} if event.alignments is None else {"alignments": in_pharaoh(event)}
+                yield _event("document", {"document": event.document, "target": target, **aligned})
             else:
                 yield event
     report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])

@@ -54,6 +54,7 @@ class Options(BaseModel):
     terms: Annotated[dict[Text, Text], Field(max_length=1000)] | None = None
     split: Literal["auto", "sentence", "paragraph"] | None = None
     source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
+    align: bool = False
 
     def settings(self, decoding: DecodingConfig) -> Settings:
         """The server's settings but for what is given here. Raises ValueError for what does not fit together."""
@@ -64,7 +65,9 @@ class Options(BaseModel):
         if expression := next(filter(is_expression, terms), None):
             raise ValueError(f"terms: {shown(expression)} is a regular expression, which a server does not take")
         terms_of([()], terms, chosen.match_segments, chosen.n_best)  # which may refuse them
-        return Settings(chosen, self.mode, self.max_tokens, self.tag, tuple(terms.items()))
+        if self.align and not chosen.match_segments:
+            raise ValueError("align: is of segments of the source: set match_segments=true")
+        return Settings(chosen, self.mode, self.max_tokens, self.tag, tuple(terms.items()), self.align)
 
 
 class SourceDocument(BaseModel):
@@ -108,7 +111,8 @@ class Alternative(BaseModel):
 class TranslatedDocument(BaseModel):
     """A translation. finished: False where a length limit cut it; long: segments (from 0) longer than any in training,
     of which parts may be left out; empty: those with text whose translation has none; shared: those that the one before
-    them translates, too. Of a text also its segments, and the translated text."""
+    them translates, too; alignments: with `align`, of each segment. Of a text also its segments, and the translated
+    text."""
 
     id: str
     target: list[str]
@@ -120,6 +124,7 @@ class TranslatedDocument(BaseModel):
     empty: list[int] = []
     shared: list[int] = []
     n_best: list[Alternative] | None = None
+    alignments: list[str] | None = None
     source: list[str] | None = None
     text: str | None = None
     notes: dict[str, int] | None = None

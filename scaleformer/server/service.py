@@ -30,6 +30,7 @@ from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.notices import empty_places, is_long
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
+from scaleformer.translation.word_alignments import as_pharaoh
 
 T = TypeVar("T")
 PULSE = 10.0  # seconds after which a stream says that it is there
@@ -160,15 +161,15 @@ class Opened:
         finally:
             self.cancel()
 
-    async def wait(self, request: Request) -> list[Translation]:
-        """All translations, in order. Raises HTTPException, where the client has gone as well."""
+    async def wait(self, request: Request) -> list[Done]:
+        """All documents, in order. Raises HTTPException, where the client has gone as well."""
         gone = asyncio.create_task(self._leave_with(request))
-        found: dict[int, Translation] = {}
+        found: dict[int, Done] = {}
         try:
             async with aclosing(self.events()) as events:
                 async for event in events:
                     if isinstance(event, Done):
-                        found[event.document] = event.translation
+                        found[event.document] = event
         finally:
             gone.cancel()
         return [found[number] for number in range(len(self.sources))]
@@ -184,11 +185,12 @@ class Opened:
         begun = ticket.begun or ticket.submitted
         return Timing(waiting=round(begun - ticket.submitted, 4), translating=round((ticket.ended or begun) - begun, 4))
 
-    async def answer(self, number: int, translation: Translation) -> TranslatedDocument:
+    async def answer(self, done: Done) -> TranslatedDocument:
         """What a client is told of a document."""
-        return await self._service.in_thread(partial(self._answer, self.sources[number], translation))
+        return await self._service.in_thread(partial(self._answer, self.sources[done.document], done))
 
-    def _answer(self, source: Source, translation: Translation) -> TranslatedDocument:
+    def _answer(self, source: Source, done: Done) -> TranslatedDocument:
+        translation = done.translation
         best, *_ = translation.hypotheses
         found = TranslatedDocument(
             id=source.name,
@@ -200,6 +202,7 @@ class Opened:
             long=self._long(source.segments),
             empty=empty_places(source.segments, translation),
             shared=list(best.shared),
+            alignments=in_pharaoh(done),
         )
         if source.settings.decoding.n_best > 1:
             found.n_best = [
@@ -239,6 +242,11 @@ class Opened:
             timing=self.timing(),
         )
         return report, content
+
+
+def in_pharaoh(done: Done) -> list[str] | None:
+    """The alignments of a document as an answer has them; None where none were asked for."""
+    return None if done.alignments is None else list(map(as_pharaoh, done.alignments))
 
 
 def in_base64(content: bytes) -> str:

@@ -18,6 +18,7 @@ from scaleformer.system.errors import is_out_of_memory, one_line
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
+from scaleformer.translation.word_alignments import Links, align_words
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +27,14 @@ GIVE_BACK_EVERY = 10.0  # seconds: bodies and documents of all sizes leave holes
 
 @dataclass(frozen=True)
 class Settings:
-    """What is alike in a batch; as in `Translator.translate_documents`."""
+    """What is alike in a batch; as in `Translator.translate_documents`. align: whether words are aligned, too."""
 
     decoding: DecodingConfig
     mode: str = "document"
     max_tokens: int | None = None
     tag: str | None = None
     terms: tuple[tuple[str, str], ...] = ()
+    align: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ class Written:
 
 @dataclass(frozen=True)
 class Done:
-    """A document that is translated."""
+    """A document that is translated; alignments: of its segments, with `Settings.align`."""
 
     document: int
     translation: Translation
+    alignments: Sequence[Links] | None = None
 
 
 @dataclass(frozen=True)
@@ -217,10 +220,13 @@ class Worker:
             return job.ticket.wanted
 
         def finish(translation: Translation) -> None:
+            alignments = None
+            if settings.align:  # in this thread: the attention of the model gives its weights meanwhile
+                [alignments] = align_words(self._translator, [rest[0].segments], [translation], settings.tag)
             job = rest.popleft()
             self._count(job, translation)
             job.ticket.ended = time.monotonic()
-            job.ticket.tell(Done(job.document, translation))
+            job.ticket.tell(Done(job.document, translation, alignments))
 
         try:
             self._translator.translate_documents(

@@ -41,15 +41,18 @@ class Unit(NamedTuple):
 
 
 def align_words(
-    translator: Translator, documents: Sequence[Sequence[str]], translations: Sequence[Translation]
+    translator: Translator,
+    documents: Sequence[Sequence[str]],
+    translations: Sequence[Translation],
+    tag: str | None = None,
 ) -> list[list[Links]]:
     """Of each document and each of its segments the links, by target words. A segment that is translated with the one
-    before it has none: its words are counted on behind those of that one.
+    before it has none: its words are counted on behind those of that one. tag: that of the translations.
 
     Time and memory are linear in a document: it is read in runs of segments of `LONGEST` tokens. Raises ValueError for
     documents that have not as many segments as their translations, and for a model whose attention has no weights.
     """
-    return [_document(translator, *pair) for pair in zip(documents, translations, strict=True)]
+    return [_document(translator, *pair, tag) for pair in zip(documents, translations, strict=True)]
 
 
 def as_pharaoh(links: Links) -> str:
@@ -81,7 +84,9 @@ def write_alignments(path: str, documents: Sequence[Sequence[Links]]) -> None:
         file.writelines(f"{as_pharaoh(links)}\n" for segments in documents for links in segments)
 
 
-def _document(translator: Translator, segments: Sequence[str], translation: Translation) -> list[Links]:
+def _document(
+    translator: Translator, segments: Sequence[str], translation: Translation, tag: str | None
+) -> list[Links]:
     best = translation.hypotheses[0]
     if len(best.segments) != len(segments):
         raise ValueError(
@@ -94,15 +99,18 @@ def _document(translator: Translator, segments: Sequence[str], translation: Tran
     for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
         if best.segments[first].strip():
             units.append((first, _unit(translator, segments[first:stop], best.segments[first])))
-    for (n, unit), weights in zip(units, attention_in_runs(translator, [unit for _, unit in units]), strict=True):
+    attention = attention_in_runs(translator, [unit for _, unit in units], tag)
+    for (n, unit), weights in zip(units, attention, strict=True):
         found[n] = _links(translator, unit, weights)
     return found
 
 
-def attention_in_runs(translator: Translator, units: Sequence[Unit]) -> Iterator[NDArray[np.float32]]:
+def attention_in_runs(
+    translator: Translator, units: Sequence[Unit], tag: str | None = None
+) -> Iterator[NDArray[np.float32]]:
     """`attention_of` units, so many at once that they have `LONGEST` tokens."""
     for run in runs([(unit, max(len(unit.source), len(unit.target))) for unit in units], LONGEST):
-        yield from attention_of(translator, run)
+        yield from attention_of(translator, run, tag)
 
 
 def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:
@@ -112,9 +120,11 @@ def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:
 
 
 @torch.inference_mode()
-def attention_of(translator: Translator, units: Sequence[Unit]) -> Iterator[NDArray[np.float32]]:
+def attention_of(
+    translator: Translator, units: Sequence[Unit], tag: str | None = None
+) -> Iterator[NDArray[np.float32]]:
     """Weights (target tokens, source tokens) of each of some units that follow one another."""
-    before = translator.tag_tokens()
+    before = translator.tag_tokens(tag)
     source = [*before, *(token for unit in units for token in unit.source), EOS]
     target = [*(token for unit in units for token in unit.target), EOS]
     example = Example("", np.array(source), np.array(target), translator.target_tokenizer.counted)

@@ -13,6 +13,7 @@ import pytest
 
 from scaleformer.translation.files.translating import FileRequest, translate_files
 from scaleformer.translation.translator import Translator
+from scaleformer.translation.word_alignments import as_pharaoh
 from tests.runs import make_run
 from tests.server.running import TEXTS, Running, documents, error_of, markdown, running
 
@@ -70,6 +71,22 @@ def test_n_best(server, translator):
     assert document["n_best"][0]["target"] == document["target"]
     scores = [one["score"] for one in document["n_best"]]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_alignments_are_those_of_the_command(server, translator, tmp_path):
+    answer = server.post(documents=documents(), options={"align": True, **LONG}).json()["documents"]
+    wanted = translator.align(TEXTS, [document["target"] for document in answer])
+    assert [one["alignments"] for one in answer] == [list(map(as_pharaoh, segments)) for segments in wanted]
+    assert any(any(one["alignments"]) for one in answer)
+    assert "alignments" not in server.post(documents=documents()).json()["documents"][0]
+    path = markdown(tmp_path)
+    request = {"files": {"file": ("page.md", path.read_bytes())}, "data": {"options": json.dumps({"align": True})}}
+    events = server.events("/translate/file?report=stream", **request)
+    assert [len(data["alignments"]) for name, data in events if name == "document"] == [4]
+    assert "ask with report=stream" in error_of(server.client.post("/translate/file", **request))
+    refused = server.post(documents=documents(), options={"align": True, "match_segments": False})
+    assert refused.status_code == 422
+    assert "set match_segments=true" in error_of(refused)
 
 
 def test_samples_depend_on_seed_and_name_alone(server, translator):

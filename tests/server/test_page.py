@@ -142,6 +142,64 @@ def test_other_translations_by_the_keys(page, server):
     assert page.locator("button.target").first.get_attribute("aria-expanded") == "false"
 
 
+def test_what_the_attention_looked_at_by_keys_and_mouse(page, server):
+    page.get_by_label("Text", exact=True).fill(TEXT)
+    page.get_by_role("button", name="Translate").click()
+    targets = translated(page)
+    options = {"strategy": "greedy", "align": True}
+    [document] = server.post(documents=[{"text": TEXT}], options=options).json()["documents"]
+    links = [
+        dict(reversed(list(map(int, link.split("-")))) for link in line.split()) for line in document["alignments"]
+    ]
+    number = max(range(3), key=lambda n: len(links[n]))  # an untrained model: the segment of most words
+    source, target = document["source"][number].split(), targets[number].split()
+    wanted = [source[links[number][n]] for n in range(len(target))]
+    assert wanted
+    row = page.locator("li.segment").nth(number)
+    row.locator("button.target").press("Enter")
+    row.locator(".others li").first.wait_for()
+    words = row.get_by_role("group", name="Words of the translation").get_by_role("button")
+    names = [f"{word}: looked at {seen}" for word, seen in zip(target, wanted, strict=True)]
+    assert [word.get_attribute("aria-label") for word in words.all()] == names
+    assert page.locator("mark").count() == 0
+    page.keyboard.press("Tab")  # one stop for all words
+    for n, seen in enumerate(wanted):
+        assert words.nth(n).evaluate("word => word === document.activeElement")
+        assert page.locator("mark").all_inner_texts() == [seen]
+        assert row.locator("p").first.inner_text() == document["source"][number]
+        before = row.locator("p").first.evaluate("p => p.firstChild.textContent")
+        assert len(before.split()) == links[number][n]
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Escape")
+    assert row.locator("button.target").evaluate("target => target === document.activeElement")
+    assert page.locator("mark").count() == 0
+    row.locator("button.target").click()
+    words.last.hover()
+    assert page.locator("mark").all_inner_texts() == wanted[-1:]
+    page.get_by_role("heading", name="Translate", exact=True).hover()
+    assert page.locator("mark").count() == 0
+
+
+def test_words_that_are_counted_on_in_the_next_segment(page):
+    """A translation of two segments, and of text without spaces: 犬 is word 0, `runs` is word 3."""
+    page.route("**/translate/stream", lambda route: route.fulfill(
+        headers={"Content-Type": "text/event-stream"},
+        body='event: source\ndata: {"documents": [{"id": "a", "source": ["犬 sees", "it runs"]}]}\n\n'
+        'event: document\ndata: {"document": 0, "target": ["läuft 犬", ""], "finished": true, '
+        '"alignments": ["3-0 0-1", ""]}\n\nevent: end\ndata: {}\n\n',
+    ))  # fmt: skip
+    page.get_by_label("Text", exact=True).fill("one\ntwo")
+    page.get_by_role("button", name="Translate").click()
+    page.locator("#count").get_by_text("2 of 2 segments").wait_for()
+    page.locator("button.target").first.click()
+    words = page.locator("button.word")
+    assert [word.get_attribute("aria-label") for word in words.all()] == ["läuft: looked at runs", "犬: looked at 犬"]
+    words.first.focus()
+    assert page.locator("li.segment").nth(1).locator("mark").inner_text() == "runs"
+    page.locator("button.target").nth(1).click()
+    assert page.locator("li.segment").nth(1).locator(".words").count() == 0
+
+
 def test_what_is_wrong_is_said(page):
     page.get_by_role("button", name="Translate").click()
     assert page.get_by_role("alert").inner_text().startswith("There is nothing to translate")
