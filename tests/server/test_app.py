@@ -163,7 +163,7 @@ def test_what_goes_wrong_in_a_stream_is_an_event(server):
     events = server.events("/translate/stream", json={"documents": documents(), "options": options})
     assert events[-1] == (
         "error",
-        {"error": "n_best=2: pieces of a document are joined from their best; set n_best=1", "status": 422},
+        {"error": "n_best=2: only the best hypotheses of pieces can be joined; set n_best=1", "status": 422},
     )
 
 
@@ -174,7 +174,7 @@ BAD = {
     "both": ({"documents": [{"source": ["a"], "text": "a"}]}, "wanted source (a list of segments) or text, one of"),
     "number": ({"documents": [{"source": [1]}]}, "documents.0.source.0=1: Input should be a valid string"),
     "key": ({"documents": [{"src": ["a"]}]}, "documents.0.src: Extra inputs are not permitted"),
-    "surrogate": ({"documents": [{"source": ["\ud800"]}]}, "documents.0.source.0='\\ud800': half of a surr"),
+    "surrogate": ({"documents": [{"source": ["\ud800"]}]}, "documents.0.source.0='\\ud800': lone surrogate"),
     "option": ({"options": {"beams": 3}}, "options.beams=3: Extra inputs are not permitted"),
     "beam": ({"options": {"beam_size": 17}}, "options.beam_size=17: Input should be less than or equal to 16"),
     "strategy": ({"options": {"strategy": "best"}}, "options.strategy='best': Input should be 'greedy', 'beam' or"),
@@ -216,7 +216,7 @@ def test_the_file_is_refused_where_it_cannot_be_read(server):
         return server.client.post("/translate/file", files={"file": (name, content)}, data=data)
 
     refused = {
-        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF is not translated: wanted one of "),
+        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF cannot be translated: wanted one of "),
         "../b.docx": (b"PK\x03\x04 word/", "b.docx: not a sound docx file"),
         "c.txt": (b"\xff\xff", "c.txt:1: not UTF-8"),
         "d.txt.gz": (b"\x1f\x8b....", "d.txt.gz: is compressed"),
@@ -264,6 +264,6 @@ def test_nothing_fails_in_a_server_of_its_own(translator):
         server.service.worker._translator = None  # type: ignore[assignment]
         response = server.post(documents=documents())
         assert response.status_code == 500
-        assert error_of(response) == "AttributeError: a fault of the server, which its log describes"
+        assert error_of(response) == "AttributeError: internal server error, see the log"
     finally:
         server.stop()

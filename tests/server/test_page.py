@@ -182,7 +182,7 @@ def test_a_token_is_asked_for(browser, server):
         page.get_by_label("Text", exact=True).fill("a dog")
         page.get_by_label("Token of the server").wait_for()
         page.get_by_role("button", name="Translate").click()
-        page.get_by_role("alert").get_by_text("wanted the token of this server").wait_for()
+        page.get_by_role("alert").get_by_text("missing or wrong token").wait_for()
         page.get_by_label("Token of the server").fill("secret")
         page.get_by_role("button", name="Translate").click()
         assert len(translated(page)) == 1

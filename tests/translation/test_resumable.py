@@ -59,7 +59,7 @@ def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, c
     shares: list[float] = []
     with call(translator, path, progress=lambda share, tokens: shares.append(share), **settings) as found:
         assert found == expected
-    assert f"going on: {len(records) - (cut > 0)} of 5 documents" in capsys.readouterr().err
+    assert f"resuming: {len(records) - (cut > 0)} of 5 documents" in capsys.readouterr().err
     assert shares[0] > 0.2  # what is there counts
     assert shares[-1] == 1
     assert not path.exists()
@@ -81,8 +81,8 @@ def test_another_call_begins_anew(translator, tmp_path, caplog, capsys, change):
     given = {"config": CONFIG, "documents": DOCUMENTS, "ids": IDS, **change}
     with call(translator, path, **change) as found:
         assert found == translator.translate_documents(given["documents"], given["config"], fixed=given.get("fixed"))
-    assert "begun anew" in caplog.text
-    assert capsys.readouterr().err.count("going on") == 0
+    assert "starting over" in caplog.text
+    assert capsys.readouterr().err.count("resuming") == 0
 
 
 def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path, monkeypatch):

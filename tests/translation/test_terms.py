@@ -122,7 +122,7 @@ def test_the_order_is_kept_whatever_is_held(translator: Translator, monkeypatch:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"terms": [{}]}, "terms are of 1 documents, there are 3: wanted some for each"),
+        ({"terms": [{}]}, "terms has 1 entries for 3 documents: wanted one for each"),
         ({"terms": {"cat": ""}}, "the target form '' of a term is not text"),
         ({"terms": {"cat": "x"}, "match_segments": False}, "set decoding.match_segments=true"),
         ({"terms": {"cat": "x"}, "strategy": "beam", "n_best": 2}, "n_best=2: terms are enforced in one translation"),

@@ -217,12 +217,12 @@ def test_a_fixed_text_comes_out_as_it_is():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fixed": [{}]}, "fixed is of 1 documents, there are 3: wanted one of each"),
+        ({"fixed": [{}]}, "fixed has 1 entries for 3 documents: wanted one for each"),
         (
             {"fixed": [{}, {1: "x"}, {}]},
             r"document 1: fixed\[1\]: no such source segment: there are 1, numbered from 0",
         ),
-        ({"begin": [{}, {}, {0: 7}]}, r"document 2: begin\[0\] is int, wanted a text"),
+        ({"begin": [{}, {}, {0: 7}]}, r"document 2: begin\[0\] is int, wanted a string"),
         ({"fixed": [{0: "x"}, {}, {}], "begin": [{0: "y"}, {}, {}]}, "segment 0 is in both fixed and begin"),
         ({"fixed": [{0: "x"}, {}, {}], "match_segments": False}, "set decoding.match_segments=true"),
     ],
@@ -245,7 +245,7 @@ def test_json_lines_tell():
         ({"fixed": ["x"]}, r"in.jsonl:7: 'fixed' is list, wanted an object of texts"),
         ({"fixed": {"2": "x"}}, r"in.jsonl:7: fixed\[2\]: no such source segment: there are 2, numbered from 0"),
         ({"begin": {"-1": "x"}}, r"in.jsonl:7: begin\['-1'\]: no such source segment"),
-        ({"begin": {"1": None}}, r"in.jsonl:7: begin\[1\] is NoneType, wanted a text"),
+        ({"begin": {"1": None}}, r"in.jsonl:7: begin\[1\] is NoneType, wanted a string"),
         ({"begin": {"1": "\ud800"}}, r"in.jsonl:7: begin\[1\] has a lone surrogate"),
     ],
     ids=["list", "beyond", "before", "none", "surrogate"],

@@ -50,7 +50,10 @@ def test_what_is_no_list_of_documents_is_named(copier, documents, message):
     [
         ({"mode": "page"}, "mode=page: choose one of document, segment"),
         ({"max_tokens": 2}, "at least 3"),
-        ({"mode": "segment", "max_tokens": 20}, "max_tokens=20 cuts documents, mode=segment has none: set one"),
+        (
+            {"mode": "segment", "max_tokens": 20},
+            "max_tokens=20 is for documents, mode=segment for segments: set only one",
+        ),
     ],
     ids=["mode", "max_tokens", "both"],
 )
@@ -168,7 +171,7 @@ def test_a_tag_stands_before_every_source_that_the_model_reads():
 
 def test_unknown_and_missing_tags_are_refused():
     for data in ({"tag": "2es"}, {"corpora": {"a": {"tag": "2es"}, "b": {"tag": "2de"}}}):
-        with pytest.raises(ValueError, match=r"has a tag: give tag=, one of 2es, 2de$"):
+        with pytest.raises(ValueError, match=r"had a tag: give tag=, one of 2es, 2de$"):
             tagged(data).translate([["a"]])
     with pytest.raises(ValueError, match=r"tag='x': the model knows no such tag; it knows 2es, 2de$"):
         tagged({"tag": "2es"}).translate([["a"]], tag="x")

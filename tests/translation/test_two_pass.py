@@ -88,8 +88,8 @@ def test_segments_are_told_and_fixed_in_both_passes(translator: Translator) -> N
     ("settings", "message"),
     [
         ({"match_segments": False}, "mode=two-pass: wanted match_segments=true; or set mode=document"),
-        ({"max_tokens": 20}, "max_tokens=20 cuts documents, mode=two-pass has none: set one of the two"),
-        ({"strategy": "beam", "n_best": 2}, "n_best=2: pieces of a document are joined from their best; set n_best=1"),
+        ({"max_tokens": 20}, "max_tokens=20 is for documents, mode=two-pass for segments: set only one"),
+        ({"strategy": "beam", "n_best": 2}, "n_best=2: only the best hypotheses of pieces can be joined; set n_best=1"),
     ],
 )
 def test_what_does_not_fit_is_said(translator: Translator, settings: dict[str, object], message: str) -> None:

@@ -117,7 +117,7 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
     format = recognise(Input(str(path)).begin, path.name)
     if format.name not in TRANSLATED:
         wanted = ", ".join(FORMATS[name].title for name in TRANSLATED)
-        raise DataError(f"{path}: {format.title} is not translated: wanted one of {wanted}")
+        raise DataError(f"{path}: {format.title} cannot be translated: wanted one of {wanted}")
     if format.name == "jsonl" or (format.name == "text" and not split_text):
         return LinesFile(path, format.name)
     return ProseFile(read_content(path), str(path), format.name, language, grain)

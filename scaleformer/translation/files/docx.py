@@ -47,7 +47,7 @@ class DocxFile:
         self._content = content
         self.left: Counter[str] = Counter()
         if content.startswith(_OLE):
-            raise DataError(f"{name}: an old Word document, or one with a password: save it as .docx without one")
+            raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 _check_size(archive, name)

@@ -105,7 +105,7 @@ def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
             open_elements.append((tag, pairs))
             if len(open_elements) > _DEEPEST:
                 line = content.count("\n", 0, start) + 1
-                raise DataError(f"{name}:{line}: more than {_DEEPEST:,} elements inside each other: no page of prose")
+                raise DataError(f"{name}:{line}: more than {_DEEPEST:,} nested elements: not a page of prose")
         pair = _close(open_elements, tag) if kind == "end" else pairs if kind == "start" else None
         if kept is not None:
             if len(open_elements) >= kept[2]:

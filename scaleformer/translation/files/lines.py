@@ -65,8 +65,8 @@ def choose_format(format: str, source: Input) -> str:
         raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
     found = recognise(source.begin, source.name)
     if found.name not in FORMATS:
-        force = "" if found.binary else "; format=text takes its lines as they are, marks and all"
-        raise ValueError(f"{source.name}: {found.title}, wanted text, a segment a line, or JSON Lines{force}")
+        force = "" if found.binary else "; format=text reads it as plain text, marks included"
+        raise ValueError(f"{source.name}: {found.title}, wanted text (one segment per line) or JSON Lines{force}")
     return found.name
 
 
@@ -77,10 +77,10 @@ def choose_output_format(output_format: str, name: str, format: str) -> str:
     if output_format not in ("auto", *FORMATS):
         raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
     if output_format == "text" and format == "jsonl":
-        raise ValueError("output_format=text: the input is JSON Lines, which stays JSON Lines: leave it out")
+        raise ValueError("output_format=text: JSON Lines input needs JSON Lines output: leave it out")
     named = by_name(name)
     if named is not None and named.binary:
-        raise ValueError(f"output={name}: {named.title} is not written: give a name in .txt or .jsonl")
+        raise ValueError(f"output={name}: {named.title} cannot be written: give a name ending in .txt or .jsonl")
     if output_format == "auto":
         return "jsonl" if named is not None and named.name == "jsonl" else format
     return output_format
@@ -99,7 +99,7 @@ def read_documents(source: Input, format: str, boundaries: str = "file", ids: st
     if (boundaries == "ids") != (ids is not None):
         raise ValueError("boundaries=ids and ids=FILE belong together: line n of the file names the document of line n")
     if format == "jsonl" and boundaries != "file":
-        raise ValueError(f"boundaries={boundaries}: is of text; in JSON Lines every line is a document: leave it out")
+        raise ValueError(f"boundaries={boundaries}: for text only; in JSON Lines each line is a document: leave it out")
     where, lines = source.name, source.lines()
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
@@ -122,14 +122,14 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, id
     for number, line in lines:
         if names is not None:
             if (named := next(names, None)) is None:
-                raise DataError(f"{ids}: ends before line {number} of {where}: each line there wants a name here")
+                raise DataError(f"{ids}: ends before line {number} of {where}: each line there needs a name here")
             label = named[1]
         if not line.strip():
             gap += 1
             continue
         if names is not None:
             if label in texts and label != current:
-                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must stand together")
+                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must be consecutive")
             current = label
         elif not texts or boundaries == "lines" or (boundaries == "blank" and gap):
             current = f"{where}:{number}"

@@ -32,7 +32,7 @@ class MarkdownParser:
         try:
             markdown = importlib.import_module("markdown_it")
         except ImportError:
-            message = f"{name}: Markdown is read by another package: pip install 'scaleformer[documents]'"
+            message = f"{name}: reading Markdown needs another package: pip install 'scaleformer[documents]'"
             raise DataError(message) from None
         self._markdown = markdown.MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
         self._markdown.core.ruler.disable("text_join")  # which loses the places of marks that mean nothing
@@ -45,7 +45,7 @@ class MarkdownParser:
         """Tokens of blocks with content, and what they are: heading | paragraph | cell | html."""
         tokens = self._markdown.parse(text, self._env)
         if any(token.level >= DEEPEST - 1 for token in tokens):  # what is deeper the parser leaves out
-            raise DataError(f"{name}: quotations or lists {DEEPEST // 2} deep or more: make them flatter")
+            raise DataError(f"{name}: quotations or lists {DEEPEST // 2} deep or more: nest them less")
         for before, token in zip([None, *tokens], tokens, strict=False):
             if token.type == "html_block":
                 yield token, "html"

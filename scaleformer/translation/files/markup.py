@@ -127,7 +127,7 @@ class _Scanner:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise DataError(f"{self._where()}: more than {DEEPEST} elements inside each other: make it flatter")
+            raise DataError(f"{self._where()}: more than {DEEPEST} nested elements: flatten it")
         self._add("start", _named(name), {_named(key): value for key, value in attributes.items()})
 
     def _end(self, name: str) -> None:
@@ -136,7 +136,7 @@ class _Scanner:
 
     def _entity(self, name: str, *_: object) -> None:
         raise DataError(
-            f"{self.name}: declares the entity {shown(name)}: entities are not read, write out what they hold"
+            f"{self.name}: declares the entity {shown(name)}: entities are not supported: replace it with its text"
         )
 
     def _skipped(self, name: str, *_: object) -> None:

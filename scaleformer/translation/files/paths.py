@@ -34,7 +34,7 @@ def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
     folder = Path(output)
     single = len(inputs) == 1 and not Path(inputs[0]).is_dir()
     if not folder.parent.is_dir():
-        raise DataError(f"output={output}: there is no folder {folder.parent}: correct the name, or make it")
+        raise DataError(f"output={output}: there is no folder {folder.parent}: correct the name or create it")
     if single and not folder.is_dir() and not output.endswith(os.sep):
         plan.pairs.append((Path(inputs[0]), folder))
     else:
@@ -42,12 +42,12 @@ def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
             _add(plan, Path(name), folder)
     for source, target in plan.pairs:
         if target.exists() and source.exists() and os.path.samefile(source, target):
-            raise DataError(f"output={output}: {source} would be overwritten by its translation: name another output")
+            raise DataError(f"output={output}: {source} would be overwritten by its translation: choose another output")
         found = by_name(target.name), by_name(source.name)
         if single and None not in found and found[0] != found[1] and found[0] is not None:
-            raise DataError(f"output={output}: {found[0].title}: a translation has the format of its source")
+            raise DataError(f"output={output}: {found[0].title}: a translation keeps the format of its source")
     if twice := [path for path, count in Counter(target for _, target in plan.pairs).items() if count > 1]:
-        raise DataError(f"{twice[0]}: two of the files have this name: translate them into folders of their own")
+        raise DataError(f"{twice[0]}: two files have this name: translate them into separate folders")
     if not plan.pairs:
         others = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common(5)) or "no files"
         raise DataError(f"{', '.join(inputs)}: nothing to translate ({others}): wanted files in {' '.join(ENDINGS)}")

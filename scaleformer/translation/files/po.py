@@ -57,7 +57,7 @@ class PoFile:
         self._raw = content.splitlines(keepends=True)
         self._lines, self._encoding = decode_catalogue(content, name)
         if (null := next((number for number, line in enumerate(self._lines, 1) if "\0" in line), None)) is not None:
-            raise DataError(f"{name}:{null}: a null character: not a file of text")
+            raise DataError(f"{name}:{null}: a null character: not a text file")
         self._wraps = all(len(line) <= WIDTH + 1 for line in self._lines if not line.startswith("#"))
         self.left: Counter[str] = Counter()
         self._units = list(self._find_units())
@@ -146,8 +146,8 @@ class PoFile:
             return newline.join([f"{target.word} {quoted[0]}", *quoted[1:]]).encode(self._encoding) + end
         except UnicodeEncodeError as error:
             where, what = f"{self._name}:{target.lines[0] + 1}", shown(error.object[error.start])
-            reason = f"the translation has {what}, which {self._encoding} has not"
-            raise DataError(f"{where}: {reason}: convert the file by msgconv --to-code=UTF-8") from None
+            reason = f"the translation has {what}, which {self._encoding} lacks"
+            raise DataError(f"{where}: {reason}: convert the file with msgconv --to-code=UTF-8") from None
 
 
 def _blocks(text: str) -> Iterator[Block]:

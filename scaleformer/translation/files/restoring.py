@@ -36,7 +36,7 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
         elif (number := PLACEHOLDERS.index(piece)) < len(segment.groups) and number not in pieces:
             pieces.append(number)
         else:
-            counts["placeholders left out that the source does not have"] += 1
+            counts["placeholders dropped that the source does not have"] += 1
     missing = [number for number in range(len(segment.groups)) if number not in pieces]
     for number in missing:
         pieces += [" " if segment.spaced[number][0] else "", number]
@@ -49,9 +49,9 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     )
     if inside != _inside_pairs(segment, source) or (inside is None and paired != sorted(paired)):
         pieces = _spread(segment, source, "".join(piece for piece in pieces if isinstance(piece, str)).split())
-        counts["segments whose marks the model tore apart, put where they stand in the source"] += 1
+        counts["segments whose marks the model separated, placed as in the source"] += 1
     elif missing:
-        counts["spans put at the end of their segment"] += len(missing)
+        counts["spans moved to the end of their segment"] += len(missing)
     _space_pairs(pieces, segment)
     for i in range(len(pieces) - 1, 0, -1):
         before, after = pieces[i - 1], pieces[i]

@@ -40,7 +40,7 @@ def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]
             said = f" nor {encoding}, as it says" if encoding else ""
             raise DataError(f"{name}:{line}: not UTF-8{said}: convert it to UTF-8") from None
     if "\0" in text:
-        raise DataError(f"{name}:{text[: text.index(chr(0))].count(chr(10)) + 1}: a null character: not a file of text")
+        raise DataError(f"{name}:{text[: text.index(chr(0))].count(chr(10)) + 1}: a null character: not a text file")
     return text, encoding
 
 

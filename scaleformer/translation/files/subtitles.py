@@ -58,7 +58,7 @@ def _texts(content: str, name: str) -> list[tuple[int, int]]:
             wanted, begin = "text", match.end()
         elif text.strip():
             if not _NUMBER.fullmatch(text):
-                raise DataError(f"{name}:{line}: {shown(text)}: wanted the number of a cue behind an empty line")
+                raise DataError(f"{name}:{line}: {shown(text)}: wanted the number of a cue after an empty line")
             wanted = "times"
     return texts
 

@@ -60,7 +60,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raises ValueError for a setting that files of text lines have and others do not."""
     for name, usual in (("format", "auto"), ("output_format", "auto"), ("boundaries", "file"), ("ids", None)):
         if options[name] != usual:
-            raise ValueError(f"{name}={options[name]}: is of lines of text or JSON Lines, not of files: leave it out")
+            raise ValueError(f"{name}={options[name]}: for lines of text and JSON Lines, not for files: leave it out")
 
 
 def translate_files(translator: Translator, asked: FileRequest, config: DecodingConfig) -> None:
@@ -83,7 +83,7 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
     print(f"{', '.join(asked.inputs)}: {numbers}", file=sys.stderr)
     if plan.left:
         kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
-        log.warning("%d of other formats left out: %s", plan.left.total(), kinds)
+        log.warning("%d of other formats skipped: %s", plan.left.total(), kinds)
     settings: dict[str, Any] = {**as_settings(given), **({"terms": terms} if any(terms) else {})}
     kept = Path(f"{asked.output.rstrip('/')}.part")
     with ExitStack() as stack:
@@ -138,12 +138,11 @@ def choose_file_decoding(
     if spans and not translator.target_tokenizer.counted:
         raise ValueError(
             f"{translator.path}: its vocabulary has no placeholders for the {spans:,} spans of code, links and marks: "
-            "train it anew"
+            "retrain it"
         )
     if spans and not (translator.config.get("data") or {}).get("mask_spans"):
         log.warning(
-            "the model was trained without data.mask_spans: where it puts the %d spans of code, links and marks is "
-            "left to chance",
+            "the model was trained without data.mask_spans: it may misplace the %d spans of code, links and marks",
             spans,
         )
     return replace(config, match_segments=True, merge_segments=False)

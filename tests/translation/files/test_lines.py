@@ -119,8 +119,8 @@ def test_the_output_has_the_format_asked_for(asked: str, name: str, read: str, c
     ("asked", "name", "message"),
     [
         ("csv", "out", "output_format=csv: choose one of"),
-        ("text", "out", "the input is JSON Lines"),
-        ("auto", "out.docx", "output=out.docx: a Word document .docx. is not written"),
+        ("text", "out", "JSON Lines input needs JSON Lines output"),
+        ("auto", "out.docx", "output=out.docx: a Word document .docx. cannot be written"),
     ],
 )
 def test_an_output_that_cannot_be_is_named(asked: str, name: str, message: str) -> None:
@@ -261,9 +261,9 @@ def test_files_are_known_by_beginning_or_name(tmp_path: Path, name: str, text: s
         (
             "a.docx",
             b"PK\x03\x04...word/document.xml",
-            r"docx: a Word document .docx., wanted text, .*, or JSON Lines$",
+            r"docx: a Word document .docx., wanted text .* or JSON Lines$",
         ),
-        ("a", b"source,target\none,uno\n", r"a: comma-separated values .CSV., .*; format=text takes its lines"),
+        ("a", b"source,target\none,uno\n", r"a: comma-separated values .CSV., .*; format=text reads it"),
         ("a.md", b"Words.\n", "a.md: Markdown, wanted text"),
     ],
 )

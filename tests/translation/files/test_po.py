@@ -175,7 +175,7 @@ def test_encodings() -> None:
     def japanese(segment: Segment) -> str:
         return "日"
 
-    with pytest.raises(DataError, match=r"a\.po:9: the translation has '日', which ISO-8859-1 has not: convert"):
+    with pytest.raises(DataError, match=r"a\.po:9: the translation has '日', which ISO-8859-1 lacks: convert"):
         translate(PoFile(data, "a.po"), japanese)
 
 

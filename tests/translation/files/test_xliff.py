@@ -212,7 +212,7 @@ def test_what_the_toolkit_writes_is_filled_for_it(tmp_path: Path) -> None:
         pytest.param(
             "<!DOCTYPE xliff SYSTEM 'x.dtd'><xliff>&nbsp;</xliff>", r"a\.xlf:1: the entity &nbsp; is not", id="of a DTD"
         ),
-        pytest.param("<xliff>" * 100_000, r"a\.xlf:1: more than 256 elements inside each other", id="deep"),
+        pytest.param("<xliff>" * 100_000, r"a\.xlf:1: more than 256 nested elements", id="deep"),
         pytest.param(one(unit("<g>" * 300 + "x" + "</g>" * 300)), r"a\.xlf:3: more than 256", id="deep inside"),
         pytest.param(one("<trans-unit id='1'/>"), r"a\.xlf:3: a unit without <source>", id="no source"),
         pytest.param(two("<segment/>"), r"a\.xlf:2: a unit without <source>", id="no source in 2"),
