@@ -1,4 +1,4 @@
-"""Documents to be translated and their translations, as files or pipes: JSON Lines, or text with a segment a line."""
+"""Documents to translate and their translations in files or pipes: JSON Lines, or text with one segment per line."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BOUNDARIES = ("file", "blank", "ids", "lines")
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """What was read.
+    """The input.
 
-    gaps   of a text file the blank lines before each segment, by document, and in a last tuple those after all
-    where  each segment's place in a file of text, FILE:LINE, by document; else nothing
-    told   of JSON Lines what each document is told ("fixed", "begin")
-    terms  likewise its terms ("terms")
+    gaps   for text: the blank lines before each segment, by document; the last tuple has those after all segments
+    where  for text: FILE:LINE of each segment, by document; else empty
+    told   for JSON Lines: "fixed" and "begin" of each document
+    terms  for JSON Lines: "terms" of each document
     """
 
     format: str
@@ -50,15 +50,15 @@ class DocumentFile:
         return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in zip(numbers, words, strict=True))
 
     def place(self, document: int, segment: int) -> str:
-        """Where a segment is to be found."""
+        """The location of a segment."""
         if self.where:
             return self.where[document][segment]
         return f"{self.documents[document].id}, segment {segment + 1}"
 
 
 def choose_format(format: str, source: Input) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the input is recognised. Raises ValueError for another format,
-    and for an input that is recognised as one, by its name."""
+    """ "jsonl" or "text": the given format, or for "auto" the recognised one. Raises ValueError for others, given
+    or recognised."""
     if format in FORMATS:
         return format
     if format != "auto":
@@ -71,9 +71,8 @@ def choose_format(format: str, source: Input) -> str:
 
 
 def choose_output_format(output_format: str, name: str, format: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the name of the output says, else `format`, that of the input.
-    Raises ValueError for another one, for the name of a format that is no text, and for text of JSON Lines, whose names
-    and references it would lose."""
+    """ "jsonl" or "text": the given format, or for "auto" that of the output name, else `format`, that of the input.
+    Raises ValueError for other formats, and for text from JSON Lines, which would lose names and references."""
     if output_format not in ("auto", *FORMATS):
         raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
     if output_format == "text" and format == "jsonl":
@@ -89,10 +88,10 @@ def choose_output_format(output_format: str, name: str, format: str) -> str:
 def read_documents(source: Input, format: str, boundaries: str = "file", ids: str | None = None) -> DocumentFile:
     """Read a file, a pipe or stdin, compressed (gzip) or not.
 
-    boundaries  of text, whose blank lines are no segments: "file" one document; "blank" a blank line ends one; "lines"
-                each line is one; "ids" line n of the file `ids` names the document of line n
-    A text of blank lines alone has no documents, only gaps. Raises DataError with file and line, and where there is no
-    line; ValueError for settings that do not fit.
+    boundaries  for text, whose blank lines are not segments: "file" one document; "blank" blank lines end documents;
+                "lines" each line is a document; "ids" line n of the file `ids` names the document of line n
+    A text of blank lines has no documents, only gaps. Raises DataError with file and line, also for empty input;
+    ValueError for settings that do not fit.
     """
     if boundaries not in BOUNDARIES:
         raise ValueError(f"boundaries={boundaries}: choose one of {', '.join(BOUNDARIES)}")
@@ -147,14 +146,14 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, id
 
 @contextmanager
 def translation_writer(name: str) -> Iterator[TextIO]:
-    """The output: stdout for "-", else a file that is replaced when all is written; UTF-8 both."""
+    """The output in UTF-8: stdout for "-", else a file that is replaced at the end."""
     if name == "-":
         stdout = result_stream()
         try:
             yield stdout
             stdout.flush()
         except OSError as error:
-            error.filename = error.filename or "stdout"  # which does not say so
+            error.filename = error.filename or "stdout"  # which names no file
             raise
     else:
         with atomic_writer(name) as file:
@@ -172,12 +171,12 @@ def write_translations(
     alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
     alignments: Sequence[Sequence[Links]] = (),
 ) -> None:
-    """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one;
-    alternatives, alignments: of each of them, by segment, for JSON Lines.
+    """Write translations in the form of the input, or as JSON Lines; first: the number of the first one; alternatives,
+    alignments: for each translation, by segment, for JSON Lines.
 
-    text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
-    target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
-    hypotheses in n_best, where there is but one, too.
+    text: one segment per line (line breaks become spaces), blank lines as in the source. jsonl: id, source, target (the
+    reference, if the source has one), hypothesis, finished, log_probability and score; with `lists` also all hypotheses
+    in n_best, even a single one.
     """
     text = (format or source.format) == "text"
     number = first

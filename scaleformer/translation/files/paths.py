@@ -1,4 +1,4 @@
-"""Which files are translated, and where their translations go."""
+"""The files to translate, and the paths of their translations."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from pathlib import Path
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.formats import FORMATS, by_name
 
-#: Formats that come back as they are but for their prose.
+#: Formats in which only the prose changes.
 TRANSLATED = ("text", "markdown", "html", "docx", "po", "xliff", "srt", "jsonl")
 ENDINGS = tuple(ending for name in TRANSLATED for ending in FORMATS[name].endings)
 
 
 @dataclass
 class FilePlan:
-    """Files and the names of their translations; left: files of other formats in the folders, by their endings."""
+    """Files and the names of their translations; left: counts files of other formats in the folders, by extension."""
 
     pairs: list[tuple[Path, Path]] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
 
 
 def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
-    """One file to a file or into a folder; several, or the files below folders, into a folder, their names kept.
+    """Map one file to a file or into a folder, and several files, or those below folders, into a folder by name.
 
-    What lies in the output folder is no input. Raises DataError: nothing there, nothing of a known format, no folder
-    around the output, an output that is an input or is of another format, two files of one name.
+    Files in the output folder are not inputs. Raises DataError if an input is missing, no file has a known format, the
+    parent of the output is missing, the output is an input or has a different format, or two files share a name.
     """
     plan = FilePlan()
     folder = Path(output)
