@@ -1,4 +1,4 @@
-"""A server asked as clients ask: documents, texts, files, streams, and what is wrong in one line."""
+"""Requests as clients send them: documents, texts, files, streams, and one-line errors."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_file_is_translated_as_by_the_command(server, translator, tmp_path, na
     (tmp_path / "out").mkdir()
     split = "auto" if name in ("notes.txt", "corpus.jsonl") else "paragraph"
     request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), split)
-    if split == "auto":  # lines of text want no language
+    if split == "auto":  # lines of text need no language
         request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), "auto", "en")
     translate_files(translator, request, translator.decoding)
     upload = {"files": {"file": (name, contents[name])}, "data": {"options": json.dumps({"source_language": "en"})}}
@@ -258,7 +258,7 @@ def test_the_folder_of_uploads_is_gone(server, tmp_path, monkeypatch):
 
 
 def test_nothing_fails_in_a_server_of_its_own(translator):
-    """What the worker has no answer for is one line for the client."""
+    """An unexpected error in the worker is one line for the client."""
     server = Running(translator)
     try:
         server.service.worker._translator = None  # type: ignore[assignment]

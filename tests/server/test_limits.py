@@ -1,4 +1,4 @@
-"""What a server refuses, whom it waits for, and how it ends."""
+"""The limits of a server: refused requests, waiting, and shutdown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def translator(run: Path) -> Translator:
 
 
 class Held:
-    """A translator whose batches wait until they are let go; names: the documents of each."""
+    """A translator whose batches wait until they are released; names: the documents of each."""
 
     def __init__(self, translator: Translator) -> None:
         self.go, self.here, self.names = threading.Event(), threading.Event(), list[list[str]]()
@@ -47,7 +47,7 @@ class Held:
 
 
 def until(condition) -> None:
-    """Wait for what another thread does."""
+    """Wait for another thread."""
     for _ in range(12_000):
         if condition():
             return
@@ -56,7 +56,7 @@ def until(condition) -> None:
 
 
 def hang_up(server: Running, path: str = "/translate") -> socket.socket:
-    """A request whose client can go at any time."""
+    """A request whose client can disconnect at any time."""
     body = json.dumps({"documents": [{"id": "gone", "source": ["a dog"]}]}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))

@@ -1,4 +1,4 @@
-"""Documents in pieces and batches, with a model that copies: what is read together, and in which order it comes out."""
+"""Documents in pieces and batches, with a model that copies: what is batched together, and the output order."""
 
 from __future__ import annotations
 

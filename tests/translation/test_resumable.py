@@ -1,4 +1,4 @@
-"""Translations that go on where they were interrupted, and come out as if nothing had interrupted them."""
+"""Translations that resume after an interruption and equal uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stop(Exception):
 
 
 def interrupt(translator: Translator, path: Path, finished: int, **settings) -> None:
-    """A call that ends once so many documents are there."""
+    """A call that fails after this many documents."""
 
     def progress(share: float, tokens: int) -> None:
         if path.read_bytes().count(b"\n") > finished:
@@ -60,7 +60,7 @@ def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, c
     with call(translator, path, progress=lambda share, tokens: shares.append(share), **settings) as found:
         assert found == expected
     assert f"resuming: {len(records) - (cut > 0)} of 5 documents" in capsys.readouterr().err
-    assert shares[0] > 0.2  # what is there counts
+    assert shares[0] > 0.2  # saved documents count
     assert shares[-1] == 1
     assert not path.exists()
 

@@ -43,7 +43,7 @@ def translator(run: Path) -> Translator:
     ],
 )
 def test_tokens_belong_to_the_words_that_they_write(text: str, words: list[str]) -> None:
-    """Token by token: what is decoded so far ends within the word."""
+    """Token by token: the text decoded so far ends within the word."""
     shares = token_words(tokenizer(), text)
     tokens = tokenizer().encode(text)
     assert shares.shape == (len(tokens), len(words))

@@ -1,4 +1,4 @@
-"""Word documents that are damaged, hostile or odd, and placeholders in any order: one line, or every element once."""
+"""Damaged, hostile or odd Word documents and placeholders in any order: a one-line error, or every element once."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_faults(name: str) -> None:
 
 
 def test_whatever_a_model_makes_of_the_placeholders() -> None:
-    """Everything is there once, inside what it may stand in, and every letter."""
+    """Every letter and element is there once, inside a valid parent."""
     random = Random(3)
 
     def made(depth: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""HTML that comes back: byte for byte where nothing is translated, with the same tags where all is."""
+"""HTML round trips: byte for byte if nothing is translated, with the same tags if everything is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def segments(text: str) -> list[str]:
 
 
 def tags(text: str) -> list[str]:
-    """Tags, comments and what stays inside them, in order."""
+    """Tags, comments and their untranslated content, in order."""
     return re.findall(
         r"<(?:pre|script|style|textarea|code|p translate)\b.*?</[^>]*>|<!--.*?-->|<[^>]+>", text, re.DOTALL
     )

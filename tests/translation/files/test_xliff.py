@@ -1,4 +1,4 @@
-"""XLIFF: units without a translation are filled with all their inline elements, all else stays to the byte."""
+"""XLIFF: untranslated units are filled with all their inline elements, the rest stays byte for byte."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_segmented_sources_prefixes_and_line_breaks() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "iso-8859-1", "windows-1252"])
 def test_encodings(encoding: str) -> None:
-    """Characters that it does not have become references."""
+    """Characters that the encoding lacks become references."""
     name = encoding.removesuffix("-sig")
     data = one(unit("Né.", "<target/>")).replace("UTF-8", name).encode(encoding)
     file = XliffFile(data, "a.xlf")
