@@ -1,4 +1,4 @@
-"""The application: paths, what they take and answer, errors in one line."""
+"""The application: its paths, requests, responses and one-line errors."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from scaleformer.translation.translations import Translation
 log = logging.getLogger(__name__)
 REPORT = "X-Scaleformer-Report"
 ERRORS: dict[int | str, dict[str, Any]] = {
-    401: {"model": ErrorAnswer, "description": "Without the token of the server"},
-    413: {"model": ErrorAnswer, "description": "More than the server takes at once"},
-    422: {"model": ErrorAnswer, "description": "What cannot be translated, or options that do not fit"},
-    429: {"model": ErrorAnswer, "description": "Too much is waiting; Retry-After says when to try again"},
-    503: {"model": ErrorAnswer, "description": "The server is ending"},
-    504: {"model": ErrorAnswer, "description": "Not done in time"},
+    401: {"model": ErrorAnswer, "description": "The token is missing or wrong"},
+    413: {"model": ErrorAnswer, "description": "Larger than the server accepts"},
+    422: {"model": ErrorAnswer, "description": "Input that cannot be translated, or options that do not fit together"},
+    429: {"model": ErrorAnswer, "description": "The queue is full; Retry-After says when to try again"},
+    503: {"model": ErrorAnswer, "description": "The server is shutting down"},
+    504: {"model": ErrorAnswer, "description": "Not finished in time"},
 }
-# The page has its script and its style inside, and speaks to this server alone.
+# The page embeds its script and style, and connects to this server only.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
 )
@@ -52,7 +52,7 @@ router = APIRouter()
 
 
 def make_app(service: Service, token: str | None = None) -> FastAPI:
-    """The application of a service; token: what requests have to bear, None for none."""
+    """The application of a service; token: the one that requests need, None for no token."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -79,7 +79,7 @@ def _service(request: Request) -> Service:
 
 @router.post("/translate", response_model=TranslateAnswer, response_model_exclude_none=True, responses=ERRORS)
 async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswer:
-    """Translate documents, and answer when all are done."""
+    """Translate documents; respond when all are finished."""
     opened = await _service(request).open(asked.documents, asked.options)
     documents = [await opened.answer(done) for done in await opened.wait(request)]
     return TranslateAnswer(documents=documents, timing=opened.timing())
@@ -87,8 +87,8 @@ async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswe
 
 @router.post("/translate/stream", response_class=StreamingResponse, responses=ERRORS)
 async def translate_stream(request: Request, asked: TranslateRequest) -> StreamingResponse:
-    """Server-sent events: `source` with all segments, `segment` for each that is final (with one row a document, greedy
-    search say, while the rest is written), `document` as `/translate` has it, `end` with the timing; `error` ends all.
+    """Server-sent events: `source` with all segments, `segment` for each final one (with greedy search while the rest
+    is being decoded), `document` as in `/translate`, `end` with the timing; `error` ends the stream.
     """
     opened = await _service(request).open(asked.documents, asked.options)
     return _stream(opened, _documents(opened))
@@ -101,10 +101,10 @@ async def translate_file(
     options: Annotated[Json[Options], Form(description="as JSON")] = "{}",  # type: ignore[assignment]
     report: Annotated[
         Literal["header", "json", "stream"],
-        Query(description="header: the file, its report as a header; json: both as JSON; stream: events as they come"),
+        Query(description="header: the file, its report as a header; json: both as JSON; stream: server-sent events"),
     ] = "header",
 ) -> Response:
-    """Translate a file into the same file in the other language: only its prose changes."""
+    """Translate the prose of a file; everything else stays as it is."""
     chosen = Options.model_validate_json(options) if isinstance(options, str) else options
     name = file.filename or ""
     if chosen.align and report != "stream":
@@ -124,10 +124,10 @@ async def translate_file(
 
 @router.get("/health")
 async def health(request: Request) -> dict[str, Any]:
-    """Whether the server takes requests, and what it is."""
+    """Whether the server accepts requests, its version and its model."""
     service = _service(request)
     if service.worker.ending:
-        raise HTTPException(503, "the server is ending")
+        raise HTTPException(503, "the server is shutting down")
     translator = service.translator
     return {
         "status": "ok",
@@ -144,13 +144,13 @@ async def health(request: Request) -> dict[str, Any]:
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """What Prometheus reads."""
+    """Metrics for Prometheus."""
     return Response(_service(request).metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 @router.get("/", include_in_schema=False)
 async def page() -> HTMLResponse:
-    """The page for people."""
+    """The web page."""
     content = files("scaleformer.server").joinpath("page.html").read_text(encoding="utf-8")
     return HTMLResponse(content, headers={"Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"})
 
@@ -164,11 +164,11 @@ def _stream(opened: Opened, events: AsyncGenerator[str, None]) -> StreamingRespo
             except HTTPException as error:
                 yield _event("error", {"error": error.detail, "status": error.status_code})
             except Exception as error:
-                log.error("a stream has failed", exc_info=error)
+                log.error("a stream failed", exc_info=error)
                 yield _event("error", {"error": _words(error), "status": 500})
 
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    # in case the client has gone before the first event
+    # in case the client disconnects before the first event
     after = BackgroundTask(opened.cancel)
     return StreamingResponse(body(), media_type="text/event-stream", headers=headers, background=after)
 
@@ -178,7 +178,7 @@ def _event(name: str, data: dict[str, Any]) -> str:
 
 
 async def _progress(opened: Opened) -> AsyncGenerator[str | Done, None]:
-    """Events of what is written; documents as they are."""
+    """Encode segments as events; pass on finished documents."""
     sources = [{"id": source.name, "source": list(source.segments)} for source in opened.sources]
     yield _event("source", {"documents": sources})
     async with aclosing(opened.events()) as events:
@@ -223,7 +223,7 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
     if error.status_code == 405:
         text = f"{request.method} {request.url.path}: wanted {(error.headers or {}).get('Allow', 'another method')}"
     elif error.status_code == 404:
-        text = f"{shown(request.url.path)}: no such path; /docs lists those that there are"
+        text = f"{shown(request.url.path)}: no such path; /docs lists all paths"
     return JSONResponse({"error": text}, error.status_code, error.headers)  # type: ignore[arg-type]
 
 
@@ -243,4 +243,4 @@ async def _fault(_: Request, error: Exception) -> JSONResponse:
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: a fault of the server, which its log describes"
+    return f"{type(error).__name__}: internal server error, see the log"

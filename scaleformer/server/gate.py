@@ -1,4 +1,4 @@
-"""What every request passes before it is read: who may ask, how much, for how long, and how many at once."""
+"""Checks on every request before it is parsed: token, size, upload time and number of requests in progress."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from scaleformer.server.service import Limits
 
 OPEN = ("/", "/health", "/docs", "/openapi.json")  # without the token
 READING = 60.0  # seconds for the body of a request
-DRAINED = 64 << 20  # bytes that are read of a body too large, so that its client hears why
+DRAINED = 64 << 20  # bytes read of a body that is too large, so that its client receives the error
 
 
 class Gate:
     """An application behind limits. A body is read whole before the application sees it.
 
-    token  that requests have to bear, None for none
-    paths  that there are, for the metrics
+    token  that requests need, None for no token
+    paths  of the application, as labels of the metrics
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         path = scope["path"] if scope["path"] in self._paths else "other"
-        started, status = time.monotonic(), 499  # of a client that has gone
+        started, status = time.monotonic(), 499  # the client disconnected
 
         async def counted(message: Message) -> None:
             nonlocal status
@@ -57,17 +57,17 @@ class Gate:
         if self._token is not None and scope["path"] not in OPEN:
             given = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(given, b"Bearer " + self._token):
-                await self._refuse(send, 401, "wanted the token of this server: Authorization: Bearer TOKEN",
+                await self._refuse(send, 401, "missing or wrong token: send Authorization: Bearer TOKEN",
                                    [(b"www-authenticate", b"Bearer")])  # fmt: skip
                 return
         if self._present > self._limits.requests and scope["path"] not in OPEN:
-            error = f"{self._limits.requests} requests are here already: try again in 1 s"
+            error = f"{self._limits.requests} requests are in progress: try again in 1 s"
             await self._refuse(send, 429, error, [(b"retry-after", b"1")])
             return
         try:
             body = await asyncio.wait_for(self._read(receive), READING)
         except asyncio.TimeoutError:
-            await self._refuse(send, 408, f"the request was not there after {READING:g} s")
+            await self._refuse(send, 408, f"the request did not arrive within {READING:g} s")
             return
         if body is None:
             return
@@ -86,7 +86,7 @@ class Gate:
         await self._app(scope, read, send)
 
     async def _read(self, receive: Receive) -> bytearray | None:
-        """The body, or more bytes than there may be; None where the client has gone."""
+        """The body, or more bytes than allowed; None if the client disconnected."""
         body, size, more = bytearray(), 0, True
         while more and size <= max(DRAINED, self._limits.body):
             message = await receive()

@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""Metrics of a server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DOCUMENTS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The numbers of one server, of a registry of their own."""
+    """The metrics of one server, in their own registry."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -24,15 +24,15 @@ class Metrics:
             "scaleformer_waited_seconds", "From a request to its first batch", buckets=SECONDS, registry=registry
         )
         self.batch = Histogram(
-            "scaleformer_batch_documents", "Documents together", buckets=DOCUMENTS, registry=registry
+            "scaleformer_batch_documents", "Documents per batch", buckets=DOCUMENTS, registry=registry
         )
-        self.busy = Counter("scaleformer_busy_seconds", "Seconds of translating", registry=registry)
-        self.waiting = Gauge("scaleformer_waiting_documents", "Documents that wait", registry=registry)
+        self.busy = Counter("scaleformer_busy_seconds", "Seconds spent translating", registry=registry)
+        self.waiting = Gauge("scaleformer_waiting_documents", "Documents waiting", registry=registry)
         self.documents = Counter("scaleformer_documents", "Documents translated", registry=registry)
         self.segments = Counter("scaleformer_segments", "Source segments translated", registry=registry)
         self.source_tokens = Counter("scaleformer_source_tokens", "Source tokens translated", registry=registry)
-        self.given_up = Counter("scaleformer_given_up_documents", "Documents nobody waited for", registry=registry)
+        self.given_up = Counter("scaleformer_given_up_documents", "Documents abandoned by clients", registry=registry)
 
     def text(self) -> bytes:
-        """All of them as Prometheus reads them."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""What a client may ask, and what it is answered; the OpenAPI page is made of this."""
+"""The schema of requests and responses, from which the OpenAPI page is generated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"half of a surrogate pair at character {error.start}: no text of Unicode") from None
+        raise ValueError(f"lone surrogate at character {error.start}: not valid Unicode") from None
     return text
 
 
@@ -27,8 +27,8 @@ _DECODING = {field.name for field in fields(DecodingConfig)}
 
 
 class Options(BaseModel):
-    """How to translate; what is not given is as the server's own command has it. docs of `scaleformer translate --help`
-    tell what each does."""
+    """How to translate. Defaults come from the command that started the server; `scaleformer translate --help`
+    explains each option."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -57,7 +57,7 @@ class Options(BaseModel):
     align: bool = False
 
     def settings(self, decoding: DecodingConfig) -> Settings:
-        """The server's settings but for what is given here. Raises ValueError for what does not fit together."""
+        """The server's settings, overridden by these. Raises ValueError if they do not fit together."""
         given = {name: value for name, value in self.model_dump(exclude_none=True).items() if name in _DECODING}
         chosen = DecodingConfig.from_mapping({**asdict(decoding), **given})
         chosen.refuse_unread(given)
@@ -71,7 +71,7 @@ class Options(BaseModel):
 
 
 class SourceDocument(BaseModel):
-    """A document: its segments, or a text that is split into segments as files are."""
+    """A document: its segments, or a text that is split like a file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -109,10 +109,10 @@ class Alternative(BaseModel):
 
 
 class TranslatedDocument(BaseModel):
-    """A translation. finished: False where a length limit cut it; long: segments (from 0) longer than any in training,
-    of which parts may be left out; empty: those with text whose translation has none; shared: those that the one before
-    them translates, too; alignments: with `align`, of each segment. Of a text also its segments, and the translated
-    text."""
+    """A translation. finished: False if a length limit cut it; long: segments (from 0) longer than any in training,
+    parts of which may stay untranslated; empty: segments with text but an empty translation; shared: segments merged
+    into the translation of the one before; alignments: one per segment, with `align`. For a text also its segments and
+    the translated text."""
 
     id: str
     target: list[str]
@@ -131,7 +131,7 @@ class TranslatedDocument(BaseModel):
 
 
 class Timing(BaseModel):
-    """Seconds: before the first document was begun, and from then on."""
+    """Seconds before the first document was started, and from then on."""
 
     waiting: float
     translating: float
@@ -145,7 +145,7 @@ class TranslateAnswer(BaseModel):
 
 
 class FileReport(BaseModel):
-    """What is to be known of a translated file; notes: what could not be translated or placed, by reason."""
+    """Report on a translated file; notes: what could not be translated or placed, by reason."""
 
     name: str
     documents: int
@@ -165,11 +165,11 @@ class FileAnswer(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """What is wrong, in one line."""
+    """The error in one line."""
 
     error: str
 
 
 def answer_of(model: BaseModel) -> dict[str, Any]:
-    """As JSON has it, without what is not there."""
+    """For JSON, without the fields that are None."""
     return model.model_dump(exclude_none=True)

@@ -1,4 +1,4 @@
-"""The server itself: a socket, signals, and the order in which it ends."""
+"""The server process: its socket, signals and shutdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scaleformer.server.service import Service
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which ends so: nothing more is taken, what waits is refused, what has begun is answered."""
+    """uvicorn, whose shutdown rejects new and waiting requests and finishes those that have started."""
 
     def __init__(self, app: FastAPI, service: Service) -> None:
         self.service = service
@@ -39,7 +39,7 @@ class Server(uvicorn.Server):
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 takes a free one. Raises ValueError in one line."""
+    """A listening socket; port 0 picks a free one. Raises ValueError in one line."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port={port}: wanted 0 to 65535")
     try:
@@ -48,12 +48,12 @@ def open_socket(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError as error:
-        raise ValueError(f"host={host} port={port}: {error.strerror or error}: give another port or host") from None
+        raise ValueError(f"host={host} port={port}: {error.strerror or error}: choose another port or host") from None
     return listener
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Whether only this machine can reach the address."""
     if host == "localhost":
         return True
     with suppress(ValueError):
@@ -62,16 +62,16 @@ def is_loopback(host: str) -> bool:
 
 
 def serve(app: FastAPI, service: Service, listener: socket.socket, name: str) -> None:
-    """Answer until SIGTERM or Ctrl-C."""
-    # what was cut or left out each answer says of its own documents
+    """Serve until SIGTERM or Ctrl-C."""
+    # each response reports what was cut or left out of its documents
     logging.getLogger("scaleformer.translation").setLevel(logging.ERROR)
     host, port = listener.getsockname()[:2]
     server = Server(app, service)
     where = f"[{host}]" if ":" in host else host
-    print(f"serving {name} at http://{where}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    print(f"serving {name} at http://{where}:{port} (stop with Ctrl-C)", file=sys.stderr, flush=True)
     try:
         server.run([listener])
-    except (KeyboardInterrupt, SystemExit):  # the signal, again, once all is done
+    except (KeyboardInterrupt, SystemExit):  # uvicorn raises the signal again after the shutdown
         if not server.should_exit:
             raise
     service.worker.join()

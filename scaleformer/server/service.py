@@ -1,4 +1,4 @@
-"""Requests as documents for the worker, and what it tells of them as answers."""
+"""Turns requests into jobs for the worker, and its events into responses."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import as_pharaoh
 
 T = TypeVar("T")
-PULSE = 10.0  # seconds after which a stream says that it is there
+PULSE = 10.0  # seconds between the keep-alive comments of a stream
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What is too much.
+    """The most that the server accepts.
 
     body      bytes of a request
-    waiting   characters of sources that wait
-    longest   source tokens that are translated at once
-    seconds   for an answer
-    requests  that are read or answered at the same time
+    waiting   characters of queued sources
+    longest   source tokens translated at once
+    seconds   until the response is complete
+    requests  in progress at the same time
     """
 
     body: int = 4 << 20
@@ -55,7 +55,7 @@ class Limits:
 
 
 class Service:
-    """What the application does: `open` or `open_file` a request, then `events` of its documents, then `answer`s."""
+    """Opens requests (`open`, `open_file`); an `Opened` one gives the `events` and the `answer` of its documents."""
 
     def __init__(
         self, translator: Translator, decoding: DecodingConfig, limits: Limits, splitting: Splitting, name: str
@@ -64,17 +64,17 @@ class Service:
         self.name = name
         self.metrics = Metrics()
         self.worker = Worker(translator, limits.waiting, self.metrics)
-        self._readers = CapacityLimiter(2)  # reading takes processor time of the translation
+        self._readers = CapacityLimiter(2)  # reading competes with the translation for the processor
 
     async def open(self, documents: Sequence[SourceDocument], options: Options) -> Opened:
-        """The documents of a request, which the worker has taken. Raises HTTPException."""
+        """Queue the documents of a request. Raises HTTPException."""
         read = lambda: open_documents(  # noqa: E731
             self.translator, documents, options, self.splitting, options.settings(self.decoding)
         )
         return await self._open(read)
 
     async def open_file(self, content: bytes, name: str, options: Options) -> Opened:
-        """As `open`, of a file."""
+        """Like `open`, for a file."""
         read = lambda: open_upload(  # noqa: E731
             self.translator, content, name, options, self.splitting, options.settings(self.decoding), self.limits.body
         )
@@ -101,7 +101,7 @@ class Service:
         return Opened(self, sources, ticket)
 
     def _measure(self, sources: list[Source]) -> tuple[list[Source], list[tuple[int, int]]]:
-        """Tokens and characters of each. Raises ValueError for one too long to be translated at once."""
+        """Tokens and characters of each source. Raises ValueError if one is too long to translate at once."""
         sizes = []
         for source in sources:
             self.translator.tag_tokens(source.settings.tag)
@@ -119,23 +119,23 @@ class Service:
         return sources, sizes
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """What a call returns, in a thread beside the loop."""
+        """Run a call in a thread, outside the event loop."""
         return await to_thread.run_sync(call, limiter=self._readers)
 
 
 class Opened:
-    """A request whose documents the worker has."""
+    """A request whose documents are queued."""
 
     def __init__(self, service: Service, sources: Sequence[Source], ticket: Ticket) -> None:
         self._service, self.sources, self._ticket = service, sources, ticket
 
     def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Give the request up."""
         self._service.worker.cancel(self._ticket)
 
     async def events(self) -> AsyncGenerator[Written | Done | None, None]:
-        """What becomes of the documents until all are done; None now and then where nothing does. Segments and
-        documents come once each. Raises HTTPException where the request fails, or takes longer than it may."""
+        """Segments and documents as they are finished, each once; None from time to time as a sign of life.
+        Raises HTTPException if the request fails or exceeds its time limit."""
         deadline = time.monotonic() + self._service.limits.seconds
         told = Counter[int]()
         left = len(self.sources)
@@ -143,7 +143,7 @@ class Opened:
             while left:
                 seconds = deadline - time.monotonic()
                 if seconds <= 0:
-                    raise HTTPException(504, f"not done in {self._service.limits.seconds:g} s: send less at once")
+                    raise HTTPException(504, f"not finished in {self._service.limits.seconds:g} s: send less at once")
                 try:
                     event = await asyncio.wait_for(self._ticket.events.get(), min(seconds, PULSE))
                 except asyncio.TimeoutError:
@@ -153,7 +153,7 @@ class Opened:
                     raise HTTPException(event.status, event.error)
                 if isinstance(event, Written):
                     end = event.start + len(event.texts)
-                    if end <= told[event.document]:  # a batch that failed was begun anew
+                    if end <= told[event.document]:  # a failed batch was translated again
                         continue
                     told[event.document] = end
                 left -= isinstance(event, Done)
@@ -162,7 +162,7 @@ class Opened:
             self.cancel()
 
     async def wait(self, request: Request) -> list[Done]:
-        """All documents, in order. Raises HTTPException, where the client has gone as well."""
+        """All documents in order. Raises HTTPException, also if the client disconnects."""
         gone = asyncio.create_task(self._leave_with(request))
         found: dict[int, Done] = {}
         try:
@@ -177,16 +177,16 @@ class Opened:
     async def _leave_with(self, request: Request) -> None:
         while (await request.receive())["type"] != "http.disconnect":
             pass
-        self._ticket.tell(Failed(499, "the client has gone"))
+        self._ticket.tell(Failed(499, "the client has disconnected"))
 
     def timing(self) -> Timing:
-        """Once all is done."""
+        """Valid once all documents are finished."""
         ticket = self._ticket
         begun = ticket.begun or ticket.submitted
         return Timing(waiting=round(begun - ticket.submitted, 4), translating=round((ticket.ended or begun) - begun, 4))
 
     async def answer(self, done: Done) -> TranslatedDocument:
-        """What a client is told of a document."""
+        """The response for a document."""
         return await self._service.in_thread(partial(self._answer, self.sources[done.document], done))
 
     def _answer(self, source: Source, done: Done) -> TranslatedDocument:
@@ -222,7 +222,7 @@ class Opened:
         return [i for i, each in enumerate(tokens) if is_long(each, self._service.translator.longest_segment)]
 
     async def file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
-        """The translated file, and what is to be known of it."""
+        """The report on the translated file, and its content."""
         return await self._service.in_thread(partial(self._file, name, translations))
 
     def _file(self, name: str, translations: Sequence[Translation]) -> tuple[FileReport, bytes]:
@@ -250,5 +250,5 @@ def in_pharaoh(done: Done) -> list[str] | None:
 
 
 def in_base64(content: bytes) -> str:
-    """Bytes as JSON takes them."""
+    """Bytes for JSON."""
     return base64.b64encode(content).decode("ascii")

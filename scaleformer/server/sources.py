@@ -1,4 +1,4 @@
-"""What a client sends as documents: segments as they are, texts, and files of all formats that are translated."""
+"""Documents from requests: lists of segments, texts, and files of every supported format."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from scaleformer.translation.files.translating import choose_file_decoding, choo
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
-UNPACKED = 16  # times the largest body: the most that an archive may unpack to
+UNPACKED = 16  # times the largest body: the limit for unpacked archives
 _GZIP = b"\x1f\x8b"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A document that is to be translated. file: the text or the file that it stands for."""
+    """A document to translate. file: the text or file that it came from."""
 
     name: str
     segments: Sequence[str]
@@ -33,21 +33,21 @@ class Source:
     file: ProseFile | LinesFile | None = None
 
     def write(self, translation: Translation, counts: Counter[str]) -> str:
-        """The translated text of a document that is one."""
+        """The translation of a document given as text."""
         assert self.file is not None
         return self.file.write([translation], counts).decode()
 
 
 @dataclass(frozen=True)
 class Splitting:
-    """How prose is split where a client does not say so."""
+    """How prose is split by default."""
 
     split: str
     source_language: str | None
 
     def choose(self, translator: Translator, options: Options) -> tuple[str, str]:
-        """The grain and the language. A model that knows neither gets whole paragraphs, unless sentences are asked
-        for. Raises ValueError."""
+        """The grain and the language. Without a known language prose is split into paragraphs, unless the client asks
+        for sentences. Raises ValueError."""
         split = options.split or self.split
         language = options.source_language or self.source_language
         if split == "auto" and not (language or translator.segmentation.get("source_language")):
@@ -86,15 +86,15 @@ def open_upload(
     settings: Settings,
     largest: int,
 ) -> list[Source]:
-    """The documents of a file. Raises DataError in one line for a file that cannot be read, or that is absurdly large
-    when it is unpacked; ValueError for settings."""
+    """The documents of a file. Raises DataError in one line if the file cannot be read or is too large when unpacked;
+    ValueError for wrong settings."""
     name = clean_name(name)
     if content.startswith(_GZIP):
-        raise DataError(f"{name}: is compressed: send it as it was before")
+        raise DataError(f"{name}: is compressed: send it uncompressed")
     _check_archive(content, name, UNPACKED * largest)
     grain, language = splitting.choose(translator, options)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"file{''.join(re.findall(r'[.][A-Za-z0-9]{1,12}$', name))}"  # its format shows by this
+        path = Path(folder) / f"file{''.join(re.findall(r'[.][A-Za-z0-9]{1,12}$', name))}"  # reveals its format
         path.write_bytes(content)
         try:
             file = open_file(path, language, grain, (options.split or splitting.split) != "auto")
@@ -106,7 +106,7 @@ def open_upload(
 
 
 def clean_name(name: str) -> str:
-    """The name of an uploaded file without folders, line breaks and more than 100 characters."""
+    """The name of an uploaded file without folders or line breaks, cut to 100 characters."""
     last = re.split(r"[/\\]", name)[-1]
     last = "".join(character for character in last if character.isprintable()).strip()
     suffix = PurePath(last).suffix[:13]
@@ -119,7 +119,7 @@ def _check_archive(content: bytes, name: str, most: int) -> None:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             size = sum(part.file_size for part in archive.infolist() if part.filename.endswith((".xml", ".rels")))
-    except Exception:  # what is damaged its reader says
+    except Exception:  # the reader reports damaged archives
         return
     if size > most:
         raise DataError(f"{name}: {size:,} bytes unpacked, more than {most:,}: split it")

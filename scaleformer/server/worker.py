@@ -1,4 +1,4 @@
-"""One thread that translates: documents of different requests share batches where their settings are alike."""
+"""The translating thread: documents of different requests share a batch if their settings are equal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GIVE_BACK_EVERY = 10.0  # seconds: bodies and documents of all sizes leave holes
 
 @dataclass(frozen=True)
 class Settings:
-    """What is alike in a batch; as in `Translator.translate_documents`. align: whether words are aligned, too."""
+    """The settings that a batch shares; see `Translator.translate_documents`. align: whether to align words, too."""
 
     decoding: DecodingConfig
     mode: str = "document"
@@ -39,7 +39,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Written:
-    """Segments of a document that are final."""
+    """Final segments of a document."""
 
     document: int
     start: int
@@ -48,7 +48,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Done:
-    """A document that is translated; alignments: of its segments, with `Settings.align`."""
+    """A translated document; alignments of its segments with `Settings.align`, else None."""
 
     document: int
     translation: Translation
@@ -57,32 +57,32 @@ class Done:
 
 @dataclass(frozen=True)
 class Failed:
-    """What ends a request before it is answered, and with which status."""
+    """A failed request: its HTTP status and error."""
 
     status: int
     error: str
 
 
 class Busy(Exception):
-    """There is no room for a request now; seconds: after which there may be."""
+    """The queue is full; seconds: when to try again."""
 
     def __init__(self, seconds: int) -> None:
-        super().__init__(f"too much is waiting: try again in {seconds} s")
+        super().__init__(f"the queue is full: try again in {seconds} s")
         self.seconds = seconds
 
 
 class Ending(Exception):
-    """The server takes nothing more."""
+    """The server is shutting down."""
 
     def __init__(self) -> None:
-        super().__init__("the server is ending: ask again when it is back")
+        super().__init__("the server is shutting down: try again when it is back")
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A request: what becomes of its documents comes as `events`, in the loop that made it.
+    """A request: `events` receives the results of its documents, in the event loop that created it.
 
-    wanted  False when nobody waits for the answer any more
+    wanted  False once the client has given up
     submitted, begun, ended  seconds of the monotonic clock
     """
 
@@ -94,14 +94,14 @@ class Ticket:
     ended: float | None = None
 
     def tell(self, event: Written | Done | Failed) -> None:
-        """From any thread."""
-        with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+        """Queue an event, from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: nobody listens
             self.loop.call_soon_threadsafe(self.events.put_nowait, event)
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """A document of a request, its number there; name: of its samples; tokens: of its source; size: its characters."""
+    """A document of a request, its number there; name: seeds its samples; tokens, size (characters): of its source."""
 
     ticket: Ticket
     document: int
@@ -113,15 +113,15 @@ class Job:
 
 
 class Worker:
-    """Translates jobs in the order in which they came, those with the settings of the first one beside it.
+    """Translates jobs in order of arrival; jobs with the settings of the first one join its batch.
 
-    room  characters that may wait
+    room  the most characters in the queue
     """
 
     def __init__(self, translator: Translator, room: int, metrics: Metrics) -> None:
         self._translator, self.room, self._metrics = translator, room, metrics
         self._waiting: deque[Job] = deque()
-        self._size = 0  # characters that wait
+        self._size = 0  # characters in the queue
         self._rate = 1000.0  # characters a second
         self._ending = False
         self._changed = threading.Condition()
@@ -130,16 +130,16 @@ class Worker:
 
     @property
     def ending(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether new requests are rejected."""
         return self._ending
 
     @property
     def waiting(self) -> int:
-        """Documents that wait."""
+        """Documents in the queue."""
         return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Take all documents of a request or none. Raises Busy, Ending."""
+        """Queue all documents of a request or none. Raises Busy, Ending."""
         size = sum(job.size for job in jobs)
         with self._changed:
             if self._ending:
@@ -150,13 +150,13 @@ class Worker:
             self._changed.notify()
 
     def cancel(self, ticket: Ticket) -> None:
-        """Nobody waits for the answer any more: what waits is left out, what is being written is given up."""
+        """Give a request up: drop its waiting documents and stop decoding the others."""
         ticket.wanted = False
         with self._changed:
             self._set([job for job in self._waiting if job.ticket is not ticket])
 
     def end(self) -> None:
-        """Take nothing more, and finish the requests that have begun; those that wait fail with 503."""
+        """Reject new requests and finish those that have started; waiting ones fail with 503."""
         with self._changed:
             self._ending = True
             for ticket in {job.ticket for job in self._waiting if job.ticket.begun is None}:
@@ -165,7 +165,7 @@ class Worker:
             self._changed.notify()
 
     def join(self) -> None:
-        """Wait for what is being finished."""
+        """Wait until all started requests are finished."""
         self._thread.join()
 
     def _set(self, jobs: list[Job]) -> None:
@@ -190,7 +190,7 @@ class Worker:
                 returned = time.monotonic()
 
     def _take(self) -> list[Job]:
-        """The jobs of the next batch; none at the end."""
+        """The jobs of the next batch; none at shutdown."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._ending)
             batch: list[Job] = []
@@ -246,7 +246,7 @@ class Worker:
             if len(batch) == 1:
                 batch[0].ticket.tell(_failure(error))
                 return
-            for job in list(rest):  # one document must not take the others with it
+            for job in list(rest):  # one bad document must not fail the others
                 self._translate([job])
 
     def _count(self, job: Job, translation: Translation) -> None:
@@ -259,7 +259,7 @@ class Worker:
 
 
 class _GivenUp(Exception):
-    """Nobody wants any document of the batch."""
+    """All requests of the batch were given up."""
 
 
 def _failure(error: Exception) -> Failed:
@@ -268,4 +268,4 @@ def _failure(error: Exception) -> Failed:
     if isinstance(error, ValueError):
         return Failed(422, one_line(error) or "")
     log.error("a document could not be translated", exc_info=error)
-    return Failed(500, f"{type(error).__name__}: a fault of the server, which its log describes")
+    return Failed(500, f"{type(error).__name__}: internal server error, see the log")

@@ -1,4 +1,4 @@
-"""Which documents of a search are still being written.
+"""Which documents of a search are still being decoded.
 
 Letters: B documents, K rows a document (beams or samples), A documents still in the batch.
 """
@@ -13,33 +13,33 @@ from torch import Tensor
 from scaleformer.translation.history import History
 from scaleformer.translation.state import Rows
 
-Watch = Callable[[int, Sequence[int]], bool]  # a document and tokens of it -> whether it is still wanted
-# Finished documents are looked for every so many steps: on a GPU each look waits for the device.
+Watch = Callable[[int, Sequence[int]], bool]  # a document and its new tokens -> whether to continue it
+# Steps between checks for finished documents: on a GPU each check waits for the device.
 CHECK_EVERY = {"cpu": 1, "cuda": 16}
-# The batch is compacted when at most this share of its documents is still being written, or when so many steps were
-# wasted on the others for each that is: what is done still takes time, and its state may grow.
+# The batch is compacted when at most this share of its documents is unfinished, or when so many steps per unfinished
+# document were wasted on finished ones, which still take time and whose state may grow.
 COMPACT_BELOW = 0.75
 WASTED_STEPS = 8
 
 
 class Active:
-    """Which documents are still in the batch, and when to take out those that are done."""
+    """Which documents are still in the batch, and when to remove the finished ones."""
 
     def __init__(self, rows: Rows, progress: Callable[[int, float], None] | None, watch: Watch | None) -> None:
         limits = rows.limits
-        self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the batch that was given
+        self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the original batch
         self.done = torch.zeros_like(limits, dtype=torch.bool)  # (A,)
         self.steps = int(limits.max())
         self.rows, self.progress, self.watch = rows.rows, progress, watch
         self.segments = int(rows.counts.sum())
-        self.share = 0.0  # of the source's segments that is answered
+        self.share = 0.0  # of the source segments that is translated
         self.every = CHECK_EVERY.get(limits.device.type, 16)
         self.looked = 0
         self.live = limits.shape[0]
-        self.wasted = 0  # steps of documents that were done
+        self.wasted = 0  # steps of finished documents
 
     def keep(self, step: int, rows: Rows, history: History) -> Tensor | None:
-        """(A',) places of the present batch that go on, when it is time to compact; None when it stays as it is."""
+        """(A',) places of the current batch to keep when it is time to compact, else None."""
         step += 1
         if step % self.every and step < self.steps:
             return None
@@ -55,9 +55,9 @@ class Active:
         return (~self.done).nonzero()[:, 0]
 
     def _show(self, watch: Watch, step: int, rows: Rows, history: History) -> None:
-        """Hand over what was written since the last look, and give up what nobody wants any more."""
+        """Pass on the tokens written since the last check, and give up the documents that the watcher rejects."""
         tokens: list[list[int]] = [[]] * len(self.done)
-        if self.rows == 1:  # of several rows none is the final one yet
+        if self.rows == 1:  # with several rows no tokens are final yet
             fresh = torch.stack([entry[0, :, 0] for entry in history.waiting[self.looked - step :]], 1)  # (A, steps)
             room = (rows.limits - self.looked).clamp(min=0).tolist()
             tokens = [written[:most] for written, most in zip(fresh.tolist(), room, strict=True)]

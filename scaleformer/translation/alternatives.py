@@ -1,4 +1,4 @@
-"""Other translations of each segment of a document, the rest of it staying as it is."""
+"""Alternative translations of each segment, with the rest of the document fixed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scaleformer.translation.translator import Translator
 
 @dataclass(frozen=True)
 class Alternative:
-    """A translation of a segment, and the log-probability of the whole document with it in its place."""
+    """A translation of a segment, and the log-probability of the whole document that contains it."""
 
     text: str
     log_probability: float
 
 
 def alternatives_config(config: DecodingConfig) -> DecodingConfig:
-    """The search of documents that get alternatives: each source segment has a translation of its own."""
+    """The search for alternatives: each source segment has its own translation."""
     return replace(config, match_segments=True, merge_segments=False)
 
 
@@ -34,11 +34,11 @@ def find_alternatives(
     count: int,
     progress: Callable[[float, int], None] | None = None,
 ) -> list[list[list[Alternative]]]:
-    """Of each document and each of its segments up to `count` translations, the best first, by a beam of at least that
-    width with all other segments of the best translation fixed. What is fixed by `told` has no others.
+    """Up to `count` translations of each segment of each document, the best first, from a beam of at least that width
+    with all other segments of the best translation fixed. Segments fixed by `told` have no alternatives.
 
-    Every segment costs what its document costs with that beam: the time grows with the square of the number of
-    segments. The fixed text is cut into tokens anew.
+    Each segment costs as much as its whole document with that beam, so the time grows with the square of the number of
+    segments. The fixed text is tokenized again.
     """
     width = max(count, config.beam_size)
     config = replace(alternatives_config(config), strategy="beam", beam_size=width, n_best=count)
@@ -71,10 +71,10 @@ def find_alternatives(
 
 
 def _distinct(translation: Translation, n: int) -> list[Alternative]:
-    """Segment n of all hypotheses; a text that was written in several ways counts once, as the best of them."""
+    """Segment n of all hypotheses; equal texts from different tokens count once, with the best score."""
     texts: dict[str, Alternative] = {}
     for hypothesis in translation.hypotheses:
-        if n < len(hypothesis.segments):  # a limit of the model ended it before
+        if n < len(hypothesis.segments):  # a limit of the model ended the hypothesis earlier
             text = hypothesis.segments[n]
             texts.setdefault(text, Alternative(text, hypothesis.log_probability))
     return list(texts.values())

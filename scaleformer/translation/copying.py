@@ -1,4 +1,4 @@
-"""`decoding.copy_unknown`: source words in the place of what a vocabulary without bytes cannot write."""
+"""`decoding.copy_unknown`: copies source words for `<unk>` tokens of a vocabulary without byte fallback."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from scaleformer.vocabulary import EOS, UNK, steps_of
 if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
 
-MARK = "\ue001"  # of the private use area, as the escape of the tokenizer
+MARK = "\ue001"  # from the private use area, like the escape character of the tokenizer
 _WORD = re.compile(rf"\w*(?:{MARK}\w*)+")
 
 
 def decode_copying(
     translator: Translator, sources: Sequence[str], tokens: Sequence[int]
 ) -> tuple[list[tuple[str, int]], int]:
-    """The segments of a translation as `Tokenizer.decode_counted` has them, but a word that holds `<unk>` is the source
-    word at which the model looked most as it wrote that, without the signs around it; and how many words those are.
+    """The segments of a translation as from `Tokenizer.decode_counted`, and the number of copied words. Each word with
+    an `<unk>` is replaced by the source word with the most attention at that token, without punctuation around it.
 
-    The source word is sought among those of the source segments that the target segment consumes; among all where the
-    translation does not consume as many as there are.
+    Candidates are the words of the source segments that the target segment consumes, or of the whole source if the
+    translation does not consume all segments.
     """
     counted = translator.target_tokenizer.counted
     parts: list[list[int]] = [[]]  # target segments with their separators
@@ -59,7 +59,7 @@ def decode_copying(
 
 
 def _looked_at(translator: Translator, units: Sequence[Unit]) -> list[str]:
-    """The source word for each `<unk>` of some units, "" where there is none."""
+    """The source word for each `<unk>` of the units, "" if there is none."""
     found = []
     for unit, weights in zip(units, attention_in_runs(translator, units), strict=True):
         texts = [text[start:stop] for text in unit.sources for start, stop in spans(text)]
@@ -70,7 +70,7 @@ def _looked_at(translator: Translator, units: Sequence[Unit]) -> list[str]:
 
 
 def _copied(text: str, words: Sequence[str]) -> str:
-    """A text with words for its marks; several marks in a word of it are the word of the first."""
+    """A text with its marks replaced by words; of several marks in one word the first decides."""
     rest = iter(words)
 
     def copy(match: re.Match[str]) -> str:

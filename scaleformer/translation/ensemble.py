@@ -19,8 +19,8 @@ AVERAGES = ("probabilities", "logs")
 
 
 class Ensemble(nn.Module):
-    """Models of one vocabulary as one `scaleformer.translation.search.DecodableModel`: a token has the mean of their
-    probabilities, or by `logs` the geometric mean, made to sum to 1. Costs what all of them cost."""
+    """Models with the same vocabulary as one `scaleformer.translation.search.DecodableModel`: averages their
+    probabilities, or with "logs" their log-probabilities (the renormalized geometric mean)."""
 
     def __init__(self, models: Sequence[nn.Module], average: str = "probabilities") -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Ensemble(nn.Module):
         return [model.init_state(part, beams) for model, part in zip(self.models, memory, strict=True)]
 
     def step(self, tokens: Tensor, segments: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
-        """Logits (B*K, V) fp32 of the next token: logarithms of the averaged probabilities."""
+        """Logits (B*K, V) fp32 of the next token: the log of the averaged probabilities."""
         steps = [model.step(tokens, segments, part) for model, part in zip(self.models, state, strict=True)]
         logs = torch.stack([logits.float().log_softmax(1) for logits, _ in steps])  # (models, B*K, V)
         return self.mean(logs), [part for _, part in steps]
@@ -48,7 +48,7 @@ class Ensemble(nn.Module):
     def mean(self, logs: Tensor) -> Tensor:
         """Logits (..., V) of the average, from the log-probabilities (models, ..., V) of each."""
         if self.average == "logs":
-            return logs.mean(0)  # up to a constant a row
+            return logs.mean(0)  # up to a constant per row
         return logs.logsumexp(0) - math.log(len(logs))
 
     def reorder(self, state: list[Any], rows: Tensor, documents: Tensor | None = None) -> list[Any]:
@@ -56,20 +56,19 @@ class Ensemble(nn.Module):
 
 
 def load_ensemble(paths: Sequence[str | Path], device: torch.device, average: str = "probabilities") -> LoadedModel:
-    """Models as one, with the settings and tokenizers of the first; its hash is made of theirs.
+    """Several models as one, with the settings and tokenizers of the first and a hash over all of them.
 
-    Raises ValueError in one line for a model of another vocabulary, by its name, for another average, and as
-    `load_model`.
+    Raises ValueError in one line if vocabularies differ or the average is unknown, and as `load_model`.
     """
     if not paths:
-        raise ValueError("checkpoint=[]: wanted one model at least")
+        raise ValueError("checkpoint=[]: wanted at least one model")
     first, *others = loaded = [load_model(path, device) for path in paths]
     for other in others:
         for side in ("source", "target"):
             if getattr(other, f"{side}_tokenizer").hash != getattr(first, f"{side}_tokenizer").hash:
                 raise ValueError(
-                    f"{other.path}: its {side} vocabulary is another one than that of {first.path}: models of an "
-                    "ensemble share theirs"
+                    f"{other.path}: its {side} vocabulary differs from that of {first.path}: models of an "
+                    "ensemble need the same one"
                 )
     model = cast(Transformer, Ensemble([one.model for one in loaded], average))
     longest = [one.longest_segment for one in loaded if one.longest_segment is not None]

@@ -1,4 +1,4 @@
-"""What the rows of a search have written."""
+"""The tokens written by the rows of a search."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 class History:
-    """The tokens that were chosen, and with beams the rows that they continued: an (A, K) entry of each a step.
+    """The chosen tokens and, with beams, the rows that they continued: an (A, K) entry of each per step.
 
-    Kept as back-pointers, so that a step costs the same however much has been written.
+    Rows are back-pointers, so that the cost of a step does not grow with the length.
     """
 
     def __init__(self, documents: int) -> None:
@@ -23,7 +23,7 @@ class History:
         self.waiting.append(torch.stack(entries))  # (1|2, A, K)
 
     def flush(self, active: Tensor) -> None:
-        """Put away what was appended while the batch held the documents `active` (A,)."""
+        """Store the entries appended while the batch held the documents `active` (A,)."""
         if self.waiting:
             held = torch.stack(self.waiting).cpu().numpy()  # (steps, 1|2, A, K)
             part = np.zeros((*held.shape[:2], self.documents, held.shape[3]), dtype=np.int32)
@@ -32,12 +32,12 @@ class History:
             self.waiting = []
 
     def close(self) -> None:
-        """After the last flush; from then on `read`."""
+        """Call after the last flush and before `read`."""
         self.entries = np.concatenate(self.parts)
         self.parts = []
 
     def read(self, document: int, row: int, length: int) -> tuple[int, ...]:
-        """The first `length` tokens of what ended in `row`, or all where it was given up before."""
+        """The first `length` tokens of the hypothesis that ended in `row`, fewer if it was given up earlier."""
         length = min(length, len(self.entries))
         entries = self.entries[:length, :, document]  # (length, 1|2, K)
         if entries.shape[1] == 1:

@@ -1,4 +1,4 @@
-"""A translation memory: segments that were translated before, found again by their exact source."""
+"""A translation memory: earlier translations, looked up by exact source segment."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FIXED = "fixed"
 
 
 class Masked(NamedTuple):
-    """A text with placeholders, and the span that each of them stands for; None for one that is no text."""
+    """A text with placeholders, and the span behind each placeholder; None for a span that is not text."""
 
     text: str
     spans: tuple[str | None, ...]
 
 
 class Memory:
-    """Translations by their source segments, which match where they are equal but for white space. Of several
-    translations the most frequent one counts, of equally frequent ones the first."""
+    """Translations by source segment; white space is ignored in the comparison. The most frequent translation
+    wins, and the first of equally frequent ones."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._texts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -46,10 +46,10 @@ class Memory:
 
     @classmethod
     def read(cls, path: str, languages: tuple[str | None, str | None] = (None, None)) -> Memory:
-        """From TMX, PO, XLIFF, CSV, TSV or Parquet, recognised as any input is; tables with columns source and target,
-        a TSV without names with document, source, target.
+        """Read TMX, PO, XLIFF, CSV, TSV or Parquet, recognised like any input. Tables need the columns source and
+        target; a TSV without a header has document, source, target.
 
-        languages: those of source and target, which TMX may have more of. Raises DataError of one line.
+        languages: source and target, since TMX may hold more. Raises DataError in one line.
         """
         found = recognise(Input(path).begin, Path(path).name)
         if found.name not in BITEXTS:
@@ -69,10 +69,10 @@ class Memory:
         return memory
 
     def fill(self, told: Told, segments: Sequence[str | Masked], counts: Counter[str]) -> Told:
-        """What a document is told, and the translations that are here fixed where it is told nothing.
+        """Fix the segments that the memory knows, unless `told` already fixes or begins them.
 
-        segments  its texts, as a file of lines has them, or with placeholders
-        counts    segments by what became of their match
+        segments  texts, as they are or with placeholders
+        counts    counts segments by the outcome of the look-up
         """
         fixed = dict(told.fixed)
         for n, segment in enumerate(segments):
@@ -96,7 +96,7 @@ class Memory:
 
 
 def recall(memory: Memory | None, told: Sequence[Told], documents: Sequence[Sequence[str | Masked]]) -> list[Told]:
-    """`Memory.fill` of all documents; a line on stderr says how many segments it has fixed."""
+    """`Memory.fill` for all documents; reports the number of fixed segments on stderr."""
     if memory is None:
         return list(told)
     counts: Counter[str] = Counter({FIXED: 0})
@@ -107,7 +107,7 @@ def recall(memory: Memory | None, told: Sequence[Told], documents: Sequence[Sequ
 
 
 def mask(text: str) -> Masked:
-    """A text with placeholders for its spans, neighbours under one; without any where it needs more than there are."""
+    """A text with placeholders for its spans, adjacent ones sharing one; without any if there are too many spans."""
     pieces: list[str] = []
     spans: list[str] = []
     end = -1  # of the last span
@@ -125,7 +125,7 @@ def mask(text: str) -> Masked:
 
 
 def _renumbered(target: Masked, source: Masked) -> Masked | None:
-    """The target with the placeholders of the source, for the same spans; None where it has other ones."""
+    """The target with the placeholders of the source for the same spans; None if the spans differ."""
     if Counter(target.spans) != Counter(source.spans):
         return None
     free = list(range(len(source.spans)))

@@ -1,4 +1,4 @@
-"""What a user has to know of translations: what was cut, what is missing, what the model has never seen the like of."""
+"""Warnings about translations: cut documents, empty segments, segments longer than any in training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def warn_of_cut(translations: Sequence[Translation], names: Sequence[str]) -> No
 
 
 def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Translation], place: Place) -> None:
-    """Name the segments with text whose translation has none."""
+    """Name the segments with text but an empty translation."""
     empty = [
         place(n, i)
         for n, (segments, translation) in enumerate(zip(documents, translations, strict=True))
@@ -39,13 +39,13 @@ def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Tra
 
 
 def warn_of_copied(words: int) -> None:
-    """Tell how many words stand there because the vocabulary could not write them."""
+    """Report how many words were copied because the vocabulary cannot write them."""
     if words:
-        log.warning("%d unknown words were taken from the source (decoding.copy_unknown)", words)
+        log.warning("%d unknown words were copied from the source (decoding.copy_unknown)", words)
 
 
 def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longest: int, place: Place) -> None:
-    """Name the segments that have more tokens than the longest one of the training, `<sep>` and `</s>` counted."""
+    """Name the segments with more tokens than the longest in training, `<sep>` and `</s>` included."""
     long = [
         f"{place(n, i)} ({len(tokens) + 2:,})"
         for n, segments in enumerate(documents)
@@ -54,8 +54,8 @@ def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longe
     ]
     if long:
         log.warning(
-            "%d segments have more tokens than the longest of the training (%d), and parts of them may be left out: "
-            "make each sentence a segment (in text a line): %s",
+            "%d segments have more tokens than the longest in training (%d); parts may stay untranslated: "
+            "make each sentence a segment (in text: a line): %s",
             len(long),
             longest,
             some_of(long),
@@ -63,7 +63,7 @@ def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longe
 
 
 def empty_places(segments: Sequence[str], translation: Translation) -> list[int]:
-    """The segments with text whose translation has none, and which the one before them does not translate, too."""
+    """The segments with text but an empty translation, unless merged into the translation of the one before."""
     return [
         i
         for i, (segment, text) in enumerate(zip(segments, translation.segments, strict=False))
@@ -72,10 +72,10 @@ def empty_places(segments: Sequence[str], translation: Translation) -> list[int]
 
 
 def is_long(tokens: Sequence[int], longest: int | None) -> bool:
-    """Whether a segment of these tokens is longer than the longest one of the training, `<sep>` and `</s>` counted."""
+    """Whether a segment has more tokens than the longest in training, `<sep>` and `</s>` included."""
     return longest is not None and len(tokens) + 2 > longest
 
 
 def some_of(names: Sequence[str]) -> str:
-    """The first ten names in a line."""
+    """The first ten names, on one line."""
     return ", ".join(names[:10]) + (" ..." if len(names) > 10 else "")

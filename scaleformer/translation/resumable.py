@@ -1,4 +1,4 @@
-"""Translations that outlive an interruption: each finished document is on disk before the next ones are."""
+"""Translations that survive interruptions: each finished document is saved before the next ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scaleformer.translation.translator import Translator
 
 try:
     import fcntl
-except ImportError:  # Windows: nobody is kept out
+except ImportError:  # Windows: no lock
     fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
@@ -38,19 +38,19 @@ def resumable_translations(
     progress: Callable[[float, int], None] | None = None,
     **options: Any,
 ) -> Iterator[list[Translation]]:
-    """`Translator.translate_documents`, going on where the same call was interrupted before.
+    """`Translator.translate_documents`, resuming an earlier interrupted call.
 
         with resumable_translations(translator, sources, decoding, folder / "bleu-test.part", ids=ids) as translations:
             ...  # write the results
 
-    path is a file of JSON Lines: the conditions of the call, then the translation of each document, in their order, on
-    disk as soon as it and those before it are finished: those that wait for an earlier one are made again. It is
-    removed when the block ends without an exception, and kept when it does not or the process is killed: the next call
-    with the same model, documents, ids and settings goes on behind the last one there. What another call has left there
-    is begun anew, which a warning says.
+    path is a JSON Lines file: the conditions of the call, then the translations in document order, each saved as soon
+    as it and all before it are finished. Documents that finished out of order are translated again. The file is removed
+    when the block ends without an exception, and kept after an exception or a kill: the next call with the same model,
+    documents, ids and settings resumes after the last saved document. A file from a different call is overwritten, with
+    a warning.
 
-    Other arguments are those of `translate_documents`; the result is that of a call that nothing interrupted. Raises
-    what that raises, OSError where path cannot be written, ValueError where another process is writing it.
+    Other arguments are those of `translate_documents`; the result equals that of an uninterrupted call. Raises the
+    errors of that function, OSError if path cannot be written, ValueError if another process is writing it.
     """
     path = Path(path)
     conditions = {
@@ -69,7 +69,7 @@ def resumable_translations(
     with _owned(path) as file:
         begun = _read(file, conditions, path)
         if begun:
-            print(f"going on: {len(begun)} of {len(documents)} documents are in {path}", file=sys.stderr)
+            print(f"resuming: {len(begun)} of {len(documents)} documents are in {path}", file=sys.stderr)
         count = len(begun)
 
         def keep(translation: Translation) -> None:
@@ -92,7 +92,7 @@ def resumable_translations(
             )
         except BaseException:
             if count:
-                log.warning("%d of %d documents are kept in %s: the same call goes on", count, len(documents), path)
+                log.warning("%d of %d documents are kept in %s: repeat the call to resume", count, len(documents), path)
             else:
                 path.unlink(missing_ok=True)
             raise
@@ -111,7 +111,7 @@ def _owned(path: Path) -> Iterator[BinaryIO]:
 
 
 def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Translation]:
-    """The translations that are there; whatever else is there (a line cut short, another call's) is cut off."""
+    """The saved translations; truncates the file after them (a partial line, or all of a different call)."""
     found: list[Translation] = []
     file.seek(0)
     first = file.readline()
@@ -129,7 +129,7 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
         file.truncate(end)
         return found
     if first:
-        log.warning("%s: what it holds is of another model, other documents or other settings: begun anew", path)
+        log.warning("%s holds translations of another model, other documents or other settings: starting over", path)
     file.truncate(0)
     _write(file, conditions)
     return found

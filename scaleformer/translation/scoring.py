@@ -1,4 +1,4 @@
-"""Log-probabilities of given continuations, all tokens at once."""
+"""Log-probabilities of given continuations, in parallel over tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from scaleformer.model.transformer import Transformer
 from scaleformer.translation.ensemble import Ensemble
 from scaleformer.vocabulary import EOS, PAD
 
-ROWS = 16  # that are read in one pass: their logits are of the whole vocabulary
+ROWS = 16  # per pass, since their logits cover the whole vocabulary
 
 
 class Scores(NamedTuple):
-    """Log-probabilities (natural logarithm, fp32) of each token of each row, and, at each of its places and behind the
-    last of them, of the token that was asked for."""
+    """Log-probabilities (natural logarithm, fp32) of each token of each row, and of the requested token at each of its
+    positions and after the last one."""
 
     tokens: list[list[Tensor]]
     asked: list[list[Tensor]]
@@ -33,8 +33,8 @@ def score_rows(
     counted: bool,
     asked: Sequence[int] | None = None,
 ) -> Scores:
-    """Of each source, with its `</s>`, rows of target tokens, each from the start of the target on, without `<s>` and
-    `</s>`. asked: a token of each source, for `Scores`. The model is in evaluation mode."""
+    """Score rows of target tokens for each source (with its `</s>`). Rows start at the beginning of the target, without
+    `<s>` and `</s>`. asked: the requested token of each source, see `Scores`. The model must be in evaluation mode."""
     device = next(model.parameters()).device
     flat = [(n, row) for n, some in enumerate(rows) for row in some]
     found = Scores([[] for _ in rows], [[] for _ in rows])

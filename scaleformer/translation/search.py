@@ -1,7 +1,7 @@
 """Search for translations: greedy, beam, sampling.
 
-The search knows a model by four methods only (`DecodableModel`): encode once, then one position a step for all rows,
-each row with a state of its own. It never feeds a row the tokens that it has written before.
+The search uses four methods of a model (`DecodableModel`): it encodes once, then decodes one position of all rows per
+step. Each row has its own state; earlier tokens are never fed again.
 
 Letters: B documents, K rows a document (beams or samples), row = b * K + k, A documents still in the batch, V words.
 """
@@ -25,9 +25,9 @@ from scaleformer.vocabulary import EOS
 
 
 class DecodableModel(Protocol):
-    """What decoding asks of a model; states are opaque. See `scaleformer.model.transformer`.
+    """The interface that decoding needs; states are opaque. See `scaleformer.model.transformer`.
 
-    The logits of a step are the search's from then on: it writes into them.
+    The search overwrites the logits of a step.
     """
 
     @property
@@ -44,9 +44,9 @@ class DecodableModel(Protocol):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation. `tokens` is without `<s>` and `</s>`; log_probability that of all tokens and `</s>` under the
-    model (natural logarithm, fp32); score ranks it, by what was not told, with the penalty for repetition; finished is
-    False where a length limit cut the document, or one of its segments."""
+    """One translation. `tokens` excludes `<s>` and `</s>`; log_probability covers all tokens and `</s>` under the model
+    (natural logarithm, fp32); score ranks hypotheses by the tokens that were not told, with the repetition penalty;
+    finished is False if a length limit cut the document or one of its segments."""
 
     tokens: tuple[int, ...]
     log_probability: float
@@ -68,25 +68,29 @@ def decode(
     told: Sequence[Mapping[int, Sequence[int]]] = (),
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
-    """Translate a batch: for each document `n_best` hypotheses, finished ones first, the best before others.
+    """Translate a batch: `n_best` hypotheses per document, finished ones first, then by score.
 
-    source (B, S) long, source_mask (B, S) bool, True = real token, source_segments (B, S) long, the number of `<sep>`
-    before each token. The model must be in evaluation mode. `counted` is whether separators of the target say how many
-    source segments they consume (`scaleformer.vocabulary`). `keys` name the documents (their places otherwise): samples
-    are drawn from config.seed and the name, whatever else is in the batch. `progress` is called now and then with the
-    number of tokens written since its last call, one row a document, and the share of the segments that is done. `told`
-    has of each document tokens with which the translations of source segments begin; those that end with `<sep>` are
-    all of it (`scaleformer.translation.told`). `watch` is called as often for each document that is being written, with
-    its place and, where it has one row, the tokens written since; where it returns False nobody wants the document any
-    more: it is given up, and what there is of it returned. A beam search that has no more hypotheses returns fewer than
-    n_best. A limit of the model (learned positions) is one of the search. Raises ValueError if the shapes differ,
-    something is told without match_segments, or the model gives NaN.
+    source           (B, S) long
+    source_mask      (B, S) bool, True = real token
+    source_segments  (B, S) long, the number of `<sep>` before each token
+    counted          whether target separators encode how many source segments they consume (`scaleformer.vocabulary`)
+    keys             names of the documents (default: their places); samples depend on config.seed and the name only
+    progress         called from time to time with the number of tokens written since the last call, one row per
+                     document, and the share of segments that is translated
+    told             for each document the tokens with which the translations of source segments begin; with `<sep>` at
+                     the end they are the whole translation (`scaleformer.translation.told`)
+    watch            called as often for each unfinished document with its place and, if it has a single row, its new
+                     tokens; if it returns False, the document is given up and its partial translation returned
+
+    The model must be in evaluation mode; its length limit (learned positions) also limits the search. A beam search may
+    find fewer than n_best hypotheses. Raises ValueError if shapes differ, something is told without match_segments, or
+    the model gives NaN.
     """
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
         raise ValueError(f"source, source_mask and source_segments have shapes {shapes}; wanted one (B, S) with B >= 1")
     if any(told) and not config.match_segments:
-        raise ValueError("told is of segments of the source: wanted match_segments=true")
+        raise ValueError("told refers to source segments: wanted match_segments=true")
     rows = Rows(source, source_mask, source_segments, config, counted, told)
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))
@@ -101,9 +105,9 @@ def decode(
 
 
 def _checked(logits: Tensor, step: int) -> Tensor:
-    # Once is enough for weights that are not finite, and a look at every step would wait for the device.
+    # One check suffices for weights that are not finite; a check at every step would wait for the device.
     if step == 0 and bool(logits.isnan().any()):
-        raise ValueError("the model gives NaN logits: its weights are not finite; take an earlier checkpoint")
+        raise ValueError("the model gives NaN logits: its weights are not finite; use an earlier checkpoint")
     return logits.float()
 
 
@@ -115,14 +119,14 @@ def _rollout(
     config: DecodingConfig,
     draws: Draws | None,
 ) -> list[list[Hypothesis]]:
-    """Greedy search, or sampling with `draws`: every row goes its own way."""
+    """Greedy search, or sampling with `draws`: rows are independent."""
     B, K = len(rows.limits), config.rows
     history = History(B)
     limits = rows.limits.repeat_interleave(K)  # (A*K,)
     total = torch.zeros(B * K, dtype=torch.double, device=limits.device)
     length = torch.zeros_like(limits)  # tokens with </s>
     ended = torch.zeros_like(limits, dtype=torch.bool)  # </s> was written
-    merit, free = total, length  # of what was not told
+    merit, free = total, length  # of the tokens that were not told
     result = torch.zeros(6, B, K, dtype=torch.double)  # log-probability, length, ended, a segment was cut; merit, free
 
     for step in range(active.steps):
@@ -135,7 +139,7 @@ def _rollout(
         token = allowed.argmax(1) if draws is None else sample(allowed, config, draws.take(step, active.places))
         log_probability = logs.gather(1, token[:, None])[:, 0]
         worth = log_probability if weighed is logits else weighed_logs.gather(1, token[:, None])[:, 0]
-        # A row that is done goes on beside the others, unread: nothing that is kept of it may move any more.
+        # Finished rows still take part in each step, but their recorded results must not change.
         running = ~ended & (length < limits)
         total = total + torch.where(running, log_probability, 0.0)
         length = length + running
@@ -174,18 +178,18 @@ def _rollout(
 
 
 def sample(logits: Tensor, config: DecodingConfig, draws: Tensor) -> Tensor:
-    """One token (N,) for each row of logits (N, V), after temperature, top_k and top_p, in this order.
+    """Sample a token (N,) from each row of logits (N, V) after temperature, top_k and top_p, in this order.
 
-    draws (N,) from the uniform distribution over [0, 1): each chooses the token in whose stretch of the mass it lies.
+    draws (N,) are uniform over [0, 1): each selects a token by the cumulative distribution.
     """
     logits = logits / config.temperature
     if 0 < config.top_k < logits.shape[1]:
         logits = logits.masked_fill(logits < logits.topk(config.top_k).values[:, -1:], -math.inf)
     if config.top_p < 1:
         ordered, order = logits.softmax(1).sort(1, descending=True)
-        outside = ordered.cumsum(1) - ordered >= config.top_p  # the mass before the token already suffices
+        outside = ordered.cumsum(1) - ordered >= config.top_p  # the tokens before it already have enough mass
         logits = logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -math.inf)
-    # in order of the vocabulary, in double precision, scaled to the sum: no draw lies beyond the last token
+    # in vocabulary order, in double precision, scaled to the sum so that no draw lies beyond the last token
     mass = logits.softmax(1, dtype=torch.double).cumsum(1)
     return torch.searchsorted(mass, (draws * mass[:, -1])[:, None], right=True)[:, 0]
 
@@ -193,24 +197,24 @@ def sample(logits: Tensor, config: DecodingConfig, draws: Tensor) -> Tensor:
 def _beam(
     model: DecodableModel, state: Any, rows: Rows, active: Active, config: DecodingConfig
 ) -> list[list[Hypothesis]]:
-    """Beam search. Each step ranks 2K continuations of the K live hypotheses: those of the first K that end are kept as
-    finished, the first K that do not end live on.
+    """Beam search. Each step ranks 2K continuations of the K live hypotheses: of the first K, those that end are kept
+    as finished; the first K that do not end stay live.
 
-    A document is done when no live hypothesis can come before the n-th best finished one any more: log-probabilities
-    only fall, so log-probability / limit ** alpha bounds whatever score it may reach. With alpha > 0 this bound is
-    weak; so it is also done when K are finished and the best live one, scored at its present length, comes behind.
+    A document is done when no live hypothesis can still beat the n-th best finished one: log-probabilities only
+    decrease, so log-probability / limit ** alpha bounds the score. With alpha > 0 this bound is loose; so a document is
+    also done when K hypotheses are finished and the best live one, scored at its current length, ranks below them.
 
-    What is told has no part in this order: however improbable, all hypotheses have to write it, and those that put it
-    off would else drive out the others."""
+    Told tokens do not count in this ranking: all hypotheses must write them, however improbable, and otherwise those
+    that delay them would displace the others."""
     B, K, alpha, device = len(rows.limits), config.rows, config.length_penalty, rows.limits.device
     history, limits = History(B), rows.limits.tolist()
     total = torch.full((B, K), -math.inf, dtype=torch.double, device=device)
-    total[:, 0] = 0.0  # the K rows start alike: only one of them counts
-    merit = total  # log-probabilities of what was not told, with the penalty for repetition
-    # Of a finished hypothesis: score, log-probability, tokens before </s>, the row it was, a segment was cut.
+    total[:, 0] = 0.0  # the K rows start identical: only one of them counts
+    merit = total  # log-probabilities of the tokens that were not told, with the repetition penalty
+    # For each finished hypothesis: score, log-probability, tokens before </s>, its row, whether a segment was cut.
     finished = torch.zeros(5, B, K, dtype=torch.double, device=device)
     finished[0] = -math.inf
-    unfinished = total  # log-probabilities of the live rows when their document was done
+    unfinished = total  # log-probabilities of the live rows when their document was finished
     result = torch.zeros(6, B, K, dtype=torch.double)
 
     for step in range(active.steps):
@@ -241,7 +245,7 @@ def _beam(
         finished = torch.cat([finished, torch.stack(new)], 2)  # (5, A, 2K)
         finished = finished.gather(2, finished[0].topk(K).indices.expand(5, A, K))
 
-        live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends once at most: K or more of 2K live on
+        live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends at most once: at least K of 2K stay live
         merit, total, parent, token = (values.gather(1, live) for values in (merits, ranked, parent, token))  # (A, K)
         history.append(token, parent)
         unfinished = torch.where(running, total, unfinished)

@@ -1,4 +1,4 @@
-"""The bookkeeping of a search beside the state of the model: limits and counts of rows, what is done.
+"""The bookkeeping of a search: limits and counts of rows, and which ones are finished.
 
 Letters: B documents, K rows a document (beams or samples), row = b * K + k, A documents still in the batch, V words.
 """
@@ -18,21 +18,21 @@ from scaleformer.vocabulary import BOS, EOS, MOST, PAD, PLACEHOLDER, PLACEHOLDER
 
 
 class Rows:
-    """Each row's next input, the source segments that it has consumed, and what it may still write.
+    """Each row's next input, the source segments that it has consumed, and the tokens that it may write.
 
     token, segments (A*K,) long: the input of the next step, source segments consumed so far
     segment_tokens, words (A*K,) long: tokens since the last source segment was consumed, and since the last separator
-    cut, ending (A*K,) bool: the limit ended a segment of this row, and ends the one at hand
-    limits (A,) long: the most tokens of a document, `</s>` among them
-    segment_limits (A*K, n) long: the most tokens that answer each source segment, separators apart; the last column
-                   for all that follow
-    wanted (A*K,) long: source segments, only with match_segments; 0 where the source has none, and any number will do
+    cut, ending (A*K,) bool: the limit ended a segment of this row, and ends the current one
+    limits (A,) long: the most tokens of a document, `</s>` included
+    segment_limits (A*K, n) long: the most tokens for each source segment, without separators; the last column holds
+                   for all later segments
+    wanted (A*K,) long: source segments, only with match_segments; 0 if the source has none, and any number is allowed
     counts (A,) long: segments of the source
     least (A*K, n) long: the fewest, likewise, only with min_length_ratio
-    text (A*K, W) long: the tokens since the last source segment was consumed, only with rules against repetition
-    placeholders (A*K, n, 9) bool: those of each source segment, only with match_segments where the source has any
-    missing (A*K, 9) bool: those of the segment at hand that are still to be written, each once
-    forced (A*K,) bool: whether what comes next is told (`scaleformer.translation.told`); only with forced tokens
+    text (A*K, W) long: the tokens since the last source segment was consumed, only with repetition rules
+    placeholders (A*K, n, 9) bool: those of each source segment, only with match_segments if the source has any
+    missing (A*K, 9) bool: those that the current segment still needs, each once
+    forced (A*K,) bool: whether the next token is told (`scaleformer.translation.told`); only with forced tokens
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Rows:
         self.told = Forced(told, n, rows, source) if any(told) else None
         if self.told is not None:
             limits = limits.maximum(self.told.limits)
-        free, longest = limit(mask.sum(1)), limits.amax(1, keepdim=True)  # which segment answers which is not known
+        free, longest = limit(mask.sum(1)), limits.amax(1, keepdim=True)  # the segments are not aligned
         self.least: Tensor | None = None
         if config.match_segments:
             real = torch.arange(n, device=source.device) < wanted[:, None]
@@ -91,26 +91,26 @@ class Rows:
             found = torch.zeros(B, n, len(PLACEHOLDERS), dtype=torch.bool, device=source.device)
             documents = torch.arange(B, device=source.device)[:, None].expand_as(source)
             found[documents[is_placeholder], source_segments[is_placeholder], kinds[is_placeholder]] = True
-            # behind the last segment there is none to write
+            # no placeholders after the last segment
             found = torch.cat([found, torch.zeros_like(found[:, :1])], 1)
             self.placeholders = found.repeat_interleave(rows, 0)
             self.missing = self.placeholders[:, 0]
 
     def weigh(self, logits: Tensor) -> Tensor:
-        """The logits (A*K, V) with the penalty for what the segment at hand has already [Keskar 2019]."""
+        """The logits (A*K, V) with the penalty on tokens that the current segment already has [Keskar 2019]."""
         if self.text is None or self.penalty == 1:
             return logits
         whole = torch.arange(self.text.shape[1], device=logits.device) < self.segment_tokens[:, None]
         there = torch.zeros_like(logits, dtype=torch.bool).scatter(1, torch.where(whole, self.text, PAD), True)
-        there[:, PAD] = False  # the segment has none
+        there[:, PAD] = False  # padding is not a token of the segment
         worse = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
         return torch.where(there, worse, logits)
 
     def allow(self, logits: Tensor) -> Tensor:
-        """The logits (A*K, V) with -inf where a token may not come next; they are changed in place.
+        """The logits (A*K, V) with -inf for tokens that may not come next; changed in place.
 
-        Nearly always it is the special tokens alone that may not. They are the first of the vocabulary, so that the
-        others are not read."""
+        Nearly always only special tokens are forbidden. They come first in the vocabulary, so the others need not be
+        read."""
         if self._ids is None:
             self._ids = torch.arange(logits.shape[1], device=logits.device)
             self._consumed = consumed(self._ids, self.counted)  # (V,)
@@ -135,7 +135,7 @@ class Rows:
         if self.wanted is not None:
             left = (self.wanted - self.segments)[:, None]  # (A*K, 1)
             forbidden = forbidden | ((left > 0) & (special == EOS))
-            if self.counted:  # no source segment twice, and something written before the next one for the same
+            if self.counted:  # consume no source segment twice, and write words before another <sep0>
                 bound = (self.wanted > 0)[:, None]
                 twice = (self._steps > left) & bound
                 if self.told is not None:
@@ -149,9 +149,9 @@ class Rows:
         limit = self._limit()
         logits[:, : len(special)].masked_fill_(forbidden, -math.inf)
         if self.text is not None and self.ngram:
-            # where neither <sep> nor </s> is possible, a given beginning goes on
+            # if neither <sep> nor </s> is possible, a given beginning continues
             free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
-            if self.placeholders is not None:  # which keep a segment from its end, no given beginning
+            if self.placeholders is not None:  # missing placeholders forbid the end of a segment, too
                 free = free | self.missing.any(1, keepdim=True)
             self._forbid_repeats(logits, self.text, free)
         if self.least is not None:
@@ -160,7 +160,7 @@ class Rows:
             )
             longer = logits.masked_fill(short, -math.inf)
             logits = torch.where((longer > -math.inf).any(1, keepdim=True), longer, logits)
-        # where no <sep> is possible (all segments are written, or a given beginning goes on) none has to be written
+        # if no <sep> is possible (all segments are written, or a given beginning continues), none is required
         full = (self.segment_tokens >= limit) & (logits[:, SEP] > -math.inf)  # (A*K,)
         self._end_segments(logits, full)
         if self.told is not None:
@@ -170,17 +170,17 @@ class Rows:
         return logits
 
     def _forbid(self, logits: Tensor, rows: Tensor, tokens: Tensor) -> None:
-        """-inf for `tokens` (V,) bool, in place, in those of the rows (A*K,) that are True: few, if any."""
+        """-inf for `tokens` (V,) bool, in place, in the rows (A*K,) that are True: few, if any."""
         if logits.device.type == "cpu":
             chosen = rows.nonzero()[:, 0]
             if len(chosen):
                 logits[chosen] = logits[chosen].masked_fill(tokens, -math.inf)
-        else:  # to count the rows would be to wait for the device
+        else:  # counting the rows would wait for the device
             logits.masked_fill_(rows[:, None] & tokens, -math.inf)
 
     def _end_segments(self, logits: Tensor, full: Tensor) -> None:
-        """Leave only separators, in place, in the rows (A*K,) whose segment is full. What the limit ends consumes one;
-        what the model ends by itself as many as it says."""
+        """Allow only separators, in place, in the rows (A*K,) whose segment is full. A forced end consumes
+        one source segment; an end that the model chose consumes as many as its separator says."""
         rows: Any = slice(None)
         self.ending = torch.zeros_like(full)
         if logits.device.type == "cpu":
@@ -194,9 +194,9 @@ class Rows:
         self.ending[rows] = ending
 
     def _misplaced(self, placeholders: Tensor, logits: Tensor) -> Tensor:
-        """(A*K, X) bool, of the special tokens: placeholders that the segment at hand has not, or not any more, and
-        separators that would leave some out. Where its room is just enough for those that are missing, all other tokens
-        too, in place."""
+        """(A*K, X) bool over special tokens: placeholders that the current segment does not or no longer need, and
+        separators that would skip some. If only the missing placeholders still fit, this also forbids all other tokens,
+        in place."""
         missing = self.missing.sum(1, keepdim=True)  # (A*K, 1)
         last = ((self._limit() - self.segment_tokens)[:, None] <= missing) & (missing > 0)  # (A*K, 1)
         self._forbid(logits, last[:, 0], self._ordinary)
@@ -204,44 +204,44 @@ class Rows:
         following = self.segments[:, None] + torch.arange(1, MOST, device=wrong.device)
         rows = torch.arange(len(wrong), device=wrong.device)[:, None]
         beyond = placeholders[rows, following.clamp(max=placeholders.shape[1] - 1)].any(2)
-        # nor may a separator that consumes n segments skip what the n - 1 following ones have
+        # a separator that consumes n segments must not skip placeholders of the n - 1 following ones
         skips = torch.cat([beyond.new_zeros(len(beyond), 2), beyond.cumsum(1) > 0], 1)  # (A*K, MOST + 1)
         wrong = wrong | skips[:, self._steps]
         return torch.where(self._is_placeholder, ~self.missing[:, self._kinds], wrong)
 
     def _limit(self) -> Tensor:
-        """(A*K,) the most tokens of the segment at hand."""
+        """(A*K,) the most tokens of the current segment."""
         return self._of_segment(self.segment_limits)
 
     def _of_segment(self, values: Tensor) -> Tensor:
-        """(A*K,) of values (A*K, n) those of the segment at hand."""
+        """(A*K,) the values (A*K, n) of the current segment."""
         return values.gather(1, self.segments.clamp(max=values.shape[1] - 1)[:, None])[:, 0]
 
     def left(self, done: Tensor) -> float:
-        """Segments of the source that the documents not done (A,) have still to answer, about: the one at hand by what
-        is written of its most tokens."""
+        """Approximate number of source segments that unfinished documents (A,) have left; the current one counts by its
+        tokens relative to its limit."""
         part = self.segment_tokens / (self._limit() + 1)  # (A*K,)
         left = self.counts - (self.segments + part)[:: self.rows]  # (A,) by the first row
         return float((left.clamp(min=0) * ~done).sum())
 
     def _forbid_repeats(self, logits: Tensor, text: Tensor, free: Tensor) -> None:
-        """-inf, in place, for tokens that would write an n-gram of the segment at hand once more, in rows that are
-        `free` (A*K, 1)."""
+        """-inf, in place, for tokens that would repeat an n-gram of the current segment, in rows that are `free`
+        (A*K, 1)."""
         windows = text.unfold(1, self.ngram, 1)  # (A*K, W-n+1, n)
         places = self.segment_tokens[:, None] + self._back  # (A*K, n-1)
         last = text.gather(1, places.clamp(0, text.shape[1] - 1))  # (A*K, n-1)
         whole = self._ends <= self.segment_tokens[:, None]  # (A*K, W-n+1)
         following = windows[..., -1]
-        # rows that are done write </s> for ever; PAD is forbidden as it is
+        # finished rows repeat </s>; PAD is forbidden anyway
         found = (windows[..., :-1] == last[:, None]).all(2) & whole & free & (following != EOS)
         logits.scatter_(1, torch.where(found, following, PAD), -math.inf)
 
     def advance(self, tokens: Tensor) -> None:
-        """Take the tokens (A*K,) chosen for the present rows."""
+        """Append the chosen tokens (A*K,)."""
         steps, separator = self._consumed[tokens], is_separator(tokens, self.counted)
         self.cut = self.cut | (self.ending & separator)
         self.token = tokens
-        if self.text is not None:  # beyond its width only a given beginning goes
+        if self.text is not None:  # only a given beginning exceeds its width
             place = self.segment_tokens.clamp(max=self.text.shape[1] - 1)
             self.text = self.text.scatter(1, place[:, None], tokens[:, None])
         self.segments = self.segments + steps
@@ -254,7 +254,7 @@ class Rows:
         self.words = (self.words + 1) * ~separator
 
     def select(self, rows: Tensor, documents: Tensor | None) -> None:
-        """New row i continues old row rows[i]; documents: the old places of those that stay, None when all do."""
+        """New row i continues old row rows[i]; documents: the old places of those that stay, None for all."""
         self.token, self.segments, self.words = self.token[rows], self.segments[rows], self.words[rows]
         self.segment_tokens, self.cut, self.ending = self.segment_tokens[rows], self.cut[rows], self.ending[rows]
         if self.text is not None:

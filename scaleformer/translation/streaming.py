@@ -1,4 +1,4 @@
-"""Segments of documents while they are being written, whatever pieces and batches those are in."""
+"""Segments of documents during decoding, across pieces and batches."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scaleformer.vocabulary import EOS, steps_of
 
 
 class SegmentStreams:
-    """Tells of each segment as soon as it is final: `tell(document, first segment, texts)`, whose answer is whether the
-    document is still wanted.
+    """Reports each segment as soon as it is final: `tell(document, first segment, texts)` returns whether to continue
+    the document.
 
-    pieces  of each document, in the order in which they are translated; first: the number of the first document
-    match   whether a translation has the segments of its source; else which one a text belongs to is known at the end
-            alone, and none is told. Nor is one of a search with several rows a document, which has no tokens before.
+    pieces  of each document, in decoding order; first: the number of the first document
+    match   whether translations have the segments of their source. Otherwise texts can be assigned only at the end, and
+            none is reported; nor are those of a search with several rows per document, whose tokens are not final.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class SegmentStreams:
         self._tokenizer, self._match, self._tell = tokenizer, match, tell
 
     def of(self, pieces: Sequence[int], first: int = 0) -> Watch:
-        """What watches a batch of these pieces, numbered from the piece `first` on."""
+        """The `watch` of a batch of these pieces, numbered from the piece `first`."""
         pieces = [first + piece for piece in pieces]
-        waiting: list[list[int]] = [[] for _ in pieces]  # tokens of the segment at hand
+        waiting: list[list[int]] = [[] for _ in pieces]  # tokens of the current segment
         following = [self._places[piece][1] for piece in pieces]
 
         def watch(place: int, tokens: Sequence[int]) -> bool:
@@ -50,10 +50,10 @@ class SegmentStreams:
         return watch
 
     def _ended(self, waiting: list[int], tokens: Sequence[int]) -> list[str]:
-        """The segments that the tokens end; what follows the last of them waits."""
+        """The segments that the tokens complete; the rest stays in `waiting`."""
         texts: list[str] = []
         for token in tokens:
-            if waiting[-1:] == [EOS]:  # what follows it is not read
+            if waiting[-1:] == [EOS]:  # ignore tokens after it
                 break
             waiting.append(token)
             if steps_of(token, self._tokenizer.counted):

@@ -1,10 +1,9 @@
-"""Terms enforced: segments whose translation lacks one are translated again, the rest of the document as it stands.
+"""Enforces terms: translates segments that lack one again, with the rest of the document fixed.
 
-Where the vocabulary has the pieces of `data.annotate_terms`, first by a source that says the terms. What is still
-missing is put at the places where the model finds its first token most probable: in the place of a word, and as a
-beginning from which the model goes on; where neither will do, in front of the words and in the place of up to
-`REPLACED`. The best of these whole segments by log-probability / length ** alpha stays. Segments that lack nothing, and
-those that are fixed, are never touched.
+If the vocabulary has the tokens of `data.annotate_terms`, the first attempt annotates the source with the terms. Terms
+still missing are inserted where the model gives their first token the highest probability: instead of a word, and as a
+beginning that the model continues; if neither works, before the words there and instead of up to `REPLACED` of them.
+The best candidate by log-probability / length ** alpha wins. Complete and fixed segments never change.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ from scaleformer.vocabulary import EOS, PLACEHOLDERS, SEP, SPACE, steps_of
 if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
 
-HELD = 32  # segments that lack a term before they are translated again together
-AROUND = 1  # segments to either side that the second search reads: it costs as many steps as their texts have tokens
-PLACES = 3  # at which a term is tried
-REPLACED = 3  # words in whose place it is tried, at most
-ROUNDS = 5  # terms of one segment that are put in one after the other
+HELD = 32  # segments that lack a term are translated again in groups of this size
+AROUND = 1  # context segments on either side in the second search, which costs a step per token of their texts
+PLACES = 3  # tried for each term
+REPLACED = 3  # the most words that a term may replace
+ROUNDS = 5  # the most terms inserted into one segment, one after the other
 
 
 @dataclass(eq=False)
 class _Job:
-    """A segment that lacks terms, with those around it. All numbers but `piece` are of this window.
+    """A segment that lacks terms, in a window of its neighbours. All numbers except `piece` and `offset` refer to it.
 
-    sources, texts  its segments, and their translations
-    first           the segment that is translated again
-    wanted          how often each target form has to stand there
-    begin           what its translation has to begin with
+    sources, texts  the segments of the window and their translations
+    first           the segment to translate again
+    wanted          how often each target form must occur
+    begin           the required beginning of its translation
     """
 
     piece: int
@@ -63,7 +62,7 @@ class _Job:
         return missing_from(self.text, self.wanted)
 
     def fits(self, text: str) -> bool:
-        """Whether a translation lacks less than the present one, and keeps what else it has to."""
+        """Whether a translation lacks fewer terms than the current one and keeps placeholders and beginning."""
         kept = all(text.count(placeholder) == self.text.count(placeholder) for placeholder in PLACEHOLDERS)
         return kept and text.startswith(self.begin) and self.lacks(text) < self.missing.total()
 
@@ -74,7 +73,7 @@ class _Job:
 class TermSearch:
     """Enforces terms in the translations of pieces of documents.
 
-    before: the tokens of the tag; the rest as in `translate_pieces`.
+    before: the tokens of the tag; other arguments as in `translate_pieces`.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class TermSearch:
         self._before = list(before)
 
     def enforced(self, parts: Iterator[Translation]) -> Iterator[Translation]:
-        """The translations of all pieces in their order, as they were but for segments that lacked a term."""
+        """The translations of all pieces in order; only segments that lacked a term differ."""
         held: list[Translation] = []
         jobs: list[_Job] = []
         for number, part in enumerate(parts):
@@ -136,7 +135,7 @@ class TermSearch:
             job.sources[job.first] = annotate(source, places)
 
     def _translate_again(self, jobs: Sequence[_Job]) -> None:
-        """By a source that says the terms."""
+        """Translate segments from sources annotated with the terms."""
         told = [
             Told(
                 {n: text for n, text in enumerate(job.texts) if n != job.first},
@@ -157,27 +156,27 @@ class TermSearch:
             yield [jobs[n] for n in batch]
 
     def _put_in(self, jobs: Sequence[_Job]) -> list[_Job]:
-        """Put one term into each segment of a batch; those that found a place."""
+        """Insert one term into each segment of a batch; returns the jobs for which this succeeded."""
         sources = list(map(self._source, jobs))
         written = [self._tokens(job) for job in jobs]
         forms = [self._form(job) for job in jobs]
         rows = [[[*first, *own]] for first, own in written]
         asked = score_rows(self._translator.model, sources, rows, self._counted, [form[0] for form in forms]).asked
         begun: list[list[list[int]]] = []
-        likely: list[list[list[int]]] = []  # segments that are tried first, with the continued ones
+        likely: list[list[list[int]]] = []  # candidates tried first, with the continued ones
         others: list[list[list[int]]] = []
         for job, (first, own), form, [probabilities] in zip(jobs, written, forms, asked, strict=True):
             values = probabilities[len(first) :].tolist()
             places = sorted(self._places(own, form), key=lambda place: -values[place])[:PLACES]
             if self._translator.target_tokenizer.decode(own) != job.text:
-                places = []  # its characters have no pieces: they would be lost
+                places = []  # the vocabulary lacks some of its characters, which would be lost
             starts = [([*own[:place], *self._cased(job, form, place)], self._ends(own, place)) for place in places]
             begun.append([start for start, _ in starts])
             likely.append([[*start, *own[end:]] for start, ends in starts for end in ends[:1]])
             others.append([[*start, *own[end:]] for start, ends in starts for end in ends[1:]])
             others[-1] += [[*start, *own[place:]] for (start, _), place in zip(starts, places, strict=True)]
         for some, more, (_, own), form in zip(likely, self._continued(jobs, begun), written, forms, strict=True):
-            some += [whole for whole in more if len(whole) <= 2 * len(own) + len(form) + 5]  # no endless ones
+            some += [whole for whole in more if len(whole) <= 2 * len(own) + len(form) + 5]  # skip runaway repetitions
         before = [first for first, _ in written]
         placed = self._choose(jobs, before, likely)
         rest = [n for n, job in enumerate(jobs) if job not in placed]
@@ -191,26 +190,26 @@ class TermSearch:
         return [*self._before, *self._translator.source_tokenizer.encode_segments(job.sources), EOS]
 
     def _tokens(self, job: _Job) -> tuple[list[int], list[int]]:
-        """What is written before the segment, and the segment."""
+        """The tokens before the segment, and those of the segment."""
         encoded = self._translator.target_tokenizer.encode_batch(job.texts[: job.first + 1])
         return [token for tokens in encoded[:-1] for token in (*tokens, SEP)], encoded[-1]
 
     def _form(self, job: _Job) -> list[int]:
-        """The tokens of a target form that is missing."""
+        """The tokens of a missing target form."""
         tokenizer = self._translator.target_tokenizer
         form = next(iter(job.missing)).target
         tokens = tokenizer.encode(form)
         return tokens[1:] if unspaced(form[:1]) and tokenizer.piece(tokens[0]) == SPACE else tokens
 
     def _places(self, own: Sequence[int], form: Sequence[int]) -> list[int]:
-        """Where a form may begin: at the words of a segment and behind all; in a script without spaces anywhere."""
+        """Where a form may begin: at each word and after the last; anywhere in a script without spaces."""
         piece = self._translator.target_tokenizer.piece
         spaced = piece(form[0]).startswith(SPACE)
         starts = [n for n, token in enumerate(own) if n == 0 or not spaced or piece(token).startswith(SPACE)]
         return [*starts, len(own)] if own else [0]
 
     def _ends(self, own: Sequence[int], place: int) -> list[int]:
-        """Where the words end that begin at a place: in front of a space or a sign."""
+        """Where words from a place on end: before spaces and punctuation."""
         pieces = [self._translator.target_tokenizer.piece(token) for token in own]
         ends = []
         for n in range(place + 1, len(own) + 1):
@@ -220,7 +219,7 @@ class TermSearch:
         return ends[:REPLACED]
 
     def _cased(self, job: _Job, form: list[int], place: int) -> list[int]:
-        """The form with a capital where it takes the place of one, at the beginning."""
+        """The form, capitalized if it replaces a capitalized word at the beginning."""
         tokenizer = self._translator.target_tokenizer
         text = tokenizer.decode(form)
         if place == 0 and job.text[:1].isupper() and text[:1].islower() and text.lower() == text:
@@ -228,7 +227,7 @@ class TermSearch:
         return form
 
     def _continued(self, jobs: Sequence[_Job], begun: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
-        """The beginnings as the model goes on from them, one token after the other, to the ends of their segments."""
+        """The beginnings, continued greedily to the ends of their segments."""
         rows = [(n, start) for n, starts in enumerate(begun) for start in starts]
         whole: list[list[list[int]]] = [[] for _ in jobs]
         if not rows:
@@ -255,7 +254,7 @@ class TermSearch:
     def _choose(
         self, jobs: Sequence[_Job], before: Sequence[list[int]], found: Sequence[Sequence[list[int]]]
     ) -> list[_Job]:
-        """Take the best of some segments into each translation, where one fits; the jobs where one did."""
+        """Use the best fitting candidate for each job; returns the jobs that have one."""
         rows: list[list[tuple[str, list[int]]]] = []
         for job, some in zip(jobs, found, strict=True):
             texts: dict[str, list[int]] = {}
@@ -282,7 +281,7 @@ class TermSearch:
         return self._config.length_penalty
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
-        """A translation with other texts of some segments, and the log-probability of it as it then stands."""
+        """A translation with some segments replaced, and its new log-probability."""
         best = part.hypotheses[0]
         segments = [changed.get(n, text) for n, text in enumerate(best.segments)]
         fixed = [Told(dict(enumerate(segments)))]

@@ -1,4 +1,4 @@
-"""Terms in translations: what is asked of each segment, what of it is missing, and who asks."""
+"""Terms in translations: which ones each segment needs, and which are missing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Terms = Mapping[str, str]  # target forms by their source forms
 
 
 class Asked(NamedTuple):
-    """The terms that one target segment is to have: those of its source segments, `first` to `stop`.
+    """The terms that one target segment needs: those of its source segments, `first` to `stop`.
 
-    wanted  how often each target form has to stand there
+    wanted  how often each target form must occur
     """
 
     first: int
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 class TermCount(NamedTuple):
-    """Of all translations: how often target forms are wanted, how often they are missing, and the segments of those."""
+    """How often target forms are wanted and missing in all translations, and the segments that lack some."""
 
     wanted: int
     missing: int
@@ -45,26 +45,26 @@ class TermCount(NamedTuple):
 def terms_of(
     documents: Sequence[Sequence[str]], terms: Terms | Sequence[Terms] | None, match: bool, n_best: int
 ) -> list[tuple[Term, ...]]:
-    """The terms of each document, of one mapping for all or of one each. Raises ValueError for what are none, without
-    `match` (decoding.match_segments), and with several hypotheses a document."""
+    """The terms of each document, from one mapping for all or one for each. Raises ValueError if they are malformed,
+    without `match` (decoding.match_segments), or with several hypotheses per document."""
     if not terms:
         return [()] * len(documents)
     if isinstance(terms, Mapping):
         found = [make_terms(terms)] * len(documents)
     elif len(terms) != len(documents):
-        raise ValueError(f"terms are of {len(terms)} documents, there are {len(documents)}: wanted some for each")
+        raise ValueError(f"terms has {len(terms)} entries for {len(documents)} documents: wanted one for each")
     else:
         found = [make_terms(some) for some in terms]
     if any(found) and not match:
-        raise ValueError("terms are of segments of the source: set decoding.match_segments=true")
+        raise ValueError("terms refer to source segments: set decoding.match_segments=true")
     if any(found) and n_best > 1:
         raise ValueError(f"n_best={n_best}: terms are enforced in one translation: set n_best=1")
     return found
 
 
 def asked_of(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Sequence[Term]) -> list[Asked]:
-    """What is asked of each target segment whose source has terms. Segments that are translated together with the one
-    before them are asked for there."""
+    """The terms of each target segment whose source has some. Segments merged with the one before them count
+    there."""
     if not terms:
         return []
     found = [Counter(_named(match.term, terms) for match in find_terms(segment, terms)) for segment in segments]
@@ -81,12 +81,12 @@ def asked_of(segments: Sequence[str], hypothesis: DocumentHypothesis, terms: Seq
 
 
 def _named(term: Term, terms: Sequence[Term]) -> Term:
-    """One term for all that want the same target form."""
+    """One term for all with the same target form."""
     return next(one for one in terms if one.target == term.target)
 
 
 def missing_from(text: str, wanted: Counter[Term]) -> Counter[Term]:
-    """How often each target form is still wanted in a translation."""
+    """How often each target form is missing in a translation."""
     there = {term: len(term.target_pattern.findall(text)) for term in wanted}
     return Counter({term: count - there[term] for term, count in wanted.items() if count > there[term]})
 
@@ -116,7 +116,7 @@ def warn_of_terms(count: TermCount) -> None:
 
 
 def merge_terms(every: Terms, own: Sequence[Terms], documents: Sequence[Sequence[str]]) -> list[dict[str, str]]:
-    """The terms of each document: those of all, and its own, which count more."""
+    """The terms of each document: the common ones, overridden by its own."""
     return [{**every, **some} for some in own or [{}] * len(documents)]
 
 
@@ -126,18 +126,18 @@ def tell_of_terms(
     translations: Sequence[Translation],
     terms: Sequence[Terms] | None,
 ) -> None:
-    """A line on stderr about the terms of some documents, where there are any."""
+    """Report the terms of the documents on stderr, if they have any."""
     if not terms or not any(terms):
         return
     count = count_terms(documents, translations, terms_of(documents, terms, True, 1), lambda *_: "")
-    how = "" if translator.source_tokenizer.has_terms else "; the vocabulary has no pieces for them: by search alone"
+    how = "" if translator.source_tokenizer.has_terms else "; the vocabulary has no term markers: search alone"
     print(f"{count}{how}", file=sys.stderr)
 
 
 def parse_terms(line: str, where: str) -> dict[str, str]:
     """The "terms" of a document in JSON Lines, `{"source": "target"}`.
 
-    `line` is JSON (`parse_document`). Raises DataError that begins with `where`.
+    `line` is valid JSON (`parse_document`). Raises a DataError that starts with `where`.
     """
     if '"terms"' not in line:
         return {}

@@ -1,4 +1,4 @@
-"""What a translation is told to say: segments that are fixed, and beginnings of others."""
+"""Parts of a translation given in advance: fixed segments, and beginnings of others."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Texts = Mapping[int, str]
 
 @dataclass(frozen=True)
 class Told:
-    """What one document is told: texts by the numbers of their source segments, from 0.
+    """Given texts of one document, by source segment number from 0.
 
-    fixed  whole translations of segments: what follows has them as its context, and they come out as they are
-    begin  beginnings of translations, which go on as the model likes
+    fixed  whole translations of segments, returned unchanged; later segments have them as context
+    begin  beginnings of translations, which the model continues
     """
 
     fixed: Texts = field(default_factory=dict)
@@ -33,19 +33,19 @@ class Told:
         return bool(self.fixed or self.begin)
 
     def part(self, first: int, stop: int) -> Told:
-        """That of the segments first to stop, numbered anew."""
+        """The part for the segments first to stop, renumbered from 0."""
         fixed, begin = ({n - first: text for n, text in side.items() if first <= n < stop} for side in self._sides())
         return Told(fixed, begin)
 
     def tokens(self, tokenizer: Tokenizer) -> dict[int, list[int]]:
-        """What is written of each segment that is told, as `decode` takes it: a fixed one ends with its `<sep>`."""
+        """The tokens of each given segment, for `decode`: fixed ones end with `<sep>`."""
         numbers = [*self.fixed, *self.begin]
         encoded = tokenizer.encode_batch([*self.fixed.values(), *self.begin.values()])
         told = {n: [*words, SEP] if n in self.fixed else words for n, words in zip(numbers, encoded, strict=True)}
         return {n: tokens for n, tokens in told.items() if tokens}
 
     def restore(self, segments: Sequence[str], tokenizer: Tokenizer) -> list[str]:
-        """A translation with the texts as they were given, where the tokenizer writes them otherwise."""
+        """A translation with the given texts restored verbatim, since the tokenizer may normalize them."""
         restored = list(segments)
         for n, text in enumerate(segments):
             if n in self.fixed:
@@ -55,17 +55,17 @@ class Told:
         return restored
 
     def fault(self, segments: int) -> str | None:
-        """What is wrong with this for a document of so many segments, in words; None where nothing is."""
+        """The error for a document with this many segments, None if there is none."""
         for name, side in zip(("fixed", "begin"), self._sides(), strict=True):
             for n, text in side.items():
                 if not isinstance(n, int) or not 0 <= n < segments:
                     return f"{name}[{shown(n)}]: no such source segment: there are {segments}, numbered from 0"
                 if not isinstance(text, str):
-                    return f"{name}[{n}] is {type(text).__name__}, wanted a text"
+                    return f"{name}[{n}] is {type(text).__name__}, wanted a string"
                 if any("\ud800" <= character <= "\udfff" for character in text):
                     return f"{name}[{n}] has a lone surrogate (\\ud800-\\udfff)"
         if both := sorted(set(self.fixed) & set(self.begin)):
-            return f"segment {both[0]} is in both fixed and begin: wanted in one of them"
+            return f"segment {both[0]} is in both fixed and begin: leave out one of them"
         return None
 
     def _sides(self) -> tuple[Texts, Texts]:
@@ -75,30 +75,30 @@ class Told:
 def told_of(
     documents: Sequence[Sequence[str]], fixed: Sequence[Texts] | None, begin: Sequence[Texts] | None, match: bool
 ) -> list[Told]:
-    """What each document is told. Raises ValueError for segments that are not there, for what is no text, and without
-    `match`, decoding.match_segments."""
+    """`Told` of each document. Raises ValueError for unknown segments, values that are not strings, and without `match`
+    (decoding.match_segments)."""
     for name, side in (("fixed", fixed), ("begin", begin)):
         if side is not None and len(side) != len(documents):
-            raise ValueError(f"{name} is of {len(side)} documents, there are {len(documents)}: wanted one of each")
+            raise ValueError(f"{name} has {len(side)} entries for {len(documents)} documents: wanted one for each")
     nothing: list[Texts] = [{}] * len(documents)
     told = [Told(*sides) for sides in zip(fixed or nothing, begin or nothing, strict=True)]
     for number, (one, segments) in enumerate(zip(told, documents, strict=True)):
         if fault := one.fault(len(segments)):
             raise ValueError(f"document {number}: {fault}")
     if any(told) and not match:
-        raise ValueError("fixed and begin are of segments of the source: set decoding.match_segments=true")
+        raise ValueError("fixed and begin refer to source segments: set decoding.match_segments=true")
     return told
 
 
 def as_settings(told: Sequence[Told]) -> dict[str, Any]:
-    """`fixed` and `begin` of the translator; nothing where no document is told anything."""
+    """`fixed` and `begin` for the translator; nothing if no document has any."""
     return {"fixed": [one.fixed for one in told], "begin": [one.begin for one in told]} if any(told) else {}
 
 
 def parse_told(line: str, where: str, segments: int) -> Told:
-    """The "fixed" and "begin" of a document of so many segments in JSON Lines, `{"12": "text"}`.
+    """The "fixed" and "begin" of a JSON Lines document with this many segments, `{"12": "text"}`.
 
-    `line` is JSON (`parse_document`). Raises DataError that begins with `where`.
+    `line` is valid JSON (`parse_document`). Raises a DataError that starts with `where`.
     """
     if '"fixed"' not in line and '"begin"' not in line:
         return Told()
@@ -117,11 +117,11 @@ def parse_told(line: str, where: str, segments: int) -> Told:
 
 
 class Forced:
-    """The tokens that are written whatever the search would choose, as tensors; A documents, n segments of the longest.
+    """The forced tokens as tensors; A documents, n segments in the longest.
 
-    limits (A, n) long: tokens of each segment that no limit cuts: those that are told, without a separator
-    count (A,) long: all that are told a document
-    ahead (A, n) long: source segments from each on to the next one that is told, which no separator may consume
+    limits (A, n) long: told tokens of each segment without the separator, which no limit cuts
+    count (A,) long: told tokens of each document
+    ahead (A, n) long: source segments from each one up to the next told one, which no separator may consume
     """
 
     def __init__(self, told: Sequence[Mapping[int, Sequence[int]]], segments: int, rows: int, like: Tensor) -> None:
@@ -141,8 +141,8 @@ class Forced:
         self._rows = rows
 
     def following(self, segments: Tensor, written: Tensor) -> tuple[Tensor, Tensor]:
-        """For rows (A*K,) that have consumed so many source segments, and written so many tokens since: the token that
-        has to come next, PAD where any may, and how many source segments a separator may consume at most."""
+        """For rows (A*K,) with these counts of consumed source segments and of tokens since: the forced next token (PAD
+        if none), and the most source segments that a separator may consume."""
         documents = torch.arange(len(segments), device=segments.device) // self._rows
         current = segments.clamp(max=self._lengths.shape[1] - 1)
         place = self._starts[documents, current] + written
@@ -150,6 +150,6 @@ class Forced:
         return torch.where(written < self._lengths[documents, current], token, PAD), self.ahead[documents, current]
 
     def select(self, documents: Tensor) -> None:
-        """Keep the documents at these old places."""
+        """Keep the documents at these places."""
         self._starts, self._lengths = self._starts[documents], self._lengths[documents]
         self.ahead, self.count = self.ahead[documents], self.count[documents]

@@ -1,4 +1,4 @@
-"""What becomes of documents: translations, their hypotheses, and pieces joined again."""
+"""Translations of documents: their hypotheses, and the joining of pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import accumulate
 class DocumentHypothesis:
     """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
 
-    shared  the places of segments that are empty because the one before them translates theirs, too
+    shared  places of segments that are empty because they were merged into the translation of the one before
     """
 
     segments: tuple[str, ...]
@@ -23,9 +23,9 @@ class DocumentHypothesis:
 
 @dataclass(frozen=True)
 class Translation:
-    """What became of one document: its hypotheses, finished ones first, the best before others, and its source's size.
+    """The translation of one document: its hypotheses, finished ones first, then by score, and the size of its source.
 
-    source_tokens counts what the model read, `<sep>` and `</s>` too; 0 for a document without any text.
+    source_tokens includes `<sep>` and `</s>`; 0 for a document without text.
     """
 
     hypotheses: tuple[DocumentHypothesis, ...]
@@ -39,12 +39,12 @@ class Translation:
 
     @property
     def finished(self) -> bool:
-        """False where a length limit cut the best hypothesis."""
+        """False if a length limit cut the best hypothesis."""
         return self.hypotheses[0].finished
 
 
 def check_documents(documents: Sequence[Sequence[str]]) -> None:
-    """Raises ValueError for what is no list of lists of strings."""
+    """Raises ValueError for anything but a list of lists of strings."""
     wanted = "wanted a list of documents, each a list of segments, each a string"
     if isinstance(documents, str) or not isinstance(documents, Sequence):
         raise ValueError(f"documents is {type(documents).__name__}: {wanted}")
@@ -57,12 +57,12 @@ def check_documents(documents: Sequence[Sequence[str]]) -> None:
 
 
 def nothing(segments: int) -> Translation:
-    """Of a document without any text, of so many segments."""
+    """The translation of a document without text, with this many segments."""
     return Translation((DocumentHypothesis(("",) * segments, 0.0, 0.0, True),), segments, 0)
 
 
 def join(parts: list[Translation], mode: str) -> Translation:
-    """One translation from those of a document's pieces, numbers summed; by segment each part is one segment."""
+    """Join the translations of a document's pieces and sum their numbers; by segment each part is one segment."""
     best = [part.hypotheses[0] for part in parts]
     if mode != "document":
         segments = tuple(" ".join(h.segments) for h in best)

@@ -35,9 +35,9 @@ class Translator:
     """Translates documents, each a list of segments, with a trained model.
 
     loaded: the model, or the path of a run, checkpoint or exported model, as for `load`.
-    decoding: the settings from which calls start; None for those of the model's own run.
-    tag: that of the calls that name none.
-    Raises ValueError where the run has settings that this version does not know, and for an unknown tag.
+    decoding: the default settings; None for those of the model's run.
+    tag: the default tag.
+    Raises ValueError if the run has settings that this version does not know, and for an unknown tag.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Translator:
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
-        self.copied = 0  # words of the source, in the present call
+        self.copied = 0  # source words copied in the current call
         if tag is not None:
             self.tag_tokens(tag)
 
@@ -67,7 +67,7 @@ class Translator:
 
     @property
     def precision(self) -> str:
-        """Of `PRECISIONS`."""
+        """One of `PRECISIONS`."""
         return "int8" if any(getattr(model, "output_int8", None) for model in self.model.modules()) else "fp32"
 
     @classmethod
@@ -79,11 +79,12 @@ class Translator:
         ensemble: str = "probabilities",
         precision: str = "fp32",
     ) -> Translator:
-        """From a run directory, a checkpoint file, an exported model or OWNER/NAME of the Hugging Face Hub; on a GPU
-        where there is one, or on `device`. Several paths are an ensemble, which averages `probabilities` or `logs`.
-        precision "int8" takes weights in 8 bits, on a CPU: faster, and a little less exact (`Transformer.to_int8`).
+        """Load a run directory, a checkpoint file, an exported model or OWNER/NAME from the Hugging Face Hub, onto
+        `device` or else a GPU if there is one. Several paths form an ensemble, which averages `probabilities` or
+        `logs`. precision "int8" uses 8-bit weights on a CPU: faster, slightly less exact (`Transformer.to_int8`).
 
-        Raises ValueError in one line: nothing there, cut short, of another version, no such device, tag or precision.
+        Raises ValueError in one line if the model is missing, truncated or of a different version, or for an unknown
+        device, tag or precision.
         """
         if precision not in PRECISIONS:
             raise ValueError(f"precision={precision}: choose one of {', '.join(PRECISIONS)}")
@@ -99,11 +100,10 @@ class Translator:
         return cls(loaded, tag=tag)
 
     def tag_tokens(self, tag: str | None = None) -> list[int]:
-        """What stands before the first segment of a source: the id of a tag, `2es` or `<2es>`, of `self.tag` where none
-        is given; nothing without either.
+        """The tokens before the first source segment: the id of the tag, `2es` or `<2es>`; default `self.tag`, empty
+        without either.
 
-        Raises ValueError for a tag that the vocabulary has not, and without one where all that the model was trained on
-        had a tag.
+        Raises ValueError if the vocabulary lacks the tag, and without one if all training data had a tag.
         """
         tag, known = self.tag if tag is None else tag, self.source_tokenizer.tags
         if tag is not None:
@@ -113,7 +113,7 @@ class Translator:
                 raise ValueError(f"tag={shown(tag)}: the model knows no such tag; {there}")
             return [known[name]]
         if known and _all_tagged(self.config.get("data")):
-            raise ValueError(f"all that the model was trained on has a tag: give tag=, one of {', '.join(known)}")
+            raise ValueError(f"all training data of the model had a tag: give tag=, one of {', '.join(known)}")
         return []
 
     def translate(
@@ -128,19 +128,20 @@ class Translator:
         terms: Terms | Sequence[Terms] | None = None,
         **decoding: Any,
     ) -> list[list[str]]:
-        """The best translation of each document, in the order given; a document is a list of segments.
+        """The best translation of each document, in order; a document is a list of segments.
 
         `decoding` changes single settings of `DecodingConfig` (beam_size=1, match_segments=False ...); max_tokens,
-        mode, tag, fixed, begin, terms as in `translate_documents`. A document without any text (no segments, or blank
-        ones only) comes back as empty segments, without the model. The number of segments is the source's, unless
-        match_segments is switched off. Raises ValueError for what is no list of lists of strings, for wrong settings,
-        those that the strategy does not read (a beam without beam search), and n_best above 1: `translate_documents`
-        returns all hypotheses.
-        Documents that hit the length limit, and segments longer than any in training, are logged as warnings.
+        mode, tag, fixed, begin, terms as in `translate_documents`. A document without text (no segments, or only blank
+        ones) gives empty segments, without using the model. The segment count equals the source's unless
+        match_segments=False. Logs a warning for documents that hit the length limit and for segments longer than any in
+        training.
+
+        Raises ValueError for anything but a list of lists of strings, for wrong settings, for settings that the
+        strategy does not use (a beam without beam search), and for n_best above 1 (use `translate_documents`).
         """
         if decoding.get("n_best", 1) != 1:
             raise ValueError(
-                f"n_best={decoding['n_best']}: translate returns the best alone; translate_documents has all hypotheses"
+                f"n_best={decoding['n_best']}: translate returns only the best: call translate_documents for all"
             )
         settings: dict[str, Any] = {"max_tokens": max_tokens, "mode": mode, "tag": tag}
         settings |= {"fixed": fixed, "begin": begin, "terms": terms}
@@ -166,32 +167,31 @@ class Translator:
         watch: Callable[[int, int, Sequence[str]], bool] | None = None,
         **decoding: Any,
     ) -> list[Translation]:
-        """As `translate`, with all hypotheses (n_best of each document) and what is to be known of each.
+        """Like `translate`, but returns all hypotheses (n_best per document) with their scores.
 
-        config      all settings of the search; None for those of the model's own run
-        decoding    single ones, changed
-        ids         names of the documents in warnings, their numbers (from 0) otherwise. Samples of a document depend
-                    on config.seed and its name, whatever other documents there are
-        max_tokens  cut sources between segments into pieces of at most so many tokens (`<sep>` and `</s>` counted),
-                    translated on their own and joined again; a longer segment is a piece by itself
-        mode        "document"; "segment": each on its own, the output then has the segments of the source; or
-                    "two-pass": so first, and then each after the translation of those before it (`two_pass`)
-        tag         what to translate to, `2es` say, of a model that was trained with tags (`tag_tokens`); it stands
-                    before every document, piece or segment that is translated on its own
-        fixed       of each document translations of segments, by their numbers from 0: {12: "text"}. The model scores
-                    them and goes on from them, and they come out as they are; neither limits nor rules hold for them
-        begin       likewise beginnings of translations; the model goes on as it likes
-        terms       target forms by source forms (`scaleformer.data.terms.Term`), of all documents or of each. Segments
-                    that lack one are translated again, the others are what they are without (`TermSearch`); what cannot
-                    be placed is logged as a warning. Log-probability and score are then of all that is written
-        progress    called with the share of source tokens that is translated and the target tokens written so far
-        begun       translations of the first documents, which are not made again
-        finished    called with each of the others, in the order of the documents, as soon as it and those before it
-                    are there
-        place       what to call a segment, by document and segment from 0, in warnings
-        watch       called now and then for each document at hand, with its number, and with the place of the first and
-                    the texts of segments that are final since (`streaming.SegmentStreams` tells when there are any);
-                    where it returns False the document is given up, and its translation is whatever there is
+        config      all settings of the search; None for those of the model's run
+        decoding    single settings that override config
+        ids         names of the documents in warnings (default: their numbers from 0). Samples of a document depend on
+                    config.seed and its name only
+        max_tokens  split sources between segments into pieces of at most this many tokens (`<sep>` and `</s>`
+                    included), translate them separately and join them; a longer segment is a piece of its own
+        mode        "document"; "segment": translate each segment separately, so the segment count is the source's; or
+                    "two-pass": do so first, then translate each after the translations before it (`two_pass`)
+        tag         the target language, such as `2es`, for a model trained with tags (`tag_tokens`); precedes every
+                    document, piece or segment that is translated separately
+        fixed       for each document, translations by segment number from 0: {12: "text"}. The model scores them,
+                    continues after them and returns them unchanged; limits and rules do not apply to them
+        begin       likewise beginnings of translations, which the model continues
+        terms       target forms by source forms (`scaleformer.data.terms.Term`), for all documents or for each.
+                    Segments that lack one are translated again, the others do not change (`TermSearch`); terms that
+                    cannot be placed are logged as a warning. Log-probability and score cover the final translation
+        progress    called with the share of source tokens translated and the number of target tokens written so far
+        begun       existing translations of the first documents, which are not translated again
+        finished    called with each further translation in document order, as soon as all before it are finished
+        place       names a segment in warnings, by document and segment from 0
+        watch       called from time to time for each unfinished document with its number, the place of the first newly
+                    final segment and the texts of these segments (see `streaming.SegmentStreams`); if it returns False,
+                    the document is given up and its partial translation returned
         """
         config = DecodingConfig.from_mapping({**asdict(config or self.decoding), **decoding})
         config.refuse_unread(decoding)
@@ -199,11 +199,11 @@ class Translator:
         if mode not in MODES:
             raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
         if max_tokens is not None and mode in BY_SEGMENT:
-            raise ValueError(f"max_tokens={max_tokens} cuts documents, mode={mode} has none: set one of the two")
+            raise ValueError(f"max_tokens={max_tokens} is for documents, mode={mode} for segments: set only one")
         if max_tokens is not None and max_tokens < 3:
             raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
         if config.n_best > 1 and (max_tokens is not None or mode in BY_SEGMENT):
-            raise ValueError(f"n_best={config.n_best}: pieces of a document are joined from their best; set n_best=1")
+            raise ValueError(f"n_best={config.n_best}: only the best hypotheses of pieces can be joined; set n_best=1")
         told = told_of(documents, fixed, begin, config.match_segments)
         asked = terms_of(documents, terms, config.match_segments, config.n_best)
         rest, before = documents[len(begun) :], self.tag_tokens(tag)
@@ -256,13 +256,13 @@ class Translator:
         return translations
 
     def align(self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]) -> list[list[Links]]:
-        """Of each segment of documents and their translations the words that belong together (`align_words`)."""
+        """Word alignments of each segment of documents and their translations (`align_words`)."""
         made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
         return align_words(self, documents, made)
 
 
 def _all_tagged(data: Any) -> bool:
-    """Whether every corpus of a run's group `data` has a tag."""
+    """Whether every corpus in the `data` group of a run has a tag."""
     if not isinstance(data, Mapping):
         return False
     corpora = (data.get("corpora") or {"": data}).values()

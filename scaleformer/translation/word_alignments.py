@@ -1,9 +1,9 @@
-"""Which source words the words of a translation stand for, by cross-attention.
+"""Word alignments of a translation from cross-attention.
 
-A target word links to the source word that its tokens look at most as they are written: the weights of one layer, the
-last but one where there are several, averaged over heads [Garg et al. 2019, "Jointly Learning to Align and Translate",
-EMNLP]; those of the tokens of a word averaged, those to the tokens of a word summed. Words are what spaces part, with
-their punctuation, and each character of a script without spaces. Nothing is learned of alignments: expect errors.
+A target word links to the source word that gets the most attention from its tokens: the weights of one layer, the
+penultimate if there are several, averaged over heads [Garg et al. 2019, "Jointly Learning to Align and Translate",
+EMNLP] and over the tokens of the target word, summed over the tokens of the source word. Words are separated by spaces
+and include punctuation; in scripts without spaces each character is one. Alignments are not trained: expect errors.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from scaleformer.vocabulary import EOS, SEP, separators
 if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
 
-LONGEST = 1024  # tokens that are read in one pass, where segments allow: memory grows with the square
+LONGEST = 1024  # tokens per pass, unless one segment is longer: memory grows with the square
 Links = tuple[tuple[int, int], ...]  # source word, target word
 
 
 class Unit(NamedTuple):
-    """Source segments and their translation; tokens of the target with its separators."""
+    """Source segments and their translation; target tokens include separators."""
 
     sources: Sequence[str]
     source: list[int]
@@ -46,40 +46,40 @@ def align_words(
     translations: Sequence[Translation],
     tag: str | None = None,
 ) -> list[list[Links]]:
-    """Of each document and each of its segments the links, by target words. A segment that is translated with the one
-    before it has none: its words are counted on behind those of that one. tag: that of the translations.
+    """The links of each segment of each document, ordered by target word. A segment merged with the one before it has
+    none: its words continue the numbering of that one. tag: that of the translations.
 
-    Time and memory are linear in a document: it is read in runs of segments of `LONGEST` tokens. Raises ValueError for
-    documents that have not as many segments as their translations, and for a model whose attention has no weights.
+    Time and memory are linear in the document, which is read in runs of `LONGEST` tokens. Raises ValueError if segment
+    counts differ, and for a model whose attention has no weights.
     """
     return [_document(translator, *pair, tag) for pair in zip(documents, translations, strict=True)]
 
 
 def as_pharaoh(links: Links) -> str:
-    """The links of a segment in a line: `0-0 1-2`."""
+    """The links of a segment on one line: `0-0 1-2`."""
     return " ".join(f"{source}-{target}" for source, target in links)
 
 
 def alignments_path(align: str | None, output: str, format: str, match: bool) -> str | None:
-    """The file for the alignments of `align`, "true" or the name of a file, with an output of text or JSON Lines; None
-    where there are none, or JSON Lines have them. Raises ValueError for what does not go together."""
+    """The file for alignments, from `align` ("true" or a file name) and the output; None without alignments, or if the
+    JSON Lines output holds them. Raises ValueError for options that do not fit together."""
     if align is None:
         return None
     if not match:
-        raise ValueError(f"align={align}: is of segments of the source: set decoding.match_segments=true")
+        raise ValueError(f"align={align}: links refer to source segments: set decoding.match_segments=true")
     if align != "true":
         check_file("align", align)
         return align
     if format == "jsonl":
         return None
     if output == "-":
-        raise ValueError("align=true: text at stdout has no room for it: set align=FILE, or output_format=jsonl")
+        raise ValueError("align=true: text on stdout cannot hold alignments: set align=FILE or output_format=jsonl")
     check_file("align", f"{output}.align")
     return f"{output}.align"
 
 
 def write_alignments(path: str, documents: Sequence[Sequence[Links]]) -> None:
-    """A line a segment (`as_pharaoh`), as many as there are in all documents. Raises OSError."""
+    """Write one line per segment of all documents (`as_pharaoh`). Raises OSError."""
     with atomic_writer(path) as file:
         file.writelines(f"{as_pharaoh(links)}\n" for segments in documents for links in segments)
 
@@ -90,8 +90,8 @@ def _document(
     best = translation.hypotheses[0]
     if len(best.segments) != len(segments):
         raise ValueError(
-            f"align: a translation has {len(best.segments)} segments and its source {len(segments)}: wanted as many "
-            "(decoding.match_segments=true)"
+            f"align: segment count differs: source {len(segments)}, translation {len(best.segments)}: "
+            "set decoding.match_segments=true"
         )
     found: list[Links] = [()] * len(segments)
     firsts = [n for n in range(len(segments)) if n not in best.shared]
@@ -108,7 +108,7 @@ def _document(
 def attention_in_runs(
     translator: Translator, units: Sequence[Unit], tag: str | None = None
 ) -> Iterator[NDArray[np.float32]]:
-    """`attention_of` units, so many at once that they have `LONGEST` tokens."""
+    """`attention_of` units, in runs of at most `LONGEST` tokens."""
     for run in runs([(unit, max(len(unit.source), len(unit.target))) for unit in units], LONGEST):
         yield from attention_of(translator, run, tag)
 
@@ -123,8 +123,8 @@ def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:
 def attention_of(
     translator: Translator, units: Sequence[Unit], tag: str | None = None
 ) -> Iterator[NDArray[np.float32]]:
-    """Weights (target tokens, source tokens) of each of some units that follow one another."""
-    before = translator.tag_tokens(tag)
+    """Weights (target tokens, source tokens) of each of some consecutive units."""
+    before = translator.tag_tokens()
     source = [*before, *(token for unit in units for token in unit.source), EOS]
     target = [*(token for unit in units for token in unit.target), EOS]
     example = Example("", np.array(source), np.array(target), translator.target_tokenizer.counted)
@@ -136,7 +136,7 @@ def attention_of(
             model(batch)
         layers = recorded["cross"]
         if not layers:
-            raise ValueError("align: the cross-attention of the model gives no weights: leave it out")
+            raise ValueError("align: the model's cross-attention has no weights: leave it out")
         total += layers[max(0, len(layers) - 2)][0].float().mean(0).cpu().numpy() / len(models)  # (L, S)
     row, column = 0, len(before)
     for unit in units:
@@ -155,7 +155,7 @@ def _links(translator: Translator, unit: Unit, weights: NDArray[np.float32]) -> 
 
 
 def source_words(tokenizer: Tokenizer, sources: Sequence[str]) -> NDArray[np.float32]:
-    """`token_words` of segments that follow one another, with their separators, which belong to no word."""
+    """`token_words` of consecutive segments with their separators, which belong to no word."""
     parts = [token_words(tokenizer, text) for text in sources]
     whole = np.zeros((sum(len(part) + 1 for part in parts), sum(part.shape[1] for part in parts)), dtype=np.float32)
     row = column = 0
@@ -166,8 +166,8 @@ def source_words(tokenizer: Tokenizer, sources: Sequence[str]) -> NDArray[np.flo
 
 
 def token_words(tokenizer: Tokenizer, text: str) -> NDArray[np.float32]:
-    """(tokens, words) share of each token of a text in each of its words: rows sum to 1, or 0 for a space at the end. A
-    space belongs to the word behind it."""
+    """(tokens, words) share of each token of a text in each of its words: rows sum to 1, or 0 for a trailing space. A
+    space belongs to the word after it."""
     read, places = tokenizer.offsets(text)
     words = spans(read)
     number = np.full(len(read) + 1, -1)

@@ -61,7 +61,7 @@ def test_what_is_wrong_is_one_line(serve, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         line = error_line(serve(f"checkpoint={run}", f"port={port}"))
-    assert f"host=127.0.0.1 port={port}: Address already in use: give another port or host" in line
+    assert f"host=127.0.0.1 port={port}: Address already in use: choose another port or host" in line
 
 
 def test_without_the_extra(serve, tmp_path, monkeypatch):

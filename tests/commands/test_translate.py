@@ -244,7 +244,7 @@ def test_a_segment_longer_than_in_training_is_reported(run, translate, tmp_path,
         f"checkpoint={tmp_path / 'short.ckpt'}", f"input={tmp_path / 'in.txt'}", f"output={tmp_path / 'out'}"
     )
     assert code == 0
-    assert "1 segments have more tokens than the longest of the training (20)" in caplog.text
+    assert "1 segments have more tokens than the longest in training (20)" in caplog.text
     assert f"{tmp_path / 'in.txt'}:3 (" in caplog.text
 
 
@@ -272,7 +272,7 @@ def test_an_interrupted_call_continues(run, translate, tmp_path, monkeypatch):
     assert (tmp_path / "out.jsonl.part").read_text().count("\n") == 3
     code, _, err = translate(*arguments)
     assert code == 0
-    assert "going on: 2 of 3 documents" in err
+    assert "resuming: 2 of 3 documents" in err
     assert [json.loads(line)["hypothesis"] for line in output.read_text().splitlines()] == expected(run)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "test.jsonl"]
 

@@ -112,7 +112,7 @@ def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
     (tmp_path / "en" / "b.pdf").write_bytes(b"%PDF-1.7")
     code, _, err = translate(f"input={tmp_path / 'en'}", f"output={tmp_path / 'es'}")
     assert code == 0, err
-    assert "1 of other formats left out: 1 .pdf" in caplog.text
+    assert "1 of other formats skipped: 1 .pdf" in caplog.text
     assert "trained without data.mask_spans" in caplog.text
 
 
@@ -121,8 +121,8 @@ def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
     [
         (["input=en", "output=en"], "would be overwritten by its translation"),
         (["input=en/a.md", "output=en/a.md"], "would be overwritten by its translation"),
-        (["input=en/a.md", "output=a.docx"], "a translation has the format of its source"),
-        (["input=[en/a.md,en/sub/a.md]", "output=out"], "two of the files have this name"),
+        (["input=en/a.md", "output=a.docx"], "a translation keeps the format of its source"),
+        (["input=[en/a.md,en/sub/a.md]", "output=out"], "two files have this name"),
         (["input=[en/a.md,nowhere.md]", "output=out"], "nowhere.md: no such file or folder"),
         (["input=empty", "output=out"], "nothing to translate (no files)"),
         (["input=pictures", "output=out"], "nothing to translate (1 .png)"),
@@ -131,7 +131,7 @@ def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
         (["input=en", "output=nowhere/es"], "there is no folder nowhere"),
         (["input=packed.md.gz", "output=out.md"], "packed.md.gz: is compressed: unpack it first"),
         (["input=en", "output=out", "decoding=beam", "decoding.n_best=2"], "a file holds one translation"),
-        (["input=en", "output=out", "boundaries=blank"], "boundaries=blank: is of lines of text"),
+        (["input=en", "output=out", "boundaries=blank"], "boundaries=blank: for lines of text"),
         (["input=en", "output=out", "split=word"], "split=word: choose one of auto, sentence, paragraph"),
         (["input=en", "output=out", "source_language=null"], "set source_language=en, or split=paragraph"),
     ],

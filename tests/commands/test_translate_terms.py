@@ -34,7 +34,7 @@ def test_terms_of_a_file_and_of_documents_with_alignments(run, translate, tmp_pa
         f"checkpoint={run}", f"input={source}", f"output={output}", f"terms={tmp_path / 'terms.tsv'}", "align=true"
     )
     assert code == 0
-    assert "terms: 3 in the source, 3 as asked, 0 not placed; the vocabulary has no pieces for them" in err
+    assert "terms: 3 in the source, 3 as asked, 0 not placed; the vocabulary has no term markers" in err
     records = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     translator = Translator.load(run, "cpu")
     terms = {"cat": "Mieze", "tree": "Baum"}
@@ -60,7 +60,7 @@ def test_text_has_its_alignments_in_a_file(run, translate, tmp_path):
     ("arguments", "message"),
     [
         (["terms=nowhere.tsv"], "nowhere.tsv"),
-        (["align=true", "output=-"], "set align=FILE, or output_format=jsonl"),
+        (["align=true", "output=-"], "set align=FILE or output_format=jsonl"),
     ],
 )
 def test_what_is_wrong_is_one_line(run, translate, tmp_path, arguments, message):

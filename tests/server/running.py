@@ -1,4 +1,4 @@
-"""A server in a thread of this process, and what a test asks it."""
+"""A server in a thread of this process, and helpers for requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Running:
         self.client = httpx.Client(base_url=self.url, headers=headers, timeout=300, trust_env=False)
 
     def post(self, path: str = "/translate", **body: Any) -> httpx.Response:
-        """What a JSON body is answered."""
+        """The response to a JSON body."""
         return self.client.post(path, json=body)
 
     def events(self, path: str, **request: Any) -> list[tuple[str, dict[str, Any]]]:
@@ -51,7 +51,7 @@ class Running:
         return found
 
     def stop(self) -> None:
-        """As SIGTERM does."""
+        """Stop like SIGTERM."""
         self.server.should_exit = True
         self._thread.join(120)
         assert not self._thread.is_alive()
@@ -69,12 +69,12 @@ def running(translator: Translator, token: str | None = None, **limits: Any) -> 
 
 
 def documents(texts: list[list[str]] = TEXTS) -> list[dict[str, Any]]:
-    """As a request has them."""
+    """Documents in the form of a request."""
     return [{"id": f"d{number}", "source": source} for number, source in enumerate(texts)]
 
 
 def error_of(response: httpx.Response) -> str:
-    """The one line of an error, of which nothing else is answered."""
+    """The one-line error, which must be the whole response."""
     content = response.json()
     assert set(content) == {"error"}
     assert "\n" not in content["error"]

@@ -1,4 +1,4 @@
-"""A server asked as clients ask: documents, texts, files, streams, and what is wrong in one line."""
+"""Requests as clients send them: documents, texts, files, streams, and one-line errors."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_file_is_translated_as_by_the_command(server, translator, tmp_path, na
     (tmp_path / "out").mkdir()
     split = "auto" if name in ("notes.txt", "corpus.jsonl") else "paragraph"
     request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), split)
-    if split == "auto":  # lines of text want no language
+    if split == "auto":  # lines of text need no language
         request = FileRequest((str(tmp_path / name),), str(tmp_path / "out"), "auto", "en")
     translate_files(translator, request, translator.decoding)
     upload = {"files": {"file": (name, contents[name])}, "data": {"options": json.dumps({"source_language": "en"})}}
@@ -180,7 +180,7 @@ def test_what_goes_wrong_in_a_stream_is_an_event(server):
     events = server.events("/translate/stream", json={"documents": documents(), "options": options})
     assert events[-1] == (
         "error",
-        {"error": "n_best=2: pieces of a document are joined from their best; set n_best=1", "status": 422},
+        {"error": "n_best=2: only the best hypotheses of pieces can be joined; set n_best=1", "status": 422},
     )
 
 
@@ -191,7 +191,7 @@ BAD = {
     "both": ({"documents": [{"source": ["a"], "text": "a"}]}, "wanted source (a list of segments) or text, one of"),
     "number": ({"documents": [{"source": [1]}]}, "documents.0.source.0=1: Input should be a valid string"),
     "key": ({"documents": [{"src": ["a"]}]}, "documents.0.src: Extra inputs are not permitted"),
-    "surrogate": ({"documents": [{"source": ["\ud800"]}]}, "documents.0.source.0='\\ud800': half of a surr"),
+    "surrogate": ({"documents": [{"source": ["\ud800"]}]}, "documents.0.source.0='\\ud800': lone surrogate"),
     "option": ({"options": {"beams": 3}}, "options.beams=3: Extra inputs are not permitted"),
     "beam": ({"options": {"beam_size": 17}}, "options.beam_size=17: Input should be less than or equal to 16"),
     "strategy": ({"options": {"strategy": "best"}}, "options.strategy='best': Input should be 'greedy', 'beam' or"),
@@ -233,7 +233,7 @@ def test_the_file_is_refused_where_it_cannot_be_read(server):
         return server.client.post("/translate/file", files={"file": (name, content)}, data=data)
 
     refused = {
-        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF is not translated: wanted one of "),
+        "a.pdf": (b"%PDF-1.5 ...", "a.pdf: a PDF cannot be translated: wanted one of "),
         "../b.docx": (b"PK\x03\x04 word/", "b.docx: not a sound docx file"),
         "c.txt": (b"\xff\xff", "c.txt:1: not UTF-8"),
         "d.txt.gz": (b"\x1f\x8b....", "d.txt.gz: is compressed"),
@@ -275,12 +275,12 @@ def test_the_folder_of_uploads_is_gone(server, tmp_path, monkeypatch):
 
 
 def test_nothing_fails_in_a_server_of_its_own(translator):
-    """What the worker has no answer for is one line for the client."""
+    """An unexpected error in the worker is one line for the client."""
     server = Running(translator)
     try:
         server.service.worker._translator = None  # type: ignore[assignment]
         response = server.post(documents=documents())
         assert response.status_code == 500
-        assert error_of(response) == "AttributeError: a fault of the server, which its log describes"
+        assert error_of(response) == "AttributeError: internal server error, see the log"
     finally:
         server.stop()

@@ -1,4 +1,4 @@
-"""What a server refuses, whom it waits for, and how it ends."""
+"""The limits of a server: refused requests, waiting, and shutdown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def translator(run: Path) -> Translator:
 
 
 class Held:
-    """A translator whose batches wait until they are let go; names: the documents of each."""
+    """A translator whose batches wait until they are released; names: the documents of each."""
 
     def __init__(self, translator: Translator) -> None:
         self.go, self.here, self.names = threading.Event(), threading.Event(), list[list[str]]()
@@ -47,7 +47,7 @@ class Held:
 
 
 def until(condition) -> None:
-    """Wait for what another thread does."""
+    """Wait for another thread."""
     for _ in range(12_000):
         if condition():
             return
@@ -56,7 +56,7 @@ def until(condition) -> None:
 
 
 def hang_up(server: Running, path: str = "/translate") -> socket.socket:
-    """A request whose client can go at any time."""
+    """A request whose client can disconnect at any time."""
     body = json.dumps({"documents": [{"id": "gone", "source": ["a dog"]}]}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
@@ -71,7 +71,7 @@ def test_the_token(translator):
             for path in ("/translate", "/translate/file", "/translate/stream"):
                 response = httpx.post(server.url + path, headers=headers, json={}, trust_env=False)
                 assert response.status_code == 401
-                assert error_of(response).startswith("wanted the token of this server")
+                assert error_of(response).startswith("missing or wrong token")
             assert httpx.get(f"{server.url}/metrics", headers=headers, trust_env=False).status_code == 401
         assert httpx.get(f"{server.url}/health", trust_env=False).json()["token"] is True
         assert httpx.get(server.url, trust_env=False).status_code == 200
@@ -112,7 +112,7 @@ def test_what_does_not_fit_the_queue(translator):
         third = server.post(documents=documents())
         assert third.status_code == 429
         assert int(third.headers["retry-after"]) >= 1
-        assert error_of(third).startswith("too much is waiting: try again in ")
+        assert error_of(third).startswith("the queue is full: try again in ")
         held.go.set()
         assert first.result().status_code == second.result().status_code == 200
 
@@ -190,7 +190,7 @@ def test_what_takes_too_long_is_given_up(translator):
     with running(translator, seconds=0.5) as server:
         response = server.post(documents=documents())
         assert response.status_code == 504
-        assert error_of(response) == "not done in 0.5 s: send less at once"
+        assert error_of(response) == "not finished in 0.5 s: send less at once"
         held.go.set()
         assert server.post(documents=documents()).status_code == 200
 
@@ -229,7 +229,8 @@ def test_the_end_is_in_order(translator):
         until(lambda: server.service.worker.waiting)
         ended = pool.submit(server.stop)
         refused = waiting_one.result()
-        assert (refused.status_code, error_of(refused)) == (503, "the server is ending: ask again when it is back")
+        assert refused.status_code == 503
+        assert error_of(refused) == "the server is shutting down: try again when it is back"
         held.go.set()
         assert running_one.result().status_code == 200
         ended.result()

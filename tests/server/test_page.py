@@ -1,4 +1,4 @@
-"""The page in a browser: a text and a file translated, segments as they come, other translations, keys and widths."""
+"""The page in a browser: translating a text and a file, streamed segments, alternatives, keys and widths."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def browser() -> Iterator[sync_api.Browser]:
 
 @pytest.fixture
 def page(browser, server) -> Iterator[sync_api.Page]:
-    """The page, of which no script may fail and nothing be fetched from elsewhere."""
+    """The page; its scripts must not fail or fetch anything from other hosts."""
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     faults, others = [], []
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -58,7 +58,7 @@ def page(browser, server) -> Iterator[sync_api.Page]:
 
 
 def translated(page: sync_api.Page) -> list[str]:
-    """The target segments, once all are there."""
+    """The target segments, once all have arrived."""
     page.get_by_role("link", name="Download").wait_for()
     return page.locator("button.target").all_inner_texts()
 
@@ -240,7 +240,7 @@ def test_a_token_is_asked_for(browser, server):
         page.get_by_label("Text", exact=True).fill("a dog")
         page.get_by_label("Token of the server").wait_for()
         page.get_by_role("button", name="Translate").click()
-        page.get_by_role("alert").get_by_text("wanted the token of this server").wait_for()
+        page.get_by_role("alert").get_by_text("missing or wrong token").wait_for()
         page.get_by_label("Token of the server").fill("secret")
         page.get_by_role("button", name="Translate").click()
         assert len(translated(page)) == 1

@@ -71,7 +71,7 @@ def test_terms_are_settings_but_no_expressions():
     assert Options().settings(DecodingConfig()).terms == ()
     for terms, options, message in (
         ({"/c.t/": "x"}, {}, "a regular expression, which a server does not take"),
-        ({"cat": " "}, {}, "is no text"),
+        ({"cat": " "}, {}, "is not text"),
         ({"cat": "x"}, {"n_best": 2}, "n_best=2: terms are enforced in one translation"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -137,7 +137,7 @@ def test_a_run_killed_while_evaluating_keeps_its_translations(tmp_path: Path, ca
     monkeypatch.setattr(resumable, "_write", keep)
     training = Training(killed, cache, *options, *resume)
     assert training.wait() == [0], training.output
-    assert "going on: 4 of 6 documents" in training.output
+    assert "resuming: 4 of 6 documents" in training.output
     results = [json.loads((run / "results" / "bleu-test.json").read_text()) for run in (whole, killed)]
     assert results[0]["scores"] == results[1]["scores"]
     assert results[0]["translation_seconds"] > 0

@@ -97,7 +97,7 @@ def test_translations_need_a_known_tag(run: Path, monkeypatch, capsys, tmp_path:
     translate = partial(run_script, monkeypatch, capsys, "translate.py")
     given = (f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.txt'}")
     assert translate(*given, "tag=2zh")[0] == 0
-    assert "all that the model was trained on has a tag: give tag=, one of 2es, 2zh" in error_line(translate(*given))
+    assert "all training data of the model had a tag: give tag=, one of 2es, 2zh" in error_line(translate(*given))
     unknown = error_line(translate(*given, "tag=2fr"))
     assert "tag='2fr': the model knows no such tag; it knows 2es, 2zh" in unknown
     translator = Translator.load(run)

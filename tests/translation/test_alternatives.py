@@ -1,4 +1,4 @@
-"""Alternatives of single segments: what a search for them alone finds."""
+"""Alternatives of single segments, against a search for each segment alone."""
 
 from __future__ import annotations
 

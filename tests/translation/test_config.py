@@ -1,4 +1,4 @@
-"""Settings of a search: what is refused, and how it is said."""
+"""Settings of a search: which ones are refused, and with which error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unknown words from the source: by hand with weights that are given, and with a model."""
+"""Copying unknown words from the source: by hand with given weights, and with a model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_unknown_piece_is_written_as_asked() -> None:
 @pytest.mark.parametrize(
     ("targets", "looked_at", "expected", "count"),
     [
-        # a word of several unknown pieces is the word that the first looks at, without its signs
+        # the first of several unknown tokens in a word decides; punctuation is dropped
         ([("ok Łódź sees", (SEP,)), ("a dog", (SEP,))], {"cat": ["(Kraków),", "the"]}, ["ok Kraków sees", "a dog"], 1),
         ([("Ł", (SEP0,)), ("x Ź", (SEP2,))], {"cat": ["the", "dog."], "x": ["a"]}, ["the", "dog a"], 3),
         ([("Ł", (SEP,))], {"cat": ["dog."]}, ["dog"], 1),  # not all consumed: among all words
@@ -89,7 +89,7 @@ def make_translator() -> Translator:
 
 
 def test_a_model_copies_what_it_cannot_write(caplog: pytest.LogCaptureFixture) -> None:
-    """Told to begin with what has no piece; only those texts are others than without."""
+    """Begins with characters that the vocabulary lacks; only these texts change."""
     translator = make_translator()
     sources = [["the (Łódź) sees", "it runs"], ["a dog"]]
     tokens = [*BARE.encode("Ł a"), SEP, *BARE.encode("cat"), SEP]
@@ -105,4 +105,4 @@ def test_a_model_copies_what_it_cannot_write(caplog: pytest.LogCaptureFixture) -
         for old, new in zip(before.segments, after.segments, strict=True):
             assert new == old if "\u2047" not in old else "\u2047" not in new
     unknown = sum("\u2047" in text for one in usual for text in one.segments)
-    assert ("unknown words were taken from the source" in caplog.text) is (unknown > 0)
+    assert ("unknown words were copied from the source" in caplog.text) is (unknown > 0)

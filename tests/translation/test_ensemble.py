@@ -21,7 +21,7 @@ SOURCE = [document["source"] for document in DOCUMENTS]
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Of different attentions, whose states differ."""
+    """With different attentions, whose states differ."""
     folder = tmp_path_factory.mktemp("ensemble")
     kinds = ({"name": "scaleformer"}, {"name": "softmax"})
     return [make_run(folder / kind["name"], attention=kind) for kind in kinds]
@@ -29,7 +29,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.mark.parametrize("average", ["probabilities", "logs"])
 def test_probabilities_are_averaged_along_every_hypothesis(paths, average):
-    """With a beam, whose rows are reordered, over documents that end one after the other."""
+    """With a beam, which reorders rows, and documents that end at different steps."""
     ensemble = Translator.load(paths, "cpu", ensemble=average)
     models = [Translator.load(path, "cpu").model for path in paths]
     vocabulary = ensemble.source_tokenizer
@@ -65,7 +65,5 @@ def test_what_is_no_ensemble_is_one_line(paths, tmp_path, monkeypatch):
     other = Tokenizer.train([text[::-1] for d in DOCUMENTS for side in ("source", "target") for text in d[side]], 302)
     monkeypatch.setattr(runs, "tokenizer", lambda: other)
     path = make_run(tmp_path / "other")
-    with pytest.raises(
-        ValueError, match=r"other/checkpoints/best\.ckpt: its source vocabulary is another one than that of"
-    ):
+    with pytest.raises(ValueError, match=r"other/checkpoints/best\.ckpt: its source vocabulary differs from that of"):
         Translator.load([paths[0], path], "cpu")

@@ -1,4 +1,4 @@
-"""Translation memories: exact matches, the most frequent translation, spans that have to be the same."""
+"""Translation memories: exact matches, the most frequent translation, equal spans."""
 
 from __future__ import annotations
 

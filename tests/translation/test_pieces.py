@@ -1,4 +1,4 @@
-"""Documents in pieces and batches, with a model that copies: what is read together, and in which order it comes out."""
+"""Documents in pieces and batches, with a model that copies: what is batched together, and the output order."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_n_best(copier):
     assert [translation] == copier.translate_documents([["a b"]], strategy="beam", beam_size=4, n_best=3)
     with pytest.raises(ValueError, match="n_best=3"):
         copier.translate_documents([["a b"]], DecodingConfig(beam_size=4, n_best=3), mode="segment")
-    with pytest.raises(ValueError, match="n_best=3: translate returns the best alone; translate_documents has all"):
+    with pytest.raises(ValueError, match="n_best=3: translate returns only the best: call translate_documents for all"):
         copier.translate([["a b"]], strategy="beam", beam_size=4, n_best=3)
 
 

@@ -1,4 +1,4 @@
-"""Translations that go on where they were interrupted, and come out as if nothing had interrupted them."""
+"""Translations that resume after an interruption and equal uninterrupted ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stop(Exception):
 
 
 def interrupt(translator: Translator, path: Path, finished: int, **settings) -> None:
-    """A call that ends once so many documents are there."""
+    """A call that fails after this many documents."""
 
     def progress(share: float, tokens: int) -> None:
         if path.read_bytes().count(b"\n") > finished:
@@ -59,8 +59,8 @@ def test_the_same_call_goes_on(translator, tmp_path, capsys, caplog, settings, c
     shares: list[float] = []
     with call(translator, path, progress=lambda share, tokens: shares.append(share), **settings) as found:
         assert found == expected
-    assert f"going on: {len(records) - (cut > 0)} of 5 documents" in capsys.readouterr().err
-    assert shares[0] > 0.2  # what is there counts
+    assert f"resuming: {len(records) - (cut > 0)} of 5 documents" in capsys.readouterr().err
+    assert shares[0] > 0.2  # saved documents count
     assert shares[-1] == 1
     assert not path.exists()
 
@@ -81,8 +81,8 @@ def test_another_call_begins_anew(translator, tmp_path, caplog, capsys, change):
     given = {"config": CONFIG, "documents": DOCUMENTS, "ids": IDS, **change}
     with call(translator, path, **change) as found:
         assert found == translator.translate_documents(given["documents"], given["config"], fixed=given.get("fixed"))
-    assert "begun anew" in caplog.text
-    assert capsys.readouterr().err.count("going on") == 0
+    assert "starting over" in caplog.text
+    assert capsys.readouterr().err.count("resuming") == 0
 
 
 def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path, monkeypatch):

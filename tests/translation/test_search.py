@@ -1,4 +1,4 @@
-"""Search against fake models whose best hypothesis can be worked out by hand or by trying everything."""
+"""Search against fake models whose best hypothesis is known by hand or by exhaustive search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_greedy_follows_the_most_probable_token_and_scores_it():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_nothing_is_longer_than_the_model_can_write(name: str) -> None:
-    """Greedy search writes the beginning of what it writes without the limit."""
+    """Greedy search with a limit writes a prefix of the unlimited output."""
     free, limited = (FakeModel(lambda *args: random_logits(*args)) for _ in range(2))
     limited.most_target_tokens = 4
     whole, cut = (decode(model, *batch(*SOURCES), SETTINGS[name]) for model in (free, limited))
@@ -68,7 +68,7 @@ def test_length_penalty_by_hand(alpha, winner, score):
 
 
 def test_improbable_ends_do_not_stop_the_search():
-    """Two ends of probability 1e-9 rank second at the first two steps, for want of other words."""
+    """Two ends of probability 1e-9 rank second at the first two steps, since there are no other words."""
 
     def logits(source, written):
         return table({A: 1.0, EOS: 1e-9} if len(written) < 6 else {EOS: 1.0})

@@ -1,4 +1,4 @@
-"""What a search may write: limits, counts of segments, n-grams once, no pads; against fake models."""
+"""Constraints of a search: limits, segment counts, no repeated n-grams, no padding; against fake models."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
 
 
 def looping_logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-    """A B A B ... nearly always, now and then a C, an end of the segment or of all."""
+    """Nearly always A B A B ..., sometimes a C or the end of the segment or document."""
     logits = random_logits(source, written)
     logits[A if written[-1] == B else B] += 6
     return logits
 
 
 def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
-    """Greedy search that looks at everything written for every candidate."""
+    """Greedy search that checks the whole output for every candidate."""
     written: tuple[int, ...] = (BOS,)
     while len(written) - 1 < limit:
         ranked = looping_logits(source, written).argsort(descending=True).tolist()
@@ -120,7 +120,7 @@ def test_pads_and_starts_are_never_written():
 
 
 def test_what_is_done_leaves_the_batch_after_a_while():
-    """One of five is done at once: too few to copy the four others for, until enough steps were wasted on it."""
+    """One of five documents ends at once: compacting waits until enough steps were wasted on it."""
     model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if source[0] == B else {A: 0.9, EOS: 0.1}))
     config = free(strategy="greedy", max_length_ratio=0, max_length_offset=50)
     decode(model, *batch([B, EOS], *[[A, EOS]] * 4), config)
@@ -129,7 +129,7 @@ def test_what_is_done_leaves_the_batch_after_a_while():
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
-    """Beside it a source without any <sep>, which asks for nothing."""
+    """The batch also has a source without <sep>, which sets no segment count."""
     model = FakeModel(lambda source, written: table({EOS: 0.98, SEP: 0.01, A: 0.01}))
     sources = ([A, SEP] * 9 + [EOS], [A, EOS])
     [[whole], [other]] = decode(model, *batch(*sources), DecodingConfig(strategy=strategy, seed=2))
@@ -141,13 +141,13 @@ def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
 
 
 STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
-D, E = 17, 18  # words, behind the separators and placeholders
+D, E = 17, 18  # words, after the separators and placeholders
 
 
 @pytest.mark.parametrize("ngram", [0, 2])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_counted_separators_consume_every_source_segment_once(strategy: str, ngram: int) -> None:
-    """Whatever the model would like; and no target segment without words is followed by another for the same source."""
+    """Against the model's preference; no two empty target segments follow each other for the same source."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         return random_logits(source, written, size=20)
@@ -171,7 +171,7 @@ def test_counted_separators_consume_every_source_segment_once(strategy: str, ngr
 
 @pytest.mark.parametrize("ends", [True, False], ids=["ends by itself", "would go on"])
 def test_a_segment_at_its_limit_consumes_what_the_model_says(ends: bool) -> None:
-    """What the limit ends consumes one segment; what the model ends there as many as it says."""
+    """A forced end consumes one segment; an end that the model chose consumes as many as it says."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         two = 0.7 if ends and D in written else 0.1
@@ -189,7 +189,7 @@ P = PLACEHOLDER
 @pytest.mark.parametrize("ngram", [0, 1])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_each_placeholder_of_a_segment_is_written_once_before_its_end(strategy: str, ngram: int) -> None:
-    """Whatever the model would like; and none that the segment does not have."""
+    """Against the model's preference; no placeholder that the segment lacks."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         return random_logits(source, written, size=20)
@@ -240,7 +240,7 @@ def test_segments_that_may_not_be_merged_have_one_each() -> None:
 
 
 def test_an_n_gram_stands_once_in_all_that_answers_a_source_segment() -> None:
-    """Also where the model parts it by `<sep0>`."""
+    """Also if the model splits it by `<sep0>`."""
     logits = table({D: 0.5, SEP0: 0.3, E: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
     config = DecodingConfig(strategy="greedy", no_repeat_ngram_size=1, max_length_ratio=0, max_length_offset=9)
     [[found]] = decode(
@@ -252,7 +252,7 @@ def test_an_n_gram_stands_once_in_all_that_answers_a_source_segment() -> None:
 @pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_a_segment_is_not_shorter_than_asked_for(strategy: str, counted: bool) -> None:
-    """By the tokens of its own source, and never longer than its limit; an empty one asks for nothing."""
+    """From the tokens of its own source, never above its limit; an empty source sets no minimum."""
     logits = table({D: 0.02, E: 0.02, SEP0: 0.2, SEP: 0.6, SEP2: 0.1, EOS: 0.06}, size=20)
     model = FakeModel(lambda source, written: logits, STEPS if counted else None)
     source = [D, E, D, SEP, SEP, D, E, D, E, D, E, D, SEP, EOS]

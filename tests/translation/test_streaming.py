@@ -1,4 +1,4 @@
-"""Segments told while they are written, and documents that nobody wants any more."""
+"""Segments reported during decoding, and documents that are given up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 class Told:
-    """What a translator tells of its documents, those of `gone` given up after so many calls."""
+    """The reports of a translator on its documents; those in `gone` are given up after this many calls."""
 
     def __init__(self, gone: dict[int, int] | None = None) -> None:
         self.gone, self.calls = gone or {}, defaultdict[int, int](int)

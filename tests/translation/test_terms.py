@@ -1,4 +1,4 @@
-"""Terms in translations: what is asked, what is missing, and how it is put in."""
+"""Terms in translations: which are wanted, which are missing, and how they are inserted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_form_is_missing_as_often_as_it_stands_less() -> None:
 
 @pytest.mark.parametrize("average", [None, "probabilities", "logs"])
 def test_rows_have_the_probabilities_that_steps_give(average: str | None) -> None:
-    """More rows than are read in one pass, of sources and targets of all lengths."""
+    """More rows than fit one pass, with sources and targets of many lengths."""
     models = [make_model(attention={"name": name, "horizon": 3}) for name in ("segment_recall", "scaleformer")]
     model = models[0] if average is None else Ensemble(models, average).eval()
     sources = [[9, 4, 10, 11, 4, 3], [12, 4, 3]]
@@ -122,7 +122,7 @@ def test_the_order_is_kept_whatever_is_held(translator: Translator, monkeypatch:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"terms": [{}]}, "terms are of 1 documents, there are 3: wanted some for each"),
+        ({"terms": [{}]}, "terms has 1 entries for 3 documents: wanted one for each"),
         ({"terms": {"cat": ""}}, "the target form '' of a term is not text"),
         ({"terms": {"cat": "x"}, "match_segments": False}, "set decoding.match_segments=true"),
         ({"terms": {"cat": "x"}, "strategy": "beam", "n_best": 2}, "n_best=2: terms are enforced in one translation"),

@@ -1,4 +1,4 @@
-"""What a translation is told to say: against a slow search, by trying everything, and with a real model."""
+"""Given parts of translations: against a slow search, exhaustive search, and with a real model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHORT = DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offse
 
 
 def slow_greedy(source: Sequence[int], told: Mapping[int, Sequence[int]]) -> tuple[tuple[int, ...], float]:
-    """The most probable token at every position, or the one that is told; and the log-probability of all."""
+    """The most probable or told token at every position, and the total log-probability."""
     written: tuple[int, ...] = (BOS,)
     segments = [list(text) for end, text in itertools.groupby(source[:-1], lambda t: t == SEP) if not end]
     total = 0.0
@@ -49,7 +49,7 @@ def slow_greedy(source: Sequence[int], told: Mapping[int, Sequence[int]]) -> tup
 
 
 def test_greedy_goes_on_from_what_is_told():
-    """In a batch in which one document is told nothing."""
+    """In a batch with one document without told tokens."""
     found = decode(FakeModel(random_logits), *batch(*SOURCES), SHORT, told=TOLD)
     for [hypothesis], source, told in zip(found, SOURCES, TOLD, strict=True):
         tokens, log_probability = slow_greedy(source, told)
@@ -58,7 +58,7 @@ def test_greedy_goes_on_from_what_is_told():
 
 
 def everything(source: Sequence[int], told: Mapping[int, Sequence[int]]) -> list[tuple[float, tuple[int, ...]]]:
-    """Score, by what is not told, and tokens of every target of segments of at most two words, best first."""
+    """Score (without told tokens) and tokens of every target with segments of at most two words, best first."""
     words = [t for t in range(8) if t not in (PAD, BOS, EOS, SEP)]
     texts = [(*text, SEP) for n in range(3) for text in itertools.product(words, repeat=n)]
     choices = []
@@ -91,7 +91,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_say_what_is_told():
 
 
 def test_an_improbable_text_does_not_change_what_stands_before_it():
-    """By probability alone, hypotheses that put it off would be the best until the limit."""
+    """By probability alone, hypotheses that delay it would rank first until the limit."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         return table({A: 0.4, SEP: 0.5, EOS: 0.1 - 1e-9, C: 1e-9})
@@ -112,7 +112,7 @@ def test_neither_limits_nor_rules_hold_for_what_is_told(strategy):
     told = [{0: [A, A, A, A, SEP], 1: [B, B, B]}, {}]
     for found in decode(model, *source, config, told=told)[0]:
         assert found.tokens[:9] == (A, A, A, A, SEP, B, B, B, SEP)
-        assert not found.finished  # the limit ended what was begun
+        assert not found.finished  # the limit ended the beginning
     [found], _ = decode(model, *source, config, told=[{n: [A, A, A, SEP] for n in range(3)}, {}])
     assert found.tokens == (A, A, A, SEP) * 3
     assert found.finished
@@ -124,7 +124,7 @@ D, P = 17, PLACEHOLDER
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_separators_that_count_and_placeholders(strategy):
-    """No separator consumes a segment that is told, which consumes one; others have their own placeholders."""
+    """No separator consumes a told segment, which consumes one; others keep their own placeholders."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
         return random_logits(source, written, size=20)
@@ -163,7 +163,7 @@ SOURCE = [document["source"] for document in DOCUMENTS]
 
 @pytest.mark.parametrize("strategy", ["greedy", "sample"])
 def test_a_model_told_its_own_words_writes_the_same(translator, strategy):
-    """All segments but one, all beginnings, or all of it, in the tokens that it wrote."""
+    """All segments but one, all beginnings, or everything, in the tokens of the model's own output."""
     config = DecodingConfig(strategy=strategy, max_length_ratio=0.5, merge_segments=False)
     vocabulary = translator.source_tokenizer
     sources = batch(*([*vocabulary.encode_segments(segments), EOS] for segments in SOURCE))
@@ -202,7 +202,7 @@ def test_a_document_that_is_all_fixed_has_the_probability_of_its_text(translator
 
 
 def test_a_fixed_text_comes_out_as_it_is():
-    """Also where the vocabulary has not its characters, and of a document without any text of its own."""
+    """Also with characters that the vocabulary lacks, and for a document without text."""
     texts = [text for d in DOCUMENTS for side in ("source", "target") for text in d[side]]
     bare = Tokenizer.train(texts, 45, byte_fallback=False)
     loaded = LoadedModel(CopyModel(bare.vocab_size), bare, bare, {}, "0" * 64, Path("copier"))  # type: ignore[arg-type]
@@ -217,12 +217,12 @@ def test_a_fixed_text_comes_out_as_it_is():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fixed": [{}]}, "fixed is of 1 documents, there are 3: wanted one of each"),
+        ({"fixed": [{}]}, "fixed has 1 entries for 3 documents: wanted one for each"),
         (
             {"fixed": [{}, {1: "x"}, {}]},
             r"document 1: fixed\[1\]: no such source segment: there are 1, numbered from 0",
         ),
-        ({"begin": [{}, {}, {0: 7}]}, r"document 2: begin\[0\] is int, wanted a text"),
+        ({"begin": [{}, {}, {0: 7}]}, r"document 2: begin\[0\] is int, wanted a string"),
         ({"fixed": [{0: "x"}, {}, {}], "begin": [{0: "y"}, {}, {}]}, "segment 0 is in both fixed and begin"),
         ({"fixed": [{0: "x"}, {}, {}], "match_segments": False}, "set decoding.match_segments=true"),
     ],
@@ -245,7 +245,7 @@ def test_json_lines_tell():
         ({"fixed": ["x"]}, r"in.jsonl:7: 'fixed' is list, wanted an object of texts"),
         ({"fixed": {"2": "x"}}, r"in.jsonl:7: fixed\[2\]: no such source segment: there are 2, numbered from 0"),
         ({"begin": {"-1": "x"}}, r"in.jsonl:7: begin\['-1'\]: no such source segment"),
-        ({"begin": {"1": None}}, r"in.jsonl:7: begin\[1\] is NoneType, wanted a text"),
+        ({"begin": {"1": None}}, r"in.jsonl:7: begin\[1\] is NoneType, wanted a string"),
         ({"begin": {"1": "\ud800"}}, r"in.jsonl:7: begin\[1\] has a lone surrogate"),
     ],
     ids=["list", "beyond", "before", "none", "surrogate"],

@@ -1,4 +1,4 @@
-"""Documents through the translator: with a fake model that copies, and with a real one that knows nothing."""
+"""Documents through the translator: with a fake model that copies, and with an untrained one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def test_what_is_no_list_of_documents_is_named(copier, documents, message):
     [
         ({"mode": "page"}, "mode=page: choose one of document, segment"),
         ({"max_tokens": 2}, "at least 3"),
-        ({"mode": "segment", "max_tokens": 20}, "max_tokens=20 cuts documents, mode=segment has none: set one"),
+        (
+            {"mode": "segment", "max_tokens": 20},
+            "max_tokens=20 is for documents, mode=segment for segments: set only one",
+        ),
     ],
     ids=["mode", "max_tokens", "both"],
 )
@@ -118,7 +121,7 @@ def test_a_document_more_leaves_the_samples_of_others(run):
 
 
 def test_older_checkpoints_match_segments_too(tmp_path):
-    """They recorded false where nobody had chosen."""
+    """They recorded false if the user had not chosen."""
     run = make_run(tmp_path / "run", {"decoding": {"strategy": "greedy", "match_segments": False}})
     assert not Translator(run).decoding.match_segments
     path = run / "checkpoints" / "best.ckpt"
@@ -142,7 +145,7 @@ def test_importing_the_package_does_not_import_the_translator():
 
 
 def tagged(data: dict[str, Any] | None) -> Translator:
-    """A copier whose vocabulary has tags, of a run with this group `data`."""
+    """A copier whose vocabulary has tags, from a run with this `data` group."""
     texts = [text for d in DOCUMENTS for side in ("source", "target") for text in d[side]]
     tokenizer = Tokenizer.train(texts, 304, tags=("2es", "2de"))
     model = CopyModel(tokenizer.vocab_size)
@@ -160,7 +163,7 @@ def test_a_tag_stands_before_every_source_that_the_model_reads():
     translator.model.batches.clear()
     translator.translate(documents, tag="<2de>", mode="segment")
     assert sum(map(len, translator.model.batches)) == 3
-    for tag, pieces in ((None, 1), ("2de", 2)):  # what just fits is cut where a tag stands before it
+    for tag, pieces in ((None, 1), ("2de", 2)):  # a source that just fits is cut if a tag precedes it
         translator.model.batches.clear()
         assert translator.translate(documents[:1], tag=tag, max_tokens=min(plain)) == documents[:1]
         assert sum(map(len, translator.model.batches)) == pieces
@@ -168,7 +171,7 @@ def test_a_tag_stands_before_every_source_that_the_model_reads():
 
 def test_unknown_and_missing_tags_are_refused():
     for data in ({"tag": "2es"}, {"corpora": {"a": {"tag": "2es"}, "b": {"tag": "2de"}}}):
-        with pytest.raises(ValueError, match=r"has a tag: give tag=, one of 2es, 2de$"):
+        with pytest.raises(ValueError, match=r"had a tag: give tag=, one of 2es, 2de$"):
             tagged(data).translate([["a"]])
     with pytest.raises(ValueError, match=r"tag='x': the model knows no such tag; it knows 2es, 2de$"):
         tagged({"tag": "2es"}).translate([["a"]], tag="x")
@@ -179,7 +182,7 @@ def test_unknown_and_missing_tags_are_refused():
 
 @pytest.mark.parametrize("mode", ["document", "two-pass"])
 def test_int8_decodes_nearly_as_fp32(run: Path, mode: str) -> None:
-    """The probabilities that both give to the same text; the text of one may be another."""
+    """The probabilities that both give to the same text; their own outputs may differ."""
     exact, rounded = Translator.load(run, "cpu"), Translator.load(run, "cpu", precision="int8")
     assert (exact.precision, rounded.precision) == ("fp32", "int8")
     source, mask = torch.tensor([[9, 10, 4, 11, 4, 3]]), torch.ones(1, 6, dtype=torch.bool)

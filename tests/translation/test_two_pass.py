@@ -1,4 +1,4 @@
-"""Documents translated twice: the second pass beside what the model would write in one, and beside fixed segments."""
+"""Two-pass translation: the second pass against a single pass, and against fixed segments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST_WORD = 20
 @pytest.mark.parametrize(("near", "kept"), [(3, 64), (1, 4), (0, 2)])
 @torch.no_grad()
 def test_every_segment_goes_on_as_the_whole_text_does(near: int, kept: int) -> None:
-    """Segments that begin beside each other and write the first pass once more have the logits of teacher forcing."""
+    """Segments decoded in parallel that repeat the first pass have the logits of teacher forcing."""
     generator = torch.Generator().manual_seed(3)
     model = make_model(50, attention={"name": "segment_recall", "near": near, "kept": kept})
     for name, parameter in model.named_parameters():
@@ -55,7 +55,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def test_the_second_pass_has_the_first_as_its_context(translator: Translator) -> None:
-    """Slowly: every segment in a search of its own, in which those before it are fixed."""
+    """Slow reference: a separate search for every segment, with those before it fixed."""
     documents = [["one two", "three", "", "four five six", "seven"], [""], ["eight nine", "ten"]]
     settings = {"strategy": "greedy", "max_length_ratio": 1.0, "max_length_offset": 4}
     found = translator.translate(documents, mode="two-pass", **settings)
@@ -88,8 +88,8 @@ def test_segments_are_told_and_fixed_in_both_passes(translator: Translator) -> N
     ("settings", "message"),
     [
         ({"match_segments": False}, "mode=two-pass: wanted match_segments=true; or set mode=document"),
-        ({"max_tokens": 20}, "max_tokens=20 cuts documents, mode=two-pass has none: set one of the two"),
-        ({"strategy": "beam", "n_best": 2}, "n_best=2: pieces of a document are joined from their best; set n_best=1"),
+        ({"max_tokens": 20}, "max_tokens=20 is for documents, mode=two-pass for segments: set only one"),
+        ({"strategy": "beam", "n_best": 2}, "n_best=2: only the best hypotheses of pieces can be joined; set n_best=1"),
     ],
 )
 def test_what_does_not_fit_is_said(translator: Translator, settings: dict[str, object], message: str) -> None:

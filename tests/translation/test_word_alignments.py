@@ -43,7 +43,7 @@ def translator(run: Path) -> Translator:
     ],
 )
 def test_tokens_belong_to_the_words_that_they_write(text: str, words: list[str]) -> None:
-    """Token by token: what is decoded so far ends within the word."""
+    """Token by token: the text decoded so far ends within the word."""
     shares = token_words(tokenizer(), text)
     tokens = tokenizer().encode(text)
     assert shares.shape == (len(tokens), len(words))
@@ -111,7 +111,7 @@ def test_an_ensemble_of_one_model_twice_aligns_as_it_does(run: Path, translator:
 
 def test_other_numbers_of_segments_are_one_line(translator: Translator) -> None:
     hypothesis = DocumentHypothesis(("x",), 0.0, 0.0, True)
-    with pytest.raises(ValueError, match="a translation has 1 segments and its source 2: wanted as many"):
+    with pytest.raises(ValueError, match="align: segment count differs: source 2, translation 1: set"):
         align_words(translator, [["a", "b"]], [Translation((hypothesis,), 2, 9)])
 
 
@@ -127,7 +127,7 @@ def test_where_alignments_go(tmp_path: Path) -> None:
     assert alignments_path("true", out, "jsonl", True) is None
     assert alignments_path("true", out, "text", True) == f"{out}.align"
     assert alignments_path(str(tmp_path / "a"), "-", "text", True) == str(tmp_path / "a")
-    with pytest.raises(ValueError, match="set align=FILE, or output_format=jsonl"):
+    with pytest.raises(ValueError, match="set align=FILE or output_format=jsonl"):
         alignments_path("true", "-", "text", True)
     with pytest.raises(ValueError, match=r"set decoding\.match_segments=true"):
         alignments_path("true", out, "text", False)

@@ -1,4 +1,4 @@
-"""What takes the place of a part of a file that is text: prose and spans, with as many line breaks as there were."""
+"""Replacement text for parts of text files: prose and spans, with as many line breaks as before."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, Span
 
-# What neither XML nor a line may hold: controls, line separators, halves of characters.
+# Characters that XML or a line must not contain: controls, line separators, surrogates.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
 _DASHES = ("-", "–", "—")
 
@@ -19,7 +19,7 @@ class Break(str):
 
 
 def plain(text: str) -> str:
-    """Text of a model as a line that every format can hold."""
+    """Model output as a line that is valid in every format."""
     return _UNWRITABLE.sub(" ", text)
 
 
@@ -31,7 +31,7 @@ def render(
     *,
     letters: bool = False,
 ) -> str:
-    """A change of a block whose spans are text, as the file has it: prose through `escape`, and `break_again`."""
+    """A change of a block with text spans, encoded for the file: escapes prose and restores line breaks."""
     pieces = []
     for kind, parts in groupby(break_again(block, change, written, letters=letters), type):
         texts = [str(part.content) if isinstance(part, Span) else str(part) for part in parts]
@@ -42,12 +42,13 @@ def render(
 def break_again(
     block: Block, change: Change, written: Callable[[int, int], str], *, letters: bool = False
 ) -> list[str | Span]:
-    """The parts of a change, prose as single characters, a space made a line break for each one of what it replaces.
+    """The parts of a change, prose as single characters, with a space turned into a line break for each break of the
+    text it replaces.
 
-    written  what the file has between two origins. A space of the block that has a line break there is one.
-    letters  take spaces before letters alone, so that no line begins with what the format may take for a mark
-    Each break goes to the space nearest the same share of the length; one in front of a dash, which begins what another
-    one says, to such a space, where there is one. A translation of few spaces gets fewer lines.
+    written  the file content between two origins; spaces of the block that are line breaks there count as breaks
+    letters  break only before letters, so that no line begins with what the format may read as a mark
+    Each break goes to the space nearest to its relative position; one before a dash (a new speaker) to a space before a
+    dash, if there is one. A translation with few spaces gets fewer lines.
     """
     parts: list[str | Span] = []
     for part in change.parts:
@@ -61,7 +62,7 @@ def break_again(
     if letters:
         spaces = [place for place in spaces if isinstance(after := parts[place + 1], str) and after.isalpha()]
     for number, (place, text) in enumerate(breaks, 1):
-        choices = spaces[: max(len(spaces) - (len(breaks) - number), 1)]  # the breaks to come want one each
+        choices = spaces[: max(len(spaces) - (len(breaks) - number), 1)]  # leave one for each remaining break
         if block.text[place + 1] in _DASHES:
             choices = [space for space in choices if parts[space + 1] in _DASHES] or choices
         if not choices:

@@ -24,7 +24,7 @@ from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 
 _GZIP = b"\x1f\x8b"
-LARGEST = 1 << 28  # bytes of a file, packed or not: a library has fewer in one
+LARGEST = 1 << 28  # bytes of a file, packed or not: more than any real document
 GRAINS = ("sentence", "paragraph", "none")
 _FILES = {
     "markdown": "markdown.MarkdownFile",
@@ -38,8 +38,8 @@ _FILES = {
 
 
 class BlockFile(Protocol):
-    """A file of one of the formats: its prose, what of it is left as it is by reason, and how it is written with
-    changes of each block."""
+    """A file of one of the formats: its prose, counts of what stays untranslated by reason, and a writer for changed
+    blocks."""
 
     blocks: list[Block]
     left: Counter[str]
@@ -50,7 +50,7 @@ class BlockFile(Protocol):
 
 
 class LinesFile:
-    """JSON Lines, or text with a segment a line: documents, and the same with their translations."""
+    """JSON Lines, or text with one segment per line: its documents, and the file with their translations."""
 
     def __init__(self, path: Path, format: str) -> None:
         self._source = read_documents(Input(str(path)), format)
@@ -68,13 +68,13 @@ class LinesFile:
 
 
 class ProseFile:
-    """A file whose prose is one document: its segments, and the same file with their translations."""
+    """A file whose prose is one document: its segments, and the file with their translations."""
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
         module, kind_name = _FILES[format].split(".")
         kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.translation.files.{module}"), kind_name)
         self._file = kind(content, name)
-        # what stands on a line or in a unit of its own is a segment there
+        # in these formats each line or unit is a segment
         grain = "paragraph" if format in ("po", "xliff", "srt") else grain
         self._segments = [split_block(block, language, grain) for block in self._file.blocks]
         self.ids = [name]
@@ -86,7 +86,7 @@ class ProseFile:
         self.spans = sum(len(segment.groups) for segments in self._segments for segment in segments)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
-        """The content of the translated file; counts: what could not be translated or placed, by reason."""
+        """The content of the translated file; counts what could not be translated or placed, by reason."""
         texts = iter(translations[0].segments)
         changes = []
         for segments in self._segments:
@@ -103,28 +103,28 @@ class ProseFile:
 
 
 def _text(spans: Sequence[Span]) -> str | None:
-    """What a placeholder stands for; None where that is no text."""
+    """The text behind a placeholder; None if it is not text."""
     contents = [span.content for span in spans]
     return "".join(contents) if all(isinstance(content, str) for content in contents) else None
 
 
 def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesFile | ProseFile:
-    """A file that is to be translated. grain: sentence | paragraph; split_text: plain text is split as prose is, else
-    each of its lines is a segment.
+    """Open a file to translate. grain: sentence | paragraph; split_text: split plain text like prose, else each line
+    is a segment.
 
-    Raises DataError in one line for what cannot be read or is of another format.
+    Raises DataError in one line if the file cannot be read or its format is not supported.
     """
     format = recognise(Input(str(path)).begin, path.name)
     if format.name not in TRANSLATED:
         wanted = ", ".join(FORMATS[name].title for name in TRANSLATED)
-        raise DataError(f"{path}: {format.title} is not translated: wanted one of {wanted}")
+        raise DataError(f"{path}: {format.title} cannot be translated: wanted one of {wanted}")
     if format.name == "jsonl" or (format.name == "text" and not split_text):
         return LinesFile(path, format.name)
     return ProseFile(read_content(path), str(path), format.name, language, grain)
 
 
 def read_content(path: Path) -> bytes:
-    """All of a file. Raises DataError where it is none, cannot be read, is larger than `LARGEST`, or compressed."""
+    """The content of a file. Raises DataError if it cannot be read, is larger than `LARGEST` or is compressed."""
     try:
         if (size := path.stat().st_size) > LARGEST:
             raise DataError(f"{path}: {size:,} bytes, more than {LARGEST:,}: split it")
@@ -137,6 +137,6 @@ def read_content(path: Path) -> bytes:
 
 
 def document_of(file: LinesFile | ProseFile, path: Path) -> list[Document]:
-    """The documents of a file, with names that no other file has."""
+    """The documents of a file, with unique names."""
     names = file.ids if isinstance(file, ProseFile) else [f"{path}: {name}" for name in file.ids]
     return [Document(name, tuple(texts)) for name, texts in zip(names, file.documents, strict=True)]

@@ -1,8 +1,8 @@
-"""Word documents: paragraphs wherever they stand, in the body, tables, text boxes, content controls, headers, footers
-and notes. Paragraphs without a change, and all other parts, stay as they are.
+"""Word documents: paragraphs of the body, tables, text boxes, content controls, headers, footers and notes. Unchanged
+paragraphs and all other parts stay as they are.
 
-A text box is written twice, for old programs as a fallback: where its paragraphs are the same there, they get the same
-translation. Deleted texts, charts, diagrams and comments are left.
+A text box is stored twice, once as a fallback for old programs: identical paragraphs get the same translation there.
+Deleted texts, charts, diagrams and comments are not translated.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from scaleformer.translation.files.splicing import Edit, splice
 
 _TYPES = "[Content_Types].xml"
 _MAIN = re.compile(r"[./](?:wordprocessingml|ms-word)\.(?:document|template)\.(?:macroEnabled\w*\.)?main\+xml")
-_OTHERS = ("footnotes", "endnotes", "header", "footer")  # in the order that they are translated in
+_OTHERS = ("footnotes", "endnotes", "header", "footer")  # in order of translation
 _LEFT = {"chart": "charts", "diagramData": "diagrams", "comments": "parts with comments"}
 _CHOICE, _FALLBACK = (
     f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
 )
-# A part that grows beyond both is no prose.
+# A part that exceeds both when unpacked is rejected.
 _UNPACKED = 1 << 22  # bytes
 _RATIO = 200
-_OLE = b"\xd0\xcf\x11\xe0"  # how Word documents before 2007 begin, and those with a password
+_OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Word documents before 2007, and of encrypted ones
 
 
 class DocxFile:
     """The paragraphs of a document and its notes, headers and footers.
 
-    Raises DataError for what is no sound archive or holds no Word document, is not well-formed, declares entities, or
-    is absurdly large when it is unpacked.
+    Raises DataError if the archive is damaged, holds no Word document, is not well-formed, declares entities, or is
+    too large when unpacked.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content = content
         self.left: Counter[str] = Counter()
         if content.startswith(_OLE):
-            raise DataError(f"{name}: an old Word document, or one with a password: save it as .docx without one")
+            raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 _check_size(archive, name)
@@ -59,13 +59,13 @@ class DocxFile:
                     raise DataError(f"{name}: {brief(damaged)} in it is damaged: fetch it again")
         except DataError:
             raise
-        except Exception as error:  # what zlib and zipfile raise for damaged files has no common class
+        except Exception as error:  # zlib and zipfile have no common class of errors for damaged files
             reason = brief(error) or type(error).__name__
             raise DataError(f"{name}: not a sound docx file ({reason})") from None
         self.blocks = [block for part in self._parts for block in part.blocks]
 
     def _names(self, archive: zipfile.ZipFile, name: str) -> list[str]:
-        """The parts that are translated, by their types."""
+        """The names of the parts to translate, by their types."""
         names = set(archive.namelist())
         found: dict[str, list[str]] = defaultdict(list)
         if _TYPES in names:
@@ -84,7 +84,7 @@ class DocxFile:
         return list(dict.fromkeys([*main, *(part for kind in _OTHERS for part in sorted(found[kind]))]))
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The document with the changes of each block; without one it is the same file."""
+        """The document with the changes of each block; without changes the same file."""
         written: dict[str, bytes] = {}
         place = 0
         for part in self._parts:
@@ -118,14 +118,14 @@ def _read(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
 
 
 class _Part:
-    """A part of a document with its paragraphs; blocks: those of the paragraphs that are translated by themselves."""
+    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback."""
 
     def __init__(self, content: bytes, where: str, name: str, left: Counter[str]) -> None:
         text, self._encoding = decode_xml(content, where)
         self.name = name
         self._markup = Markup(text, where)
         self._paragraphs: list[Paragraph] = []
-        self._twins: dict[int, int] = {}  # the paragraphs of fallbacks, and those whose translation they get
+        self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy
         waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
         for number, choice, fallback in _paragraph_tokens(self._markup):
             paragraph = Paragraph(self._markup, number, Counter() if fallback is not None else left)
@@ -147,7 +147,7 @@ class _Part:
             blocks = self._paragraphs[number].block, self._paragraphs[twin].block
             by_paragraph[twin] = [_moved(change, *blocks) for change in by_paragraph[number]]
         content = self._markup.content
-        edits: list[Edit] = []  # those of paragraphs that stand inside another one are part of its edit
+        edits: list[Edit] = []  # edits of nested paragraphs are part of the edit of the outer one
         for number in range(len(self._paragraphs) - 1, -1, -1):
             paragraph = self._paragraphs[number]
             if not by_paragraph[number]:
@@ -165,7 +165,7 @@ class _Part:
 
 
 def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, int | None, int | None]]:
-    """The paragraphs that are not deleted; the number of the alternative content of which each is a choice, or the
+    """The paragraphs that are not deleted, with the number of the alternative content in which each is a choice or the
     fallback."""
     around: list[int] = []
     for number, token in enumerate(markup.tokens):
@@ -184,7 +184,7 @@ def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, int | None, int | N
 
 
 def _moved(change: Change, block: Block | None, twin: Block | None) -> Change:
-    """A change of a block with the spans of another one of the same text."""
+    """A change of a block with the spans of another block of the same text."""
     assert block is not None
     assert twin is not None
     spans = dict(zip(map(id, block.spans), twin.spans, strict=True))

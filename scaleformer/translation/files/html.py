@@ -1,6 +1,6 @@
-"""HTML: blocks of prose between tags, by the parser of Python's library, which says where everything stands.
+"""HTML: blocks of prose between tags, from the parser of Python's standard library, which reports positions.
 
-Elements whose content is code or no prose stay as they are, inline ones as spans; so do attributes and comments.
+Elements that hold code or no prose stay as they are, inline ones as spans; so do attributes and comments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, BlockBuilder
 from scaleformer.translation.files.splicing import Edit, decode, encode, splice
 
-# Others may not stand inside a sentence.
+# Other elements end a sentence.
 _INLINE = frozenset(
     (
         *(
@@ -66,11 +66,11 @@ _KEPT = frozenset(
         *("textarea", "tt", "var", "xmp"),
     )
 )
-_DEEPEST = 2000  # open elements, beyond which nobody has written the file by hand
+_DEEPEST = 2000  # the most open elements
 
 
 class HtmlFile:
-    """The blocks of an HTML file. Raises DataError where it is no text, or nested too deeply."""
+    """The blocks of an HTML file. Raises DataError if it is not text or is nested too deeply."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self.content, self._encoding = decode(content, name, declared=True)
@@ -88,29 +88,29 @@ class HtmlFile:
 
 
 def html_edit(block: Block, change: Change, content: str) -> Edit:
-    """What a change of a block of HTML writes."""
+    """A change of a block, encoded as HTML."""
     text = render(block, change, lambda start, stop: content[start:stop], lambda prose: html.escape(prose, quote=False))
     return *block.origin(change.start, change.stop), text
 
 
 def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
-    """The blocks of prose of some HTML; places are counted from `offset`. Raises DataError for what is nested too
-    deeply, with name and line."""
+    """The blocks of prose of some HTML; positions start at `offset`. Raises DataError with name and line if nested
+    too deeply."""
     parser = _Parser(content)
     builder, open_elements, pairs = BlockBuilder(), [], 0
-    kept: tuple[str, int, int] | None = None  # name, place and depth of the element that stays as it is
+    kept: tuple[str, int, int] | None = None  # name, place and depth of an element that is not translated
     for kind, tag, start, stop in parser.events():
         if kind == "start":
             pairs += 1
             open_elements.append((tag, pairs))
             if len(open_elements) > _DEEPEST:
                 line = content.count("\n", 0, start) + 1
-                raise DataError(f"{name}:{line}: more than {_DEEPEST:,} elements inside each other: no page of prose")
+                raise DataError(f"{name}:{line}: more than {_DEEPEST:,} nested elements: not a page of prose")
         pair = _close(open_elements, tag) if kind == "end" else pairs if kind == "start" else None
         if kept is not None:
             if len(open_elements) >= kept[2]:
                 continue
-            own = tag == kept[0]  # else an element around it has ended
+            own = tag == kept[0]  # otherwise an enclosing element has ended
             if kept[0] in _INLINE:
                 end = stop if own else start
                 builder.span(content[kept[1] : end], kept[1] + offset, end + offset)
@@ -134,7 +134,7 @@ def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
 
 
 def _close(open_elements: list[tuple[str, int]], name: str) -> int | None:
-    """Close the innermost element of that name and those inside it; its number, None where none is open."""
+    """Close the innermost element of that name and those inside it; returns its number, None if none is open."""
     for depth in range(len(open_elements) - 1, -1, -1):
         if open_elements[depth][0] == name:
             number = open_elements[depth][1]
@@ -144,7 +144,7 @@ def _close(open_elements: list[tuple[str, int]], name: str) -> int | None:
 
 
 class _Parser(HTMLParser):
-    """Tags, texts, references and the rest, each with its place; untranslated: places of elements that say so."""
+    """Tags, texts, references and the rest, with their places; untranslated: places of elements marked so."""
 
     def __init__(self, content: str) -> None:
         super().__init__(convert_charrefs=False)

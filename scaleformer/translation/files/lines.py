@@ -1,4 +1,4 @@
-"""Documents to be translated and their translations, as files or pipes: JSON Lines, or text with a segment a line."""
+"""Documents to translate and their translations in files or pipes: JSON Lines, or text with one segment per line."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ BOUNDARIES = ("file", "blank", "ids", "lines")
 
 @dataclass(frozen=True)
 class DocumentFile:
-    """What was read.
+    """The input.
 
-    gaps   of a text file the blank lines before each segment, by document, and in a last tuple those after all
-    where  each segment's place in a file of text, FILE:LINE, by document; else nothing
-    told   of JSON Lines what each document is told ("fixed", "begin")
-    terms  likewise its terms ("terms")
+    gaps   for text: the blank lines before each segment, by document; the last tuple has those after all segments
+    where  for text: FILE:LINE of each segment, by document; else empty
+    told   for JSON Lines: "fixed" and "begin" of each document
+    terms  for JSON Lines: "terms" of each document
     """
 
     format: str
@@ -50,37 +50,36 @@ class DocumentFile:
         return ", ".join(f"{n:,} {word}{'s' * (n != 1)}" for n, word in zip(numbers, words, strict=True))
 
     def place(self, document: int, segment: int) -> str:
-        """Where a segment is to be found."""
+        """The location of a segment."""
         if self.where:
             return self.where[document][segment]
         return f"{self.documents[document].id}, segment {segment + 1}"
 
 
 def choose_format(format: str, source: Input) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the input is recognised. Raises ValueError for another format,
-    and for an input that is recognised as one, by its name."""
+    """ "jsonl" or "text": the given format, or for "auto" the recognised one. Raises ValueError for others, given
+    or recognised."""
     if format in FORMATS:
         return format
     if format != "auto":
         raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
     found = recognise(source.begin, source.name)
     if found.name not in FORMATS:
-        force = "" if found.binary else "; format=text takes its lines as they are, marks and all"
-        raise ValueError(f"{source.name}: {found.title}, wanted text, a segment a line, or JSON Lines{force}")
+        force = "" if found.binary else "; format=text reads it as plain text, marks included"
+        raise ValueError(f"{source.name}: {found.title}, wanted text (one segment per line) or JSON Lines{force}")
     return found.name
 
 
 def choose_output_format(output_format: str, name: str, format: str) -> str:
-    """ "jsonl" or "text": as asked for, or for "auto" as the name of the output says, else `format`, that of the input.
-    Raises ValueError for another one, for the name of a format that is no text, and for text of JSON Lines, whose names
-    and references it would lose."""
+    """ "jsonl" or "text": the given format, or for "auto" that of the output name, else `format`, that of the input.
+    Raises ValueError for other formats, and for text from JSON Lines, which would lose names and references."""
     if output_format not in ("auto", *FORMATS):
         raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
     if output_format == "text" and format == "jsonl":
-        raise ValueError("output_format=text: the input is JSON Lines, which stays JSON Lines: leave it out")
+        raise ValueError("output_format=text: JSON Lines input needs JSON Lines output: leave it out")
     named = by_name(name)
     if named is not None and named.binary:
-        raise ValueError(f"output={name}: {named.title} is not written: give a name in .txt or .jsonl")
+        raise ValueError(f"output={name}: {named.title} cannot be written: give a name ending in .txt or .jsonl")
     if output_format == "auto":
         return "jsonl" if named is not None and named.name == "jsonl" else format
     return output_format
@@ -89,17 +88,17 @@ def choose_output_format(output_format: str, name: str, format: str) -> str:
 def read_documents(source: Input, format: str, boundaries: str = "file", ids: str | None = None) -> DocumentFile:
     """Read a file, a pipe or stdin, compressed (gzip) or not.
 
-    boundaries  of text, whose blank lines are no segments: "file" one document; "blank" a blank line ends one; "lines"
-                each line is one; "ids" line n of the file `ids` names the document of line n
-    A text of blank lines alone has no documents, only gaps. Raises DataError with file and line, and where there is no
-    line; ValueError for settings that do not fit.
+    boundaries  for text, whose blank lines are not segments: "file" one document; "blank" blank lines end documents;
+                "lines" each line is a document; "ids" line n of the file `ids` names the document of line n
+    A text of blank lines has no documents, only gaps. Raises DataError with file and line, also for empty input;
+    ValueError for settings that do not fit.
     """
     if boundaries not in BOUNDARIES:
         raise ValueError(f"boundaries={boundaries}: choose one of {', '.join(BOUNDARIES)}")
     if (boundaries == "ids") != (ids is not None):
         raise ValueError("boundaries=ids and ids=FILE belong together: line n of the file names the document of line n")
     if format == "jsonl" and boundaries != "file":
-        raise ValueError(f"boundaries={boundaries}: is of text; in JSON Lines every line is a document: leave it out")
+        raise ValueError(f"boundaries={boundaries}: for text only; in JSON Lines each line is a document: leave it out")
     where, lines = source.name, source.lines()
     if format == "text":
         found = _read_text(lines, where, boundaries, ids)
@@ -122,14 +121,14 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, id
     for number, line in lines:
         if names is not None:
             if (named := next(names, None)) is None:
-                raise DataError(f"{ids}: ends before line {number} of {where}: each line there wants a name here")
+                raise DataError(f"{ids}: ends before line {number} of {where}: each line there needs a name here")
             label = named[1]
         if not line.strip():
             gap += 1
             continue
         if names is not None:
             if label in texts and label != current:
-                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must stand together")
+                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: its lines must be consecutive")
             current = label
         elif not texts or boundaries == "lines" or (boundaries == "blank" and gap):
             current = f"{where}:{number}"
@@ -147,14 +146,14 @@ def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, id
 
 @contextmanager
 def translation_writer(name: str) -> Iterator[TextIO]:
-    """The output: stdout for "-", else a file that is replaced when all is written; UTF-8 both."""
+    """The output in UTF-8: stdout for "-", else a file that is replaced at the end."""
     if name == "-":
         stdout = result_stream()
         try:
             yield stdout
             stdout.flush()
         except OSError as error:
-            error.filename = error.filename or "stdout"  # which does not say so
+            error.filename = error.filename or "stdout"  # which names no file
             raise
     else:
         with atomic_writer(name) as file:
@@ -172,12 +171,12 @@ def write_translations(
     alternatives: Sequence[Sequence[Sequence[Alternative]]] = (),
     alignments: Sequence[Sequence[Links]] = (),
 ) -> None:
-    """Write translations in the shape of what was read, or as JSON Lines; first: the number of the first one;
-    alternatives, alignments: of each of them, by segment, for JSON Lines.
+    """Write translations in the form of the input, or as JSON Lines; first: the number of the first one; alternatives,
+    alignments: for each translation, by segment, for JSON Lines.
 
-    text: a segment a line (line breaks in it made spaces), blank lines where the source has them. jsonl: id, source,
-    target where the source has one (the reference), hypothesis, finished, log_probability and score; with `lists` all
-    hypotheses in n_best, where there is but one, too.
+    text: one segment per line (line breaks become spaces), blank lines as in the source. jsonl: id, source, target (the
+    reference, if the source has one), hypothesis, finished, log_probability and score; with `lists` also all hypotheses
+    in n_best, even a single one.
     """
     text = (format or source.format) == "text"
     number = first

@@ -1,7 +1,7 @@
-"""Markdown (CommonMark with tables and strikethrough): markdown-it-py says what is prose, and where it stands.
+"""Markdown (CommonMark with tables and strikethrough): markdown-it-py finds the prose and its position.
 
-Code, links, images (but for their alternative text), HTML, footnote marks, front matter and the marks of blocks stay as
-they are. A translation that would change the structure of its block is tried with its own marks escaped, then left out.
+Code, links, images (except their alternative text), HTML, footnote marks, front matter and block marks stay as they
+are. A translation that would change the structure of its block is tried with its marks escaped, then dropped.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from scaleformer.translation.files.splicing import Edit, decode, encode, splice
 
 _FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL)
 _LINE_END = re.compile(r"\r\n?|\n")
-_IN_TEXT = re.compile(r"\[\^[^\]\s]+\]:?|\\\|")  # marks of footnotes, and what stands for `|` in a cell
+_IN_TEXT = re.compile(r"\[\^[^\]\s]+\]:?|\\\|")  # footnote marks, and the stand-in for `|` in a cell
 _MARKS = re.compile(r"([\\`*_\[\]<>~|]|&(?=#?\w+;))")
 _BLOCK_MARK = re.compile(r"^(\d*)([-+#=:.)>~])")
 
 
 class MarkdownFile:
-    """The blocks of a Markdown file. Raises DataError where it is no text, or nested more deeply than the parser goes;
-    left counts translations that would change its structure."""
+    """The blocks of a Markdown file. Raises DataError if it is not text or is nested too deeply for the parser; left
+    counts translations that would change its structure."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self.content, _ = decode(content, name)
@@ -51,7 +51,7 @@ class MarkdownFile:
     def _find(self, name: str) -> Iterator[tuple[Block, _Inline | None]]:
         front = _FRONT_MATTER.match(self.content)
         skipped = front.end() if front else 0
-        # Its lines stay, empty, so that those behind it keep their numbers.
+        # Its lines become empty, so that later lines keep their numbers.
         text = "\n" * len(_LINE_END.findall(self.content[:skipped])) + self.content[skipped:].replace("\ufeff", " ", 1)
         lines = [0, *(found.end() for found in _LINE_END.finditer(self.content))]
         lines += [len(self.content)] if lines[-1] < len(self.content) or len(lines) == 1 else []
@@ -69,7 +69,7 @@ class MarkdownFile:
                     yield block, inline
 
     def _edit(self, block: Block, inline: _Inline, changes: Sequence[Change], inside: list[Edit]) -> None:
-        """Add the changes of a block to the edits inside a heading, paragraph or cell."""
+        """Add the changes of a block to the edits of a heading, paragraph or cell."""
         for change in changes:
             for escape in (_escape_cell if inline.kind == "cell" else str, _escape):
                 text = render(block, change, inline.line_end, escape, letters=True)
@@ -92,8 +92,8 @@ def _escape_cell(prose: str) -> str:
 
 
 class _Inline:
-    """The content of a heading, paragraph or cell as the parser has it; places: where in the file each of its
-    characters begins, and where the last ends. In a cell a `|` is written with a backslash."""
+    """The content of a heading, paragraph or cell as parsed; places: where each of its characters begins in the file,
+    and where the last ends. In a cell a `|` has a backslash in the file."""
 
     def __init__(self, token: Any, kind: str, content: str, lines: Sequence[int], start: int) -> None:
         self.token, self.kind = token, kind
@@ -103,7 +103,7 @@ class _Inline:
             first, stop = lines[number], lines[number + 1]
             written = content[first:stop].rstrip()
             shown = line.strip()
-            if kind == "paragraph":  # what stands before it marks the blocks around
+            if kind == "paragraph":  # the text before it marks the enclosing blocks
                 place = first + len(written) - len(shown)
             else:
                 begin = max(first, start) if kind == "cell" else content.index("#", first, stop) + 1
@@ -113,11 +113,11 @@ class _Inline:
             self.places += [place + len(shown)] * (len(line) - indent - len(shown) + 1)
 
     def line_end(self, start: int, stop: int) -> str:
-        """A line end where there is one between two places; how it is written `raw` knows."""
+        """A line break if there is one between two places; `raw` has its form in the file."""
         return "\n" if "\n" in self.content[start:stop] else ""
 
     def raw(self, edit: Edit, content: str) -> Edit:
-        """The edit of the content as one of the file: line breaks as they are written there."""
+        """The edit of the content as an edit of the file, with its line breaks."""
         start, stop, text = edit
         breaks = [content[self.places[i] : self.places[i + 1]] for i in range(start, stop) if self.content[i] == "\n"]
         parts = text.split("\n")
@@ -133,7 +133,7 @@ class _Inline:
                 end = found.start() if found else start
                 builder.text(self.content[place:end], place)
                 if found and place == 0 and found.start() == 0 and found[0].endswith(":"):
-                    place = found.end()  # the mark that a footnote begins with
+                    place = found.end()  # the mark at the start of a footnote
                 elif found:
                     if found[0] == r"\|":
                         builder.character("|", *found.span(), found[0])

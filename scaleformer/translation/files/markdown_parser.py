@@ -1,4 +1,4 @@
-"""markdown-it-py with the places of all that is no prose in a line of prose."""
+"""markdown-it-py with the positions of all inline elements that are not prose."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from scaleformer.translation.files.splicing import Edit, splice
 
 @dataclass(frozen=True)
 class Piece:
-    """What stands in a line of prose and is none; kind: open | close | lone | break | character; content: of a
-    character, or what is written where it is not what stands there."""
+    """An inline element that is not prose; kind: open | close | lone | break | character; content: the character, or
+    the replacement text if it differs from the file."""
 
     start: int
     stop: int
@@ -26,26 +26,26 @@ class Piece:
 
 
 class MarkdownParser:
-    """markdown-it-py with the places of what it finds within a line of prose."""
+    """markdown-it-py with the positions of inline elements."""
 
     def __init__(self, name: str) -> None:
         try:
             markdown = importlib.import_module("markdown_it")
         except ImportError:
-            message = f"{name}: Markdown is read by another package: pip install 'scaleformer[documents]'"
+            message = f"{name}: reading Markdown needs another package: pip install 'scaleformer[documents]'"
             raise DataError(message) from None
         self._markdown = markdown.MarkdownIt("commonmark", {"maxNesting": DEEPEST}).enable(["table", "strikethrough"])
-        self._markdown.core.ruler.disable("text_join")  # which loses the places of marks that mean nothing
+        self._markdown.core.ruler.disable("text_join")  # this rule loses the positions of literal marks
         ruler = self._markdown.inline.ruler
         for rule, function in zip(self._markdown.get_active_rules()["inline"], ruler.getRules(""), strict=True):
             ruler.at(rule, _placed(rule, function))
         self._env: dict[str, Any] = {}
 
     def blocks(self, text: str, name: str) -> Iterator[tuple[Any, str]]:
-        """Tokens of blocks with content, and what they are: heading | paragraph | cell | html."""
+        """Tokens of blocks with content, and their kind: heading | paragraph | cell | html."""
         tokens = self._markdown.parse(text, self._env)
-        if any(token.level >= DEEPEST - 1 for token in tokens):  # what is deeper the parser leaves out
-            raise DataError(f"{name}: quotations or lists {DEEPEST // 2} deep or more: make them flatter")
+        if any(token.level >= DEEPEST - 1 for token in tokens):  # the parser drops deeper levels
+            raise DataError(f"{name}: quotations or lists {DEEPEST // 2} deep or more: nest them less")
         for before, token in zip([None, *tokens], tokens, strict=False):
             if token.type == "html_block":
                 yield token, "html"
@@ -55,16 +55,16 @@ class MarkdownParser:
                 yield token, "paragraph" if before and before.markup in ("=", "-") and kind == "heading" else kind
 
     def pieces(self, content: str, token: Any) -> list[Piece]:
-        """All in a token that is no prose, in order."""
+        """All inline elements of a token that are not prose, in order."""
         shift = _shifts(token.content, content)
         found: list[Piece] = []
-        opened: list[tuple[int, int]] = []  # numbers, and where what they enclose begins
+        opened: list[tuple[int, int]] = []  # numbers, and where their content begins
         tags: list[tuple[str, int]] = []
         for number, child in enumerate(token.children):
             if "place" not in child.meta or child.type in ("text", "softbreak"):
                 continue
             start, stop = child.meta["place"]
-            start -= child.type == "strong_open"  # each of two marks is a token, of which one is made empty
+            start -= child.type == "strong_open"  # a double mark has two tokens, one of them emptied
             stop += child.type == "strong_close"
             start, stop = shift[start], shift[stop]
             if child.markup == "autolink":
@@ -82,7 +82,7 @@ class MarkdownParser:
             elif child.nesting == -1:
                 pair, first = opened.pop()
                 short = child.type == "link_close" and content[start:stop] in ("]", "][]")
-                # its text is its name, which stays
+                # its text is its name, which must not change
                 name = f"][{content[first:start]}]" if short else ""
                 found.append(Piece(start, stop, "close", pair, name))
             else:
@@ -90,7 +90,7 @@ class MarkdownParser:
         return found
 
     def is_alike(self, content: str, kind: str, edits: Sequence[Edit]) -> bool:
-        """Whether the content of a block (of `blocks`' kinds) has the same structure with edits as without."""
+        """Whether the edits leave the structure of a block unchanged (kinds as in `blocks`)."""
         cell = kind == "cell"
         texts = [content, splice(content, edits)]
         if cell and re.search(r"(?<!\\)\|", texts[1]):
@@ -103,7 +103,7 @@ class MarkdownParser:
         shapes: list[tuple[Any, ...]] = []
         for token in tokens:
             shapes.append((token.type, token.tag, "\n" in token.content and kind == "heading"))
-            # their order may be another one in the target language
+            # the target language may order them differently
             marks = [
                 (child.type, child.markup, sorted(child.attrs.items()), child.content if child.type != "image" else "")
                 for child in token.children or []
@@ -114,7 +114,7 @@ class MarkdownParser:
 
 
 def _shifts(shown: str, written: str) -> list[int]:
-    """Where each place of what the parser has is in what is written: a cell's `|` has a backslash there."""
+    """Map positions in the parsed text to the file, where `|` in a cell has a backslash."""
     if shown == written:
         return list(range(len(shown) + 1))
     shifts = [0]
@@ -128,7 +128,7 @@ def _marked(image: Any) -> bool:
 
 
 def _tag(written: str, start: int, stop: int, number: int, open_tags: list[tuple[str, int]]) -> Piece:
-    """A tag of HTML among prose; open_tags: names and numbers of those without an end so far."""
+    """An HTML tag within prose; open_tags: names and numbers of tags not yet closed."""
     tag = re.match(r"<(/?)([A-Za-z][\w-]*)", written)
     if tag is None or written.endswith("/>"):
         return Piece(start, stop, "lone")
@@ -143,7 +143,7 @@ def _tag(written: str, start: int, stop: int, number: int, open_tags: list[tuple
 
 
 def _placed(rule: str, function: Callable[[Any, bool], bool]) -> Callable[[Any, bool], bool]:
-    """The rule, which notes in the tokens that it makes where they stand in the text."""
+    """The rule, extended to record in its tokens their positions in the text."""
 
     def placed(state: Any, silent: bool) -> bool:
         first, start = len(state.tokens), state.pos

@@ -1,7 +1,7 @@
-"""XML as tokens, each with its place in the file, so that what is written again changes nowhere else.
+"""XML as tokens with their positions in the file, so that edits change nothing else.
 
-The parser is expat: it says where things stand, which lxml does not. No entity is expanded and nothing outside the file
-is read; what declares entities is refused.
+The parser is expat: unlike lxml it reports positions. It expands no entities and reads nothing outside the file; files
+that declare entities are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scaleformer.data.readers.rows import brief
 from scaleformer.system.schema import shown
 
 XML = "http://www.w3.org/XML/1998/namespace"
-DEEPEST = 256  # elements inside each other, as with libxml2
+DEEPEST = 256  # the deepest nesting, as in libxml2
 _NONE: dict[str, str] = {}
 _ENCODING = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _ATTRIBUTE = re.compile(r"""(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
@@ -29,7 +29,7 @@ class Token(NamedTuple):
 
     kind        start | end (of an element, both of `<a/>`, whose end is empty) | text | other
     name        of an element, in its name space: "{uri}name"
-    text        what it says
+    text        its content
     """
 
     kind: str
@@ -44,8 +44,8 @@ class Markup:
     """The tokens of an XML file.
 
     content  the file as text
-    ends     for each token that starts an element the number of the one that ends it
-    Raises DataError with name and line for what is not well-formed, declares entities or is nested too deeply.
+    ends     for each start of an element the number of the token that ends it
+    Raises DataError with name and line if it is not well-formed, declares entities or is nested too deeply.
     """
 
     def __init__(self, content: str, name: str) -> None:
@@ -66,7 +66,7 @@ class Markup:
         return next(iter(number for number, token in enumerate(self.tokens) if token.kind == "start"))
 
     def children(self, number: int) -> Iterator[int]:
-        """What stands inside an element, of the elements there only the start."""
+        """The tokens directly inside an element; child elements by their start only."""
         place = number + 1
         while place < self.ends[number]:
             yield place
@@ -77,11 +77,11 @@ class Markup:
         return self.tokens[number].start, self.tokens[self.ends.get(number, number)].stop
 
     def raw(self, number: int) -> str:
-        """An element or another token as it is written."""
+        """An element or another token as in the file."""
         return self.content[slice(*self.element(number))]
 
     def tag(self, number: int) -> str:
-        """A token alone as it is written."""
+        """A single token as in the file."""
         token = self.tokens[number]
         return self.content[token.start : token.stop]
 
@@ -114,7 +114,7 @@ class _Scanner:
             raise DataError(f"{self.name}:{error.lineno}: malformed XML ({reason})") from None
         tokens = []
         ends = [*(place for *_, place in self.found[1:]), len(data)]
-        begin = int(content.startswith("\ufeff"))  # counted in characters, where the parser counts bytes
+        begin = int(content.startswith("\ufeff"))  # in characters, while the parser counts bytes
         for (kind, name, attributes, text, place), end in zip(self.found, ends, strict=True):
             stop = begin + (end - place if len(data) == len(content) else len(data[place:end].decode()))
             tokens.append(Token(kind, name, attributes, text, begin, stop))
@@ -127,7 +127,7 @@ class _Scanner:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise DataError(f"{self._where()}: more than {DEEPEST} elements inside each other: make it flatter")
+            raise DataError(f"{self._where()}: more than {DEEPEST} nested elements: flatten it")
         self._add("start", _named(name), {_named(key): value for key, value in attributes.items()})
 
     def _end(self, name: str) -> None:
@@ -136,7 +136,7 @@ class _Scanner:
 
     def _entity(self, name: str, *_: object) -> None:
         raise DataError(
-            f"{self.name}: declares the entity {shown(name)}: entities are not read, write out what they hold"
+            f"{self.name}: declares the entity {shown(name)}: entities are not supported: replace it with its text"
         )
 
     def _skipped(self, name: str, *_: object) -> None:
@@ -151,9 +151,9 @@ def _named(name: str) -> str:
 
 
 def decode_xml(content: bytes, name: str) -> tuple[str, str]:
-    """The text of an XML file, a byte order mark with it, and its encoding: what it begins with or says, else UTF-8.
+    """The text of an XML file with its byte order mark and its encoding: from the mark or the declaration, else UTF-8.
 
-    Raises DataError where it is in none of the usual ones, or not in the one that it names.
+    Raises DataError if the encoding is unknown, or if the file does not match it.
     """
     if content.startswith((codecs.BOM_UTF16_LE, b"<\0")):
         encoding = "utf-16-le"
@@ -174,12 +174,12 @@ def decode_xml(content: bytes, name: str) -> tuple[str, str]:
 
 
 def encode_xml(text: str, encoding: str) -> bytes:
-    """The bytes of an XML file, with references for what its encoding does not have."""
+    """The bytes of an XML file, with character references where its encoding lacks a character."""
     return text.encode(encoding, "xmlcharrefreplace")
 
 
 def with_attributes(tag: str, **attributes: str | None) -> str:
-    """A start tag as it is written, with some attributes set; None takes them away. "_" in their names is "-"."""
+    """A start tag of the file with some attributes set; None removes them. "_" in their names stands for "-"."""
     given = {key.replace("_", "-"): value for key, value in attributes.items()}
 
     def put(found: re.Match[str]) -> str:

@@ -1,9 +1,9 @@
-"""A paragraph of WordprocessingML as prose and spans, and its runs written again.
+"""A paragraph of WordprocessingML as prose and spans, and the rewriting of its runs.
 
-Source: ECMA-376, part 1, section 17. Runs formatted as most of the paragraph are its prose. Other formatting, links,
-content controls, insertions, bookmarks and ranges of comments are pairs of spans; images, tabs, breaks, notes, fields,
-deletions and what is not known here stand alone. Of a field HYPERLINK what is seen is prose. What stands at the ends of
-a paragraph and is not read with it, such as a note or an image, is no part of the block and keeps its place.
+Source: ECMA-376, part 1, section 17. Runs with the formatting of most of the paragraph are its prose. Other formatting,
+links, content controls, insertions, bookmarks and comment ranges are pairs of spans; images, tabs, breaks, notes,
+fields, deletions and unknown elements are single spans. The visible text of a HYPERLINK field is prose. Elements such
+as notes or images at the ends of a paragraph are not part of the block and keep their place.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from scaleformer.translation.files.segments import BlockBuilder, Span
 
 WORD = (
     "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}",
-    "{http://purl.oclc.org/ooxml/wordprocessingml/main}",  # of strict documents
+    "{http://purl.oclc.org/ooxml/wordprocessingml/main}",  # in strict documents
 )
 _AROUND_RUNS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
 _LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fields"}
-_UNSEEN = ("proofErr", "lastRenderedPageBreak", "softHyphen")  # are gone where the words are others
-_CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls whose text is one of a list
+_UNSEEN = ("proofErr", "lastRenderedPageBreak", "softHyphen")  # dropped if the words change
+_CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls with a list of choices
 _FIELD = ("begin", "separate", "end")
 
 
@@ -46,14 +46,14 @@ def local(token: Token) -> str:
 
 
 def _is_unseen(token: Token) -> bool:
-    """Whether a property of a run is none of its formatting: its language, or from which script fonts are taken."""
+    """Whether a property of a run is not formatting: its language, or the script for its fonts."""
     name = local(token)
     return name in ("lang", "noProof") or (name == "rFonts" and all(key.endswith("}hint") for key in token.attributes))
 
 
 class Paragraph:
-    """A <w:p>; start, stop: where in the file its content stands, which `write` replaces; left: counts what is not
-    translated. No block where it has no words."""
+    """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
+    translated. It has no block if it has no words."""
 
     def __init__(self, markup: Markup, number: int, left: Counter[str]) -> None:
         self._markup = markup
@@ -79,7 +79,7 @@ class Paragraph:
         self.block = builder.build()
 
     def _between(self, number: int) -> Iterator[Item]:
-        """What stands in a paragraph, or an element around some of its runs."""
+        """The items of a paragraph, or of an element around some of its runs."""
         markup = self._markup
         for child in markup.children(number):
             token = markup.tokens[child]
@@ -106,7 +106,7 @@ class Paragraph:
                 yield Item("between", f"{name} {identity}" if name.endswith(("Start", "End")) else name, place=place)
 
     def _content_of(self, control: int) -> int | None:
-        """What a content control holds; None where it offers a choice."""
+        """The content of a content control; None if it offers choices."""
         markup, content = self._markup, None
         for child in markup.children(control):
             if local(markup.tokens[child]) == "sdtPr":
@@ -118,7 +118,7 @@ class Paragraph:
         return content
 
     def _inside(self, number: int) -> Iterator[Item]:
-        """What stands in a run."""
+        """The items of a run."""
         markup = self._markup
         elements = [child for child in markup.children(number) if markup.tokens[child].kind == "start"]
         properties = next((child for child in elements if local(markup.tokens[child]) == "rPr"), None)
@@ -145,7 +145,7 @@ class Paragraph:
                 yield Item("inside", name, text=hyphen, place=markup.element(child), run=run)
 
     def write(self, changes: Sequence[Change], raw: Callable[[int, int], str]) -> str:
-        """The content of the paragraph with changes of its block; raw: what the file has between two places."""
+        """The content of the paragraph with changes of its block; raw: the file content between two places."""
         assert self.block is not None
         assert self._prose is not None
         writer = RunWriter(self._prose, raw)

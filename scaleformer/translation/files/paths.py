@@ -1,4 +1,4 @@
-"""Which files are translated, and where their translations go."""
+"""The files to translate, and the paths of their translations."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from pathlib import Path
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.formats import FORMATS, by_name
 
-#: Formats that come back as they are but for their prose.
+#: Formats in which only the prose changes.
 TRANSLATED = ("text", "markdown", "html", "docx", "po", "xliff", "srt", "jsonl")
 ENDINGS = tuple(ending for name in TRANSLATED for ending in FORMATS[name].endings)
 
 
 @dataclass
 class FilePlan:
-    """Files and the names of their translations; left: files of other formats in the folders, by their endings."""
+    """Files and the names of their translations; left: counts files of other formats in the folders, by extension."""
 
     pairs: list[tuple[Path, Path]] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
 
 
 def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
-    """One file to a file or into a folder; several, or the files below folders, into a folder, their names kept.
+    """Map one file to a file or into a folder, and several files, or those below folders, into a folder by name.
 
-    What lies in the output folder is no input. Raises DataError: nothing there, nothing of a known format, no folder
-    around the output, an output that is an input or is of another format, two files of one name.
+    Files in the output folder are not inputs. Raises DataError if an input is missing, no file has a known format, the
+    parent of the output is missing, the output is an input or has a different format, or two files share a name.
     """
     plan = FilePlan()
     folder = Path(output)
     single = len(inputs) == 1 and not Path(inputs[0]).is_dir()
     if not folder.parent.is_dir():
-        raise DataError(f"output={output}: there is no folder {folder.parent}: correct the name, or make it")
+        raise DataError(f"output={output}: there is no folder {folder.parent}: correct the name or create it")
     if single and not folder.is_dir() and not output.endswith(os.sep):
         plan.pairs.append((Path(inputs[0]), folder))
     else:
@@ -42,12 +42,12 @@ def plan_files(inputs: Sequence[str], output: str) -> FilePlan:
             _add(plan, Path(name), folder)
     for source, target in plan.pairs:
         if target.exists() and source.exists() and os.path.samefile(source, target):
-            raise DataError(f"output={output}: {source} would be overwritten by its translation: name another output")
+            raise DataError(f"output={output}: {source} would be overwritten by its translation: choose another output")
         found = by_name(target.name), by_name(source.name)
         if single and None not in found and found[0] != found[1] and found[0] is not None:
-            raise DataError(f"output={output}: {found[0].title}: a translation has the format of its source")
+            raise DataError(f"output={output}: {found[0].title}: a translation keeps the format of its source")
     if twice := [path for path, count in Counter(target for _, target in plan.pairs).items() if count > 1]:
-        raise DataError(f"{twice[0]}: two of the files have this name: translate them into folders of their own")
+        raise DataError(f"{twice[0]}: two files have this name: translate them into separate folders")
     if not plan.pairs:
         others = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common(5)) or "no files"
         raise DataError(f"{', '.join(inputs)}: nothing to translate ({others}): wanted files in {' '.join(ENDINGS)}")

@@ -1,7 +1,7 @@
 """gettext catalogues (PO): untranslated messages get a translation, every other byte stays.
 
-The grammar is that of `scaleformer.data.readers.po`. Each paragraph of a message is a block. Of plural forms the
-first is the translation of the singular, the others are that of the plural.
+The grammar is that of `scaleformer.data.readers.po`. Each paragraph of a message is a block. The first plural form is
+the translation of the singular, the others are that of the plural.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import MARK, Block, BlockBuilder, Span
 from scaleformer.translation.files.splicing import Edit, splice
 
-WIDTH = 79  # of a line, as gettext wraps it
+WIDTH = 79  # of a line, as in gettext
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n\s*")
-_CONTROLS = re.compile(r"(\x1b\[[\d;]{0,20}m|[\x00-\x08\x0e-\x1f\x7f])|[^\x00-\x08\x0e-\x1f\x7f]+")  # colours, bells
+_CONTROLS = re.compile(
+    r"(\x1b\[[\d;]{0,20}m|[\x00-\x08\x0e-\x1f\x7f])|[^\x00-\x08\x0e-\x1f\x7f]+"
+)  # colours, bell characters
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f"\\]')
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
 
@@ -38,7 +40,7 @@ class _Field(NamedTuple):
 
 @dataclass(frozen=True)
 class _Unit:
-    """A text to be translated: the fields that get its translation, its blocks, formats such as "c-format"."""
+    """A text to translate: the fields for its translation, its blocks, formats such as "c-format"."""
 
     source: str
     targets: list[_Field]
@@ -49,7 +51,7 @@ class _Unit:
 class PoFile:
     """The untranslated messages of a catalogue, in the encoding that its header names, else UTF-8.
 
-    Raises DataError with file and line for what is no catalogue.
+    Raises DataError with file and line if it is not a catalogue.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -57,7 +59,7 @@ class PoFile:
         self._raw = content.splitlines(keepends=True)
         self._lines, self._encoding = decode_catalogue(content, name)
         if (null := next((number for number, line in enumerate(self._lines, 1) if "\0" in line), None)) is not None:
-            raise DataError(f"{name}:{null}: a null character: not a file of text")
+            raise DataError(f"{name}:{null}: a null character: not a text file")
         self._wraps = all(len(line) <= WIDTH + 1 for line in self._lines if not line.startswith("#"))
         self.left: Counter[str] = Counter()
         self._units = list(self._find_units())
@@ -85,7 +87,7 @@ class PoFile:
                 self.left["units with a comment in the message"] += 1
             else:
                 formats = {flag for flag in flags if flag.endswith("-format") and not flag.startswith("no-")}
-                # Of a language that has one form alone that of the plural is right for every number.
+                # If the language has a single form, the plural fits every number.
                 first = "msgstr[0]" if len(forms) > 1 else "msgstr"
                 singular = [form for form in empty if form.word == first]
                 plural = [form for form in empty if form.word != first]
@@ -107,8 +109,8 @@ class PoFile:
             yield _Field(parts[0].word, [part.line for part in parts], text)
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The catalogue with the translations of the changed blocks. Raises DataError, with the line, for one that its
-        encoding does not have."""
+        """The catalogue with translations of the changed blocks. Raises DataError with the line if its encoding lacks
+        a character."""
         lines = list(self._raw)
         place = 0
         for unit in self._units:
@@ -122,7 +124,7 @@ class PoFile:
         return b"".join(lines)
 
     def _translation(self, unit: _Unit, changes: Sequence[Sequence[Change]]) -> str | None:
-        """None where the program could not fill it in; which is counted."""
+        """None, and counted, if the program could not fill in its placeholders."""
         written: dict[int, str] | None = {}
         if unit.formats and moved(unit.blocks, changes):
             written = numbered(unit.source, unit.blocks, unit.formats)
@@ -146,8 +148,8 @@ class PoFile:
             return newline.join([f"{target.word} {quoted[0]}", *quoted[1:]]).encode(self._encoding) + end
         except UnicodeEncodeError as error:
             where, what = f"{self._name}:{target.lines[0] + 1}", shown(error.object[error.start])
-            reason = f"the translation has {what}, which {self._encoding} has not"
-            raise DataError(f"{where}: {reason}: convert the file by msgconv --to-code=UTF-8") from None
+            reason = f"the translation has {what}, which {self._encoding} lacks"
+            raise DataError(f"{where}: {reason}: convert the file with msgconv --to-code=UTF-8") from None
 
 
 def _blocks(text: str) -> Iterator[Block]:
@@ -165,7 +167,7 @@ def _blocks(text: str) -> Iterator[Block]:
 
 
 def _spliced(unit: _Unit, changes: Sequence[Sequence[Change]], written: dict[int, str]) -> str:
-    """The text of a unit with its changes; written: by the `id` of a span how it is written now."""
+    """The text of a unit with its changes; written: the new text of spans, by their `id`."""
     edits: list[Edit] = []
     for block, some in zip(unit.blocks, changes, strict=True):
         changed = set()
@@ -186,7 +188,7 @@ def _escaped(text: str) -> str:
 
 
 def _wrapped(quoted: str) -> Iterator[str]:
-    """A text in quotation marks as several, each at most as wide as a line where words are no longer."""
+    """Split a quoted text into lines of at most `WIDTH`, unless a word is longer."""
     line = ""
     for word in re.findall(r"[^ ]* +|[^ ]+", quoted[1:-1]):
         if line and len(line + word.rstrip(" ")) > WIDTH - 2:

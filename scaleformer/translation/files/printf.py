@@ -1,4 +1,4 @@
-"""Placeholders of programs in a translated message: they are all there, and each is filled with what it was before."""
+"""Format placeholders in a translated message: all are kept, and each keeps its value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERED = frozenset(("c-format", "objc-format", "php-format", "perl-format", "
 
 
 def same_placeholders(source: str, target: str) -> bool:
-    """Whether two messages of programs hold the same placeholders, in whatever order."""
+    """Whether two messages have the same placeholders, in any order."""
     return all(
         Counter(found[0] for found in pattern.finditer(source))
         == Counter(found[0] for found in pattern.finditer(target))
@@ -27,7 +27,7 @@ def same_placeholders(source: str, target: str) -> bool:
 
 
 def moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
-    """Whether placeholders without a name or number change places, which would give them the values of others."""
+    """Whether placeholders without a name or number change places and would thus swap values."""
     before = [id(span) for block in blocks for span in block.spans if _is_filled_in_order(span)]
     after = [
         id(span)
@@ -39,8 +39,8 @@ def moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
 
 
 def numbered(source: str, blocks: Sequence[Block], formats: set[str]) -> dict[int, str] | None:
-    """By the `id` of each span of a message what it is with its place: `%2$s` for the second `%s`; None where the
-    language of the program has no such thing, or another part of the message is filled in."""
+    """For each span (by `id`) of a message its numbered form, `%2$s` for the second `%s`; None if the programming
+    language has none, or another part of the message has placeholders, too."""
     spans = {id(span): str(span.content) for block in blocks for span in block.spans}
     found = [match for match in _DIRECTIVE.finditer(source) if match["rest"] != "%"]
     inside = sum(1 for text in spans.values() for match in _DIRECTIVE.finditer(text) if match["rest"] != "%")
@@ -63,7 +63,7 @@ def _is_filled_in_order(span: Span) -> bool:
 
 
 def _spans_after(block: Block, changes: Sequence[Change]) -> Iterator[Span]:
-    """The spans of a block in the order that they have with its changes."""
+    """The spans of a block in their order after its changes."""
     spans = iter(block.spans)
     place = 0
     for change in [*changes, Change(len(block.text), len(block.text), ())]:

@@ -1,4 +1,4 @@
-"""Translations of segments with their spans put back in their places."""
+"""Restores the spans in translated segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
 
 @dataclass(frozen=True)
 class Change:
-    """What takes the place of text[start:stop] of a block."""
+    """A replacement for text[start:stop] of a block."""
 
     start: int
     stop: int
@@ -23,11 +23,10 @@ class Change:
 
 
 def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
-    """The translation of a segment with its spans in their places.
+    """The translation of a segment with its spans restored.
 
-    One that it lacks is put at its end, one too many is left out. Where pairs are torn apart, or nothing is left inside
-    one, all spans stand where they do in the source, as shares of its words. What is not as the model wrote it is
-    counted.
+    Missing spans are appended, surplus ones dropped. If pairs are separated or become empty, all spans go to their
+    relative positions in the source, in words. Each deviation from the model's output is counted.
     """
     pieces: list[str | int] = []
     for piece in _PLACEHOLDER.split(translation):
@@ -36,7 +35,7 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
         elif (number := PLACEHOLDERS.index(piece)) < len(segment.groups) and number not in pieces:
             pieces.append(number)
         else:
-            counts["placeholders left out that the source does not have"] += 1
+            counts["placeholders dropped that the source does not have"] += 1
     missing = [number for number in range(len(segment.groups)) if number not in pieces]
     for number in missing:
         pieces += [" " if segment.spaced[number][0] else "", number]
@@ -49,9 +48,9 @@ def restore(segment: Segment, translation: str, counts: Counter[str]) -> Change:
     )
     if inside != _inside_pairs(segment, source) or (inside is None and paired != sorted(paired)):
         pieces = _spread(segment, source, "".join(piece for piece in pieces if isinstance(piece, str)).split())
-        counts["segments whose marks the model tore apart, put where they stand in the source"] += 1
+        counts["segments whose marks the model separated, placed as in the source"] += 1
     elif missing:
-        counts["spans put at the end of their segment"] += len(missing)
+        counts["spans moved to the end of their segment"] += len(missing)
     _space_pairs(pieces, segment)
     for i in range(len(pieces) - 1, 0, -1):
         before, after = pieces[i - 1], pieces[i]
@@ -68,8 +67,8 @@ def _is_paired(segment: Segment, number: int) -> bool:
 def _inside_pairs(
     segment: Segment, pieces: Sequence[str | int]
 ) -> tuple[dict[int, tuple[bool, int]], list[Span]] | None:
-    """Of each pair whose ends are both here whether there is prose in it, and how many pairs are around it; and the
-    ends of other pairs, in order. None where pairs cross or end before they begin."""
+    """For each complete pair, whether it contains prose and how many pairs enclose it; and the single ends of other
+    pairs, in order. None if pairs cross or end before they begin."""
     spans = [
         (span, place) for place, piece in enumerate(pieces) if isinstance(piece, int) for span in segment.groups[piece]
     ]
@@ -92,10 +91,10 @@ def _inside_pairs(
 
 
 def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str]) -> list[str | int]:
-    """Words with the spans at the same shares of them as in the source, one word at least in each pair."""
+    """Words with the spans at their relative positions in the source, and at least one word in each pair."""
     total = max(1, sum(len(piece.split()) for piece in source if isinstance(piece, str)))
     pieces: list[str | int] = []
-    before = written = 0  # words of the source, and of these
+    before = written = 0  # numbers of source words and of these words
 
     def write(until: int) -> None:
         nonlocal written
@@ -105,14 +104,14 @@ def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str])
             pieces.append(word)
         written = max(written, min(until, len(words)))
 
-    opened = 0  # words that are written where the innermost pair begins
+    opened = 0  # number of words written where the innermost pair begins
     for piece in source:
         if isinstance(piece, str):
             before += len(piece.split())
             continue
         pairs = {span.opens for span in segment.groups[piece] if span.pair is not None}
         place = round(before / total * len(words))
-        if True in pairs:  # leaves a word for what it opens
+        if True in pairs:  # leaves a word for the pair that it opens
             place = min(place, len(words) - 1)
         elif pairs:
             place = max(place, opened + 1)
@@ -128,7 +127,7 @@ def _spread(segment: Segment, source: Sequence[str | int], words: Sequence[str])
 
 
 def _space_pairs(pieces: list[str | int], segment: Segment) -> None:
-    """Move white space out of pairs where the source has none: "** bold**" is no emphasis."""
+    """Move white space out of pairs if the source has none there: "** bold**" is not emphasis."""
     for i, number in enumerate(pieces):
         opens = (
             {span.opens for span in segment.groups[number] if span.pair is not None} if isinstance(number, int) else {}
@@ -148,7 +147,7 @@ def _space_pairs(pieces: list[str | int], segment: Segment) -> None:
 
 
 def find_changes(segments: Sequence[Segment], translations: Sequence[str], counts: Counter[str]) -> list[Change]:
-    """What the translations of a block's segments change in it; a translation that is the segment changes nothing."""
+    """The changes of a block by translations of its segments; an identical translation changes nothing."""
     return [
         restore(segment, translation, counts)
         for segment, translation in zip(segments, translations, strict=True)

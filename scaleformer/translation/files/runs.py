@@ -1,4 +1,4 @@
-"""Runs of WordprocessingML: what a paragraph is made of, what of it belongs together, and how it is written again.
+"""Runs of WordprocessingML: the items of a paragraph, their grouping, and their rewriting.
 
 Source: ECMA-376, part 1, section 17.
 """
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import count
 
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
-_CODE = 9  # items of a field that are looked at for its name
+_CODE = 9  # the most items of a field to search for its name
 _UNDERLINED = re.compile(r"<[\w.-]*:?u[\s/>]")
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Start tag and properties as they are written; formatting: what of these is seen."""
+    """Start tag and properties as in the file; formatting: the visible ones."""
 
     tag: str
     properties: str
@@ -28,10 +28,10 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """What a paragraph is made of.
+    """An item of a paragraph.
 
-    kind   "text": a character of a run; "inside": something else in it; "between": a tag or an element between runs;
-           "format": where other formatting begins or ends; "field": several in one
+    kind   "text": a character of a run; "inside": something else in a run; "between": a tag or an element between
+           runs; "format": the start or end of different formatting; "field": several items in one
     name   of the element; "(" and ")" around runs; "begin", "separate" and "end" of a field
     text   a character
     place  in the content of the file
@@ -48,17 +48,17 @@ class Item:
 
 
 class RunWriter:
-    """Writes runs; prose: how the text is formatted that no span encloses."""
+    """Writes runs; prose: the formatting of text outside all spans."""
 
     def __init__(self, prose: Run, raw: Callable[[int, int], str]) -> None:
         self._raw = raw
         self._formats: list[tuple[int | None, Run]] = [(None, prose)]
-        self._run: Run | None = None  # that is open
-        self._text: list[str] = []  # of it, not yet written
+        self._run: Run | None = None  # the open run
+        self._text: list[str] = []  # its text, not yet written
         self._pieces: list[str] = []
 
     def put(self, item: Item) -> None:
-        """An item as it was."""
+        """Write an item unchanged."""
         if item.kind == "field":
             for inner in item.inner:
                 self.put(inner)
@@ -75,7 +75,7 @@ class RunWriter:
             self._pieces.append(self._raw(*item.place))
 
     def text(self, text: str, run: Run | None = None) -> None:
-        """Text in a run, else in the formatting that is open."""
+        """Write text in the given run, else with the current formatting."""
         if text:
             self._enter(run or self._formats[-1][1])
             self._text.append(text)
@@ -108,7 +108,7 @@ def _tag_name(run: Run) -> str:
 
 
 def join_fields(items: list[Item], pairs: count[int], left: Counter[str], content: str) -> list[Item]:
-    """With each field that begins and ends in the same element as one item; of links the two ends."""
+    """Merge each field that begins and ends in the same element into one item; links keep two ends."""
     whole: dict[int, int] = {}  # where fields begin and end
     separators: dict[int, int] = {}
     around: list[int | None] = [None]
@@ -154,7 +154,7 @@ def _is_link(content: str, items: Sequence[Item]) -> bool:
 
 
 def pair_ranges(items: list[Item], pairs: count[int]) -> list[Item]:
-    """With the starts and ends of bookmarks and other ranges that stand in this paragraph as pairs."""
+    """Pair the starts and ends of bookmarks and other ranges within this paragraph."""
     begun: dict[str, int] = {}
     found: dict[int, int] = {}
     for place, item in enumerate(items):
@@ -173,8 +173,8 @@ def pair_ranges(items: list[Item], pairs: count[int]) -> list[Item]:
 
 
 def mark_formats(items: list[Item], prose: str, pairs: count[int]) -> list[Item]:
-    """With marks where formatting other than that of the prose begins and ends. None encloses white space alone,
-    nor the end of an element around runs. White space that is underlined, a line to write on, is one item."""
+    """Mark where formatting different from the prose begins and ends. No pair encloses only white space, or the end of
+    an element around runs. Underlined white space, a line to write on, is one item."""
     starts: dict[int, int] = {}
     stops: dict[int, int] = {}
     blanks: dict[int, int] = {}
@@ -219,8 +219,8 @@ def mark_formats(items: list[Item], prose: str, pairs: count[int]) -> list[Item]
 
 
 def inner_places(items: Sequence[Item]) -> tuple[int, int]:
-    """Where the words of a paragraph, and fields and formulas, begin and end: without white space, images, marks and
-    the like at the ends, and pairs around all of it."""
+    """The range of words, fields and formulas in a paragraph, without white space, images and marks at the ends and
+    without pairs around all of it."""
     start, stop = 0, len(items)
     while start < stop and not _is_read(items[start]):
         start += 1

@@ -1,4 +1,4 @@
-"""The blocks of a document as segments for a model: what is no prose stands in them as placeholders, and comes back."""
+"""Blocks of a document as segments for a model, with placeholders for everything but prose."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SPACES = " \t\n\r\f\v"
 
 @dataclass(frozen=True)
 class Span:
-    """What stands among prose and is written again as it is.
+    """An element within prose that is copied unchanged.
 
-    content  of whatever kind the format has
-    pair     the number of the pair that it begins or ends (emphasis, a link, a tag); None for one that stands alone
+    content  depends on the format
+    pair     the number of the pair that it begins or ends (emphasis, a link, a tag); None for a single span
     opens    whether it begins the pair
     """
 
@@ -36,10 +36,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Block:
-    """A run of prose that no sentence leaves: a heading, a paragraph, an item, a cell.
+    """A stretch of prose that sentences do not cross: a heading, a paragraph, an item, a cell.
 
     text     with a `MARK` for each of the spans, white space as single spaces
-    origins  where each character of the text begins and ends in the content of the file
+    origins  where each character of the text begins and ends in the file
     """
 
     text: str
@@ -47,7 +47,7 @@ class Block:
     origins: tuple[tuple[int, int], ...]
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
-        """Where text[start:stop], not empty, stands in the content of the file."""
+        """The position of text[start:stop], not empty, in the file."""
         return self.origins[start][0], self.origins[stop - 1][1]
 
 
@@ -55,28 +55,28 @@ class BlockBuilder:
     """Collects the characters and spans of a block, each with its place in the content of the file."""
 
     def __init__(self) -> None:
-        self._characters: list[tuple[str, int, int, str]] = []  # with how it is written
+        self._characters: list[tuple[str, int, int, str]] = []  # with its form in the file
         self._spans: list[Span] = []
 
     def text(self, text: str, start: int) -> None:
-        """Characters that stand in the file as they are, from `start` on."""
+        """Add characters that are literal in the file, from `start` on."""
         for place, character in enumerate(text, start):
             self.character(character, place, place + 1)
 
     def character(self, character: str, start: int, stop: int, written: str | None = None) -> None:
-        """One that the file may write otherwise, `&amp;` for "&"."""
+        """Add a character that may be encoded in the file, such as `&amp;` for "&"."""
         if character == MARK:
             self.span(character, start, stop)
         else:
             self._characters.append((character, start, stop, written or character))
 
     def span(self, content: Any, start: int, stop: int, pair: int | None = None, opens: bool = False) -> None:
-        """What stands at this place instead of prose."""
+        """Add a span at this place."""
         self._characters.append((MARK, start, stop, ""))
         self._spans.append(Span(content, pair, opens))
 
     def build(self) -> Block | None:
-        """The block, its URLs, placeholders, ... made spans as well; None where there is no letter in it."""
+        """The block, with URLs, placeholders, ... as spans, too; None if it has no letters."""
         parts: list[tuple[str, int, int, str]] = []
         for space, run in groupby(self._characters, lambda character: character[0] in _SPACES):
             characters = list(run)
@@ -89,7 +89,7 @@ class BlockBuilder:
         spans = iter(self._spans)
         found: list[tuple[str, int, int]] = []
         kept: list[Span] = []
-        own: list[int] = []  # those found here
+        own: list[int] = []  # spans found here
         place = 0
         for start, stop in [*find_spans(text), (len(text), len(text))]:
             if MARK in text[start:stop]:
@@ -109,7 +109,7 @@ class BlockBuilder:
 
 
 def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
-    """Make pairs of the tags and marks at these places that begin and end something."""
+    """Pair the opening and closing tags and marks at these places."""
     opened: list[tuple[str, int]] = []
     for place in places:
         content = spans[place].content
@@ -133,8 +133,8 @@ class Segment:
     """text[start:stop] of a block as the model reads it.
 
     text    with placeholders
-    groups  the spans that each placeholder stands for: neighbours share one
-    spaced  whether white space stands before and behind each of them
+    groups  the spans of each placeholder: adjacent spans share one
+    spaced  whether there is white space before and after each of them
     """
 
     start: int
@@ -145,10 +145,10 @@ class Segment:
 
 
 def split_block(block: Block, language: str, grain: str) -> list[Segment]:
-    """The segments of a block, which hold all its letters. grain: sentence | paragraph.
+    """The segments of a block, which contain all its letters. grain: sentence | paragraph.
 
-    Spans at the ends that belong to no prose there (marks around the whole sentence) stay outside. A sentence of more
-    spans than there are placeholders is cut between them. Raises DataError where sentencex is not installed.
+    Spans around the whole segment, such as marks around a sentence, stay outside. A sentence with more spans than
+    there are placeholders is split between them. Raises DataError if sentencex is not installed.
     """
     spans = dict(zip((i for i, c in enumerate(block.text) if c == MARK), block.spans, strict=True))
     ends = [len(block.text)] if grain == "paragraph" else _sentence_ends(block.text, spans, language)
@@ -164,8 +164,8 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
 
 
 def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int]:
-    """Where sentences end, by the rules of the language; pairs of marks say nothing to them and go with the prose that
-    they enclose, and so does a note straight behind a full stop."""
+    """Where sentences end by the rules of the language. Pairs of marks do not influence them and stay with the prose
+    that they enclose, like a note right after a full stop."""
     seen = [
         i for i in range(len(text)) if i not in spans or (spans[i].pair is None and text[max(0, i - 1)] not in ".!?")
     ]
@@ -181,7 +181,7 @@ def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int
 
 
 def _within_placeholders(text: str, start: int, end: int) -> int:
-    """The end of the longest part of text[start:end] that needs no more placeholders than there are."""
+    """The end of the longest part of text[start:end] for which the placeholders suffice."""
     beyond = next(islice(_MARKS.finditer(text, start, end), len(PLACEHOLDERS), None), None)
     if beyond is None:
         return end
@@ -191,8 +191,8 @@ def _within_placeholders(text: str, start: int, end: int) -> int:
 
 
 def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[int, int]:
-    """Without white space at the ends, without pairs around all of it, and without the one mark of those that begin or
-    end elsewhere."""
+    """The range without white space at the ends, pairs around all of it, and single marks of pairs that begin or end
+    elsewhere."""
     inside = Counter(spans[i].pair for i in range(start, stop) if i in spans)
 
     def single(place: int) -> bool:

@@ -1,4 +1,4 @@
-"""Files that are text: what is translated takes the place of what stood there, and nothing else moves."""
+"""Edits of text files: translations replace their source, everything else stays."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 from scaleformer.data.errors import DataError
 
-Edit = tuple[int, int, str]  # what to write instead of the content from a place to another
+Edit = tuple[int, int, str]  # a range of the content and its replacement
 
 _BOM = codecs.BOM_UTF8.decode()
 _CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 
 
 def splice(content: str, edits: Iterable[Edit]) -> str:
-    """The content with its edits, which do not overlap, made."""
+    """The content with its edits applied, which must not overlap."""
     pieces, place = [], 0
     for start, stop, text in sorted(edits):
         pieces += [content[place:start], text]
@@ -24,9 +24,9 @@ def splice(content: str, edits: Iterable[Edit]) -> str:
 
 
 def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]:
-    """The text of a file and its encoding: UTF-8, or where `declared` and it is not, what HTML says of itself.
+    """The text of a file and its encoding: UTF-8 or, if `declared`, the encoding that the HTML declares.
 
-    Raises DataError where it is neither, or holds a null character.
+    Raises DataError if it is in neither, or contains a null character.
     """
     try:
         text, encoding = content.decode(), "utf-8"
@@ -40,10 +40,10 @@ def decode(content: bytes, name: str, declared: bool = False) -> tuple[str, str]
             said = f" nor {encoding}, as it says" if encoding else ""
             raise DataError(f"{name}:{line}: not UTF-8{said}: convert it to UTF-8") from None
     if "\0" in text:
-        raise DataError(f"{name}:{text[: text.index(chr(0))].count(chr(10)) + 1}: a null character: not a file of text")
+        raise DataError(f"{name}:{text[: text.index(chr(0))].count(chr(10)) + 1}: a null character: not a text file")
     return text, encoding
 
 
 def encode(text: str, encoding: str) -> bytes:
-    """The bytes of a text; of HTML in another encoding, with references for what that does not have."""
+    """The bytes of a text; HTML in other encodings gets references for characters that they lack."""
     return text.encode(encoding, "xmlcharrefreplace")

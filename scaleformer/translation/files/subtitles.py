@@ -1,4 +1,4 @@
-"""Subtitles (SRT): each cue is a block, its number and times stay."""
+"""Subtitles (SRT): each cue is a block; numbers and times stay."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from scaleformer.translation.files.splicing import decode, encode, splice
 
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r|\Z)")
 _TIME = r"\d{1,3}:\d\d:\d\d[,.]\d{1,3}"
-_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s+\S.*)?\s*")  # behind them a place on the screen
+_TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s+\S.*)?\s*")  # optionally followed by screen coordinates
 _NUMBER = re.compile(r"\s*\d+\s*")
 _TAG = re.compile(r"<(/?)([A-Za-z]+)(?:\s[^<>\r\n]*)?>|\{\\[^{}\r\n]*\}")
 
 
 class SrtFile:
-    """The cues of an SRT file. Raises DataError with file and line for one without number or times, and where it is no
-    text in UTF-8."""
+    """The cues of an SRT file. Raises DataError with file and line for a cue without number or times, also if it is
+    not UTF-8 text."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content, _ = decode(content, name)
@@ -33,7 +33,7 @@ class SrtFile:
             self.left["cues without words"] = wordless
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
-        """The file with the changes of each block, in as many lines as before."""
+        """The file with the changes of each block, with as many lines as before."""
         edits = []
         for block, some in zip(self.blocks, changes, strict=True):
             for change in some:
@@ -43,7 +43,7 @@ class SrtFile:
 
 
 def _texts(content: str, name: str) -> list[tuple[int, int]]:
-    """Where the text of each cue begins and ends: a cue is a number, times, and the lines up to an empty one."""
+    """The range of each cue's text: a cue is a number, times, and the lines up to an empty one."""
     texts = []
     wanted, begin = "number", 0
     for line, match in enumerate(_LINE.finditer(content, content.startswith("\ufeff")), 1):
@@ -58,13 +58,13 @@ def _texts(content: str, name: str) -> list[tuple[int, int]]:
             wanted, begin = "text", match.end()
         elif text.strip():
             if not _NUMBER.fullmatch(text):
-                raise DataError(f"{name}:{line}: {shown(text)}: wanted the number of a cue behind an empty line")
+                raise DataError(f"{name}:{line}: {shown(text)}: wanted the number of a cue after an empty line")
             wanted = "times"
     return texts
 
 
 def _block(content: str, start: int, stop: int) -> Block | None:
-    """A cue; tags of a kind are pairs, other marks and tags without their other end stand alone."""
+    """A cue; matching tags are pairs, other marks and unmatched tags are single spans."""
     builder = BlockBuilder()
     tags = list(_TAG.finditer(content, start, stop))
     pairs: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Plain text as prose: paragraphs between blank lines, or a line each where lines are long or none is blank."""
+"""Plain text as prose: paragraphs between blank lines, or one per line if lines are long or none is blank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PARAGRAPH = re.compile(r"[^\r\n]+(?:(?:\r\n?|\n)[^\r\n]*[^\s][^\r\n]*)*")
 
 
 class TextFile:
-    """The paragraphs of a text. Raises DataError where it is no UTF-8."""
+    """The paragraphs of a text. Raises DataError if it is not UTF-8."""
 
     def __init__(self, content: bytes, name: str) -> None:
         self.content, _ = decode(content, name)

@@ -1,5 +1,4 @@
-"""Files and folders of files, translated: all their documents together, then each file written as it was, in the other
-language."""
+"""Translates files and folders: all documents together, then writes each file in its original format."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ SPLITS = ("auto", "sentence", "paragraph")
 
 @dataclass(frozen=True)
 class FileRequest:
-    """What is asked for: files or folders, where their translations go, how prose is split; the rest as in
+    """The request: files or folders, the output, how prose is split; the rest as in
     `Translator.translate_documents`."""
 
     inputs: tuple[str, ...]
@@ -45,28 +44,28 @@ class FileRequest:
 
 
 def are_files(name: str, format: str, split: str) -> bool:
-    """Whether an input is a folder, or a file of a format that is more than lines."""
+    """Whether an input is a folder, or a file in a format other than lines."""
     if name == "-" or format != "auto":
         return False
     if Path(name).is_dir():
         return True
-    if not Path(name).is_file():  # a pipe, or nothing
+    if not Path(name).is_file():  # a pipe, or missing
         return False
     found = recognise(Input(name).begin, name).name
     return found in TRANSLATED and (found not in ("text", "jsonl") or (found == "text" and split != "auto"))
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raises ValueError for a setting that files of text lines have and others do not."""
+    """Raises ValueError for a setting that applies only to text lines and JSON Lines."""
     for name, usual in (("format", "auto"), ("output_format", "auto"), ("boundaries", "file"), ("ids", None)):
         if options[name] != usual:
-            raise ValueError(f"{name}={options[name]}: is of lines of text or JSON Lines, not of files: leave it out")
+            raise ValueError(f"{name}={options[name]}: for lines of text and JSON Lines, not for files: leave it out")
 
 
 def translate_files(translator: Translator, asked: FileRequest, config: DecodingConfig) -> None:
-    """Translate files and write the translations, each whole or not at all; say what was left out or misplaced.
+    """Translate files and write each translation atomically; report what was left out or misplaced.
 
-    Raises ValueError (DataError for a file) in one line before anything is written, OSError.
+    Raises ValueError (DataError for a file) in one line before writing anything, OSError.
     """
     plan = plan_files(asked.inputs, asked.output)
     grain, language = choose_splitting(translator, asked.split, asked.source_language)
@@ -83,7 +82,7 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
     print(f"{', '.join(asked.inputs)}: {numbers}", file=sys.stderr)
     if plan.left:
         kinds = ", ".join(f"{count} {ending}" for ending, count in plan.left.most_common())
-        log.warning("%d of other formats left out: %s", plan.left.total(), kinds)
+        log.warning("%d of other formats skipped: %s", plan.left.total(), kinds)
     settings: dict[str, Any] = {**as_settings(given), **({"terms": terms} if any(terms) else {})}
     kept = Path(f"{asked.output.rstrip('/')}.part")
     with ExitStack() as stack:
@@ -117,7 +116,7 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
 
 
 def choose_splitting(translator: Translator, split: str, source_language: str | None) -> tuple[str, str]:
-    """The grain and the language of the segments: those asked for, or of the training. Raises ValueError."""
+    """The grain and the language of the segments: as given, or as in training. Raises ValueError."""
     if split not in SPLITS:
         raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
     known = translator.segmentation
@@ -131,19 +130,18 @@ def choose_splitting(translator: Translator, split: str, source_language: str | 
 def choose_file_decoding(
     translator: Translator, config: DecodingConfig, files: Sequence[LinesFile | ProseFile]
 ) -> DecodingConfig:
-    """Settings by which every segment has a translation of its own, with its spans. Raises ValueError."""
+    """Settings that give every segment its own translation, with its spans. Raises ValueError."""
     if config.n_best > 1:
         raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")
     spans = sum(file.spans for file in files if isinstance(file, ProseFile))
     if spans and not translator.target_tokenizer.counted:
         raise ValueError(
             f"{translator.path}: its vocabulary has no placeholders for the {spans:,} spans of code, links and marks: "
-            "train it anew"
+            "retrain it"
         )
     if spans and not (translator.config.get("data") or {}).get("mask_spans"):
         log.warning(
-            "the model was trained without data.mask_spans: where it puts the %d spans of code, links and marks is "
-            "left to chance",
+            "the model was trained without data.mask_spans: it may misplace the %d spans of code, links and marks",
             spans,
         )
     return replace(config, match_segments=True, merge_segments=False)

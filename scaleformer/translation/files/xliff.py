@@ -1,8 +1,8 @@
 """XLIFF 1.2 and 2.x: units without a translation get one, every other byte stays.
 
 Sources: OASIS, "XLIFF Version 1.2" and "XLIFF Version 2.1". Inline elements are spans; those that the format pairs are
-the two ends of a pair (<g>, <pc>, <mrk>; <bx> and <ex>, <bpt> and <ept>, <sc> and <ec>, <sm> and <em>). What is
-marked as not to be translated is one span. <ignorable>, <alt-trans> and <sub> stay as they are.
+the two ends of a pair (<g>, <pc>, <mrk>; <bx> and <ex>, <bpt> and <ept>, <sc> and <ec>, <sm> and <em>). Content marked
+as not translatable is one span. <ignorable>, <alt-trans> and <sub> stay as they are.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _DRAFTS = ("new", "needs-translation", "initial")
 
 @dataclass(frozen=True)
 class _Unit:
-    """A <trans-unit> or <segment>: the numbers of its tokens, and what its source is made of.
+    """A <trans-unit> or <segment>: the numbers of its tokens, and the parts of its source.
 
-    source  the element that is translated; behind it stands the target
-    target  None where it has none
-    pieces  what is written for each character or tag of the source; the content of a span is its index here
+    source  the element to translate, followed by the target
+    target  None if there is none
+    pieces  the file text of each character or tag of the source; the content of a span is its index here
     """
 
     number: int
@@ -45,7 +45,7 @@ class _Unit:
 class XliffFile:
     """The units of all <file> elements that have no translation, or one that is "new" or "initial".
 
-    Raises DataError with file and line for what is no XLIFF, declares entities or is nested too deeply.
+    Raises DataError with file and line if it is not XLIFF, declares entities or is nested too deeply.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -70,7 +70,7 @@ class XliffFile:
         return [child for child in children if self._local(self._markup.tokens[child]) in names]
 
     def _find_units(self, number: int, translated: bool) -> Iterator[_Unit]:
-        """The units inside an element; translated: what the elements around it say."""
+        """The units inside an element; translated: whether the enclosing elements allow translation."""
         token = self._markup.tokens[number]
         translated = token.attributes.get("translate", "yes" if translated else "no") != "no"
         name = self._local(token)
@@ -114,7 +114,7 @@ class XliffFile:
     def _read_source(
         self, number: int, builder: BlockBuilder, pieces: list[str], pairs: dict[tuple[str, str], int]
     ) -> None:
-        """Give the builder the characters and tags inside an element; each has its place in `pieces`."""
+        """Add the characters and tags inside an element to the builder, with their places in `pieces`."""
         markup = self._markup
 
         def put(raw: str, pair: int | None = None, opens: bool = False) -> None:
@@ -127,7 +127,7 @@ class XliffFile:
             if token.kind == "text":
                 for character in token.text:
                     builder.character(character, len(pieces), len(pieces) + 1)
-                    # A line end or a reference stays as it is written.
+                    # Line ends and references keep their form in the file.
                     written = markup.tag(child) if len(token.text) == 1 else character
                     pieces.append(written if len(written) > 1 else _escape(written))
             elif token.kind != "start":

@@ -1,4 +1,4 @@
-"""A translator that shouts and puts what stands among the prose into another order."""
+"""A translator that writes capitals and reorders the placeholders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
 
 
 def shout(segment: Segment) -> str:
-    """Prose in capitals, the placeholders that stand alone in reverse order."""
+    """Prose in capitals, with single placeholders in reverse order."""
     alone = [PLACEHOLDERS[n] for n, group in enumerate(segment.groups) if all(span.pair is None for span in group)]
     reverse = iter(alone[::-1])
     text = _PLACEHOLDER.sub(lambda found: next(reverse) if found[0] in alone else found[0], segment.text)
@@ -24,7 +24,7 @@ def shout(segment: Segment) -> str:
 
 
 def jumbler(random: Random) -> Callable[[Segment], str]:
-    """A translator that loses placeholders and puts them anywhere."""
+    """A translator that loses and misplaces placeholders."""
 
     def jumble(segment: Segment) -> str:
         placeholders = list(PLACEHOLDERS[: len(segment.groups)])
@@ -36,7 +36,7 @@ def jumbler(random: Random) -> Callable[[Segment], str]:
 
 
 def translate(file: Any, translation: Callable[[Segment], str] = shout) -> tuple[bytes, Counter[str]]:
-    """The file with all that its blocks hold translated, and what putting it back counted."""
+    """The file with all blocks translated, and the counts from restoring spans."""
     counts: Counter[str] = Counter()
     changes: list[list[Change]] = []
     for block in file.blocks:
@@ -46,5 +46,5 @@ def translate(file: Any, translation: Callable[[Segment], str] = shout) -> tuple
 
 
 def unchanged(file: Any) -> bytes:
-    """The file as it is written without a change."""
+    """The file written without changes."""
     return file.write([[] for _ in file.blocks])

@@ -1,4 +1,4 @@
-"""Pages of Markdown, HTML and their like with everything in them, and translators that know nothing."""
+"""Pages of Markdown, HTML and similar formats with all features, and fake translators."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def sentence(rng: random.Random) -> str:
 
 
 def paragraph(rng: random.Random, width: int = 70, prefix: str = "") -> str:
-    """Sentences wrapped at a width, each line but the first behind a prefix."""
+    """Sentences wrapped at a width, with a prefix on each line but the first."""
     words = " ".join(sentence(rng) for _ in range(rng.randint(1, 4))).split(" ")
     lines, line = [], ""
     for word in words:
@@ -66,7 +66,7 @@ def paragraph(rng: random.Random, width: int = 70, prefix: str = "") -> str:
 
 
 def page(seed: int) -> str:
-    """A page of Markdown with everything in it, in another order for every seed."""
+    """A page of Markdown with all features, in a random order."""
     rng = random.Random(seed)
     blocks = [
         f"# {sentence(rng)}",
@@ -98,7 +98,7 @@ def page(seed: int) -> str:
 
 
 def structure(text: str) -> list[Any]:
-    """All of a page of Markdown but its prose, as markdown-it-py has it: blocks, marks, links, code."""
+    """The structure of a page of Markdown from markdown-it-py: blocks, marks, links, code."""
     tokens = MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text)
     found: list[Any] = []
     for token in tokens:
@@ -109,7 +109,7 @@ def structure(text: str) -> list[Any]:
             for child in token.children or []
             if child.type not in ("text", "softbreak")
         ]
-        # spans that stand alone may change places
+        # single spans may change places
         found.append(sorted(map(repr, marks)))
     return found
 
@@ -128,7 +128,7 @@ def shouted(segment: Segment, rng: random.Random) -> str:
 
 
 def nonsense(segment: Segment, rng: random.Random) -> str:
-    """Words of another language, and the placeholders somewhere between them, as a model of two steps writes them."""
+    """Foreign words with the placeholders at random places, like the output of an untrained model."""
     words = [rng.choice(("uno", "dos", "tres", "*cuatro", "[cinco]", "<seis>", "#siete", "&ocho;", "1.", "-", "|"))
              for _ in range(rng.randint(1, 12))]  # fmt: skip
     for placeholder in PLACEHOLDERS[: len(segment.groups)]:
@@ -138,7 +138,7 @@ def nonsense(segment: Segment, rng: random.Random) -> str:
 
 
 def translated(file: Any, translate: Translate, seed: int = 1, grain: str = "sentence") -> tuple[bytes, Counter[str]]:
-    """The content of a file with the translations of all its segments, and what was counted."""
+    """The content of a file with all segments translated, and the counts."""
     rng, counts = random.Random(seed), Counter[str]()
     changes: list[Sequence[Change]] = []
     for block in file.blocks:

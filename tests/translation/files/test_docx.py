@@ -1,4 +1,4 @@
-"""Word documents: paragraphs wherever they stand are translated with all that they hold, the rest stays to the byte."""
+"""Word documents: paragraphs in every place are translated with all their content, the rest stays byte for byte."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
     [
         (r("One ") + r("two."), "One two.", r("ONE TWO.")),
         (r("See ") + r("this", "<w:b/>") + r(" now."), "See ￼this￼ now.", r("SEE ") + r("THIS", "<w:b/>") + r(" NOW.")),
-        # languages and checks of spelling are no formatting
+        # languages and spelling checks are not formatting
         (
             "<w:proofErr w:type='spellStart'/>" + r("See ", '<w:lang w:val="en"/>') + r("this", "<w:noProof/>"),
             "See this",
             "<w:proofErr w:type='spellStart'/>" + r("SEE THIS", '<w:lang w:val="en"/>'),
         ),
-        # that of most letters is the prose's
+        # the formatting of most letters is that of the prose
         (r("All bold ", "<w:b/>") + r("not"), "All bold ￼not￼", r("ALL BOLD ", "<w:b/>") + r("NOT")),
         # white space alone is not formatted, unless it is a line to write on
         (r("One") + r(" ", "<w:b/>") + r("two"), "One two", r("ONE TWO")),
@@ -116,7 +116,7 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
             "Title",
             "<w:bookmarkStart w:id='1'/>" + r("TITLE") + "<w:bookmarkEnd w:id='1'/>",
         ),
-        # so is what stands in front of all words and behind them; but a field, a formula or another formatting is not
+        # likewise content before and after all words, except fields, formulas and different formatting
         (
             NOTE + " <w:commentRangeStart w:id='1'/>" + r(" A word") + NOTE + "<w:commentRangeEnd w:id='1'/>",
             "A word",
@@ -128,7 +128,7 @@ def test_unchanged_paragraphs_stay_to_the_byte() -> None:
             "￼A b￼ c",
             "<w:bookmarkStart w:id='1'/>" + r("A B") + "<w:bookmarkEnd w:id='1'/>" + r(" C"),
         ),
-        # which scripts fonts are for is no formatting
+        # the scripts of fonts are not formatting
         (r("a ", '<w:rFonts w:hint="eastAsia"/>') + r("b") + r(" c", '<w:rFonts w:ascii="x"/>'), "a b ￼c￼", None),
         (
             r("A note") + "<w:r><w:rPr><w:i/></w:rPr><w:footnoteReference w:id='2'/></w:r>" + r(" of"),
@@ -157,7 +157,7 @@ def test_paragraphs(runs: str, text: str, wanted: str | None) -> None:
 
 
 def test_fields_over_several_paragraphs() -> None:
-    """Tables of contents: what they show is prose, the codes stand where they stood."""
+    """Tables of contents: visible text is prose, codes keep their places."""
     first, rest = field("TOC", "|").split("|")
     entry = (
         '<w:hyperlink w:anchor="a">'
@@ -173,7 +173,7 @@ def test_fields_over_several_paragraphs() -> None:
 
 
 def test_text_boxes() -> None:
-    """The fallback gets the same translation where it says the same, with its own spans."""
+    """A fallback with the same text gets the same translation, with its own spans."""
     link = '<w:hyperlink r:id="{}">' + r("link") + "</w:hyperlink>"
     twice = [p(r("In a "), link.format(n), r(".")) for n in "ab"]
     xml = p(r("Around "), box(twice[0] + p(r("More")), twice[1] + p(r("Other"))), r(" it"))

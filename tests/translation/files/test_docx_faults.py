@@ -1,4 +1,4 @@
-"""Word documents that are damaged, hostile or odd, and placeholders in any order: one line, or every element once."""
+"""Damaged, hostile or odd Word documents and placeholders in any order: a one-line error, or every element once."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ FAULTS: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: packed({"[Content_Types].xml": TYPES.format(OVERRIDE.format("document", "document.main"))}),
         "holds no Word document",
     ),
-    "old format": (lambda: b"\xd0\xcf\x11\xe0" + bytes(600), "an old Word document, or one with a password"),
+    "old format": (lambda: b"\xd0\xcf\x11\xe0" + bytes(600), "an old or encrypted Word document"),
     "password": (encrypted, UNSOUND),
     "unknown packing": (lambda: method(77), UNSOUND),
     "other packing": (lambda: method(12), UNSOUND),
@@ -93,8 +93,8 @@ FAULTS: dict[str, tuple[Callable[[], bytes], str]] = {
         "declares the entity 'e'",
     ),
     "undefined": (lambda: document(p(r("&nbsp;"))), "a.docx: word/document.xml:1: malformed XML .undefined entity"),
-    "deep": (lambda: document("<w:tbl>" * 5_000), "more than 256 elements inside each other"),
-    "deep runs": (lambda: document(p("<w:ins>" * 300 + r("a") + "</w:ins>" * 300)), "more than 256 elements"),
+    "deep": (lambda: document("<w:tbl>" * 5_000), "more than 256 nested elements"),
+    "deep runs": (lambda: document(p("<w:ins>" * 300 + r("a") + "</w:ins>" * 300)), "more than 256 nested elements"),
     "not closed": (lambda: document("<w:p><w:r>"), "malformed XML .mismatched tag"),
     "cut part": (lambda: packed({"word/document.xml": body(p(r("a")))[:-20]}), "malformed XML"),
     "no xml": (lambda: packed({"word/document.xml": b"\x89PNG"}), "malformed XML .not UTF-8"),
@@ -116,7 +116,7 @@ def test_faults(name: str) -> None:
 
 
 def test_whatever_a_model_makes_of_the_placeholders() -> None:
-    """Everything is there once, inside what it may stand in, and every letter."""
+    """Every letter and element is there once, inside a valid parent."""
     random = Random(3)
 
     def made(depth: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""HTML that comes back: byte for byte where nothing is translated, with the same tags where all is."""
+"""HTML round trips: byte for byte if nothing is translated, with the same tags if everything is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def segments(text: str) -> list[str]:
 
 
 def tags(text: str) -> list[str]:
-    """Tags, comments and what stays inside them, in order."""
+    """Tags, comments and their untranslated content, in order."""
     return re.findall(
         r"<(?:pre|script|style|textarea|code|p translate)\b.*?</[^>]*>|<!--.*?-->|<[^>]+>", text, re.DOTALL
     )
@@ -103,7 +103,7 @@ def test_another_encoding_that_the_page_names() -> None:
         (b"<p>caf\xe9", r"a\.html:1: not UTF-8: convert"),
         (b'\n<meta charset="klingon"><p>caf\xe9', r"a\.html:2: not UTF-8 nor klingon, as it says"),
         (b"<p>a\0b", r"a\.html:1: a null character"),
-        (b"<div>" * 5000 + b"text", r"a\.html:1: more than 2,000 elements"),
+        (b"<div>" * 5000 + b"text", r"a\.html:1: more than 2,000 nested elements"),
     ],
 )
 def test_what_is_no_page_is_refused(content: bytes, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Documents as files and pipes: what is read, and that it is written back in its shape."""
+"""Documents in files and pipes: reading, and writing in the form of the input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 
 
 def unchanged(file: DocumentFile) -> str:
-    """What a translator that changes nothing writes."""
+    """The output of a translator that changes nothing."""
     out = io.StringIO()
     found = [Translation((DocumentHypothesis(d.source, 0.0, 0.0, True),), 1, 1) for d in file.documents]
     write_translations(out, file, found)
@@ -119,8 +119,8 @@ def test_the_output_has_the_format_asked_for(asked: str, name: str, read: str, c
     ("asked", "name", "message"),
     [
         ("csv", "out", "output_format=csv: choose one of"),
-        ("text", "out", "the input is JSON Lines"),
-        ("auto", "out.docx", "output=out.docx: a Word document .docx. is not written"),
+        ("text", "out", "JSON Lines input needs JSON Lines output"),
+        ("auto", "out.docx", "output=out.docx: a Word document .docx. cannot be written"),
     ],
 )
 def test_an_output_that_cannot_be_is_named(asked: str, name: str, message: str) -> None:
@@ -129,7 +129,7 @@ def test_an_output_that_cannot_be_is_named(asked: str, name: str, message: str) 
 
 
 def test_a_list_of_one_is_a_list(tmp_path: Path) -> None:
-    """A beam may find fewer than it is asked for; score.py reads the lists of all documents or of none."""
+    """A beam may find fewer hypotheses than n_best; score.py needs lists for all documents or none."""
     (tmp_path / "in").write_text("a\n\nb\n")
     source, found, out = read_documents(Input(str(tmp_path / "in")), "text", "blank"), [], io.StringIO()
     for count in (1, 2):
@@ -187,7 +187,7 @@ def test_stdout_is_utf8_whatever_the_locale_says(monkeypatch: pytest.MonkeyPatch
 
 
 class Slow(io.RawIOBase):
-    """A pipe whose writer is slow: a byte a read."""
+    """A pipe with a slow writer: one byte per read."""
 
     def __init__(self, data: bytes) -> None:
         self.data = io.BytesIO(data)
@@ -261,9 +261,9 @@ def test_files_are_known_by_beginning_or_name(tmp_path: Path, name: str, text: s
         (
             "a.docx",
             b"PK\x03\x04...word/document.xml",
-            r"docx: a Word document .docx., wanted text, .*, or JSON Lines$",
+            r"docx: a Word document .docx., wanted text .* or JSON Lines$",
         ),
-        ("a", b"source,target\none,uno\n", r"a: comma-separated values .CSV., .*; format=text takes its lines"),
+        ("a", b"source,target\none,uno\n", r"a: comma-separated values .CSV., .*; format=text reads it"),
         ("a.md", b"Words.\n", "a.md: Markdown, wanted text"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Markdown that comes back: byte for byte where nothing is translated, with its structure where all is."""
+"""Markdown round trips: byte for byte if nothing is translated, with the same structure if everything is."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_page_that_is_not_changed_is_the_same_bytes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", PAGES)
 def test_capitals_change_nothing_but_letters(seed: int) -> None:
-    """The structure is the same, and so is the text but for capitals and the places of line breaks."""
+    """The structure is the same, and so is the text except for capitals and line breaks."""
     text = page(seed)
     found, counts = translated(MarkdownFile(text.encode(), "page.md"), shouted)
     assert structure(found.decode()) == structure(text)

@@ -1,4 +1,4 @@
-"""gettext catalogues: untranslated messages are filled, all else stays to the byte, programs can still fill them in."""
+"""gettext catalogues: untranslated messages are filled, the rest stays as it is, format placeholders still work."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def filled(text: str, translation=shout) -> str:
 
 
 def checked(data: bytes, tmp_path: Path) -> None:
-    """gettext itself takes a catalogue."""
+    """gettext itself accepts the catalogue."""
     if shutil.which("msgfmt"):
         (tmp_path / "checked.po").write_bytes(data)
         command = ["msgfmt", "--check-format", "-o", str(tmp_path / "a.mo"), str(tmp_path / "checked.po")]
@@ -124,7 +124,7 @@ def test_lines_end_as_they_did(end: str) -> None:
 
 
 def test_forms_of_languages() -> None:
-    """One form serves every number; a form that is there stays."""
+    """One form serves every number; an existing form stays."""
     one = 'msgid "file"\nmsgid_plural "files"\nmsgstr[0] "{}"\n'
     assert filled(one.format("")) == one.format("FILES")
     some = 'msgid "file"\nmsgid_plural "files"\nmsgstr[0] "{}"\nmsgstr[1] "{}"\n'
@@ -150,7 +150,7 @@ def test_long_lines_are_wrapped_where_the_file_has_none() -> None:
 
 
 def test_placeholders_of_programs(tmp_path: Path) -> None:
-    """Those without a name get numbers where they change places, or the message stays as it was."""
+    """Placeholders without a name get numbers if they change places, or the message stays untranslated."""
     text = '#, c-format\nmsgid "Copy %s to %s in %d%%."\nmsgstr ""\n'
     assert filled(text).splitlines()[-1] == 'msgstr "COPY %3$d TO %2$s IN %1$s%%."'
     checked((HEADER + filled(text)).encode(), tmp_path)
@@ -175,7 +175,7 @@ def test_encodings() -> None:
     def japanese(segment: Segment) -> str:
         return "日"
 
-    with pytest.raises(DataError, match=r"a\.po:9: the translation has '日', which ISO-8859-1 has not: convert"):
+    with pytest.raises(DataError, match=r"a\.po:9: the translation has '日', which ISO-8859-1 lacks: convert"):
         translate(PoFile(data, "a.po"), japanese)
 
 

@@ -16,9 +16,9 @@ from tests.translation.files.test_segments import only
     [
         ("a ^ b", "x ⟨1⟩ y", "x (2) y", {}),
         ("a ^ b ^", "⟨2⟩ x ⟨1⟩", "(6) x (2)", {}),
-        ("a ^ b", "x y", "x y (2)", {"spans put at the end of their segment": 1}),
-        ("a^ b", "x y", "x y(1)", {"spans put at the end of their segment": 1}),
-        ("a ^ b", "⟨1⟩ x ⟨1⟩ ⟨4⟩", "(2) x  ", {"placeholders left out that the source does not have": 2}),
+        ("a ^ b", "x y", "x y (2)", {"spans moved to the end of their segment": 1}),
+        ("a^ b", "x y", "x y(1)", {"spans moved to the end of their segment": 1}),
+        ("a ^ b", "⟨1⟩ x ⟨1⟩ ⟨4⟩", "(2) x  ", {"placeholders dropped that the source does not have": 2}),
         ("a [b] c", "x ⟨1⟩y⟨2⟩ z", "x <2>y</2> z", {}),
         ("a [b] c", "x ⟨1⟩ y ⟨2⟩ z", "x <2>y</2> z", {}),
         ("a [b] c", "x⟨1⟩ y ⟨2⟩z", "x <2>y</2> z", {}),
@@ -35,5 +35,5 @@ def test_spans_come_back(source: str, translation: str, wanted: str, count: dict
     counts: Counter[str] = Counter()
     change = restore(only(source), translation, counts)
     assert "".join(part.content if isinstance(part, Span) else part for part in change.parts) == wanted
-    torn = "segments whose marks the model tore apart, put where they stand in the source"
+    torn = "segments whose marks the model separated, placed as in the source"
     assert counts == ({torn: 1} if count == "torn" else count)

@@ -1,4 +1,4 @@
-"""Segments of blocks with placeholders, and how their translations come back, against values worked out by hand."""
+"""Segments of blocks with placeholders, and their restored translations, against values worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scaleformer.translation.files.segments import Block, BlockBuilder, Segment,
 
 
 def block(text: str) -> Block:
-    """Of text in which [ ... ] is a pair, and ^ stands alone."""
+    """A block from text in which [ ... ] is a pair and ^ a single span."""
     builder = BlockBuilder()
     open_pairs: list[int] = []
     for place, character in enumerate(text):

@@ -1,4 +1,4 @@
-"""Subtitles: numbers and times stay, texts are translated in as many lines as they had, faults are named by line."""
+"""Subtitles: numbers, times and line counts stay, and errors name the line."""
 
 from __future__ import annotations
 

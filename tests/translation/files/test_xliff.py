@@ -1,4 +1,4 @@
-"""XLIFF: units without a translation are filled with all their inline elements, all else stays to the byte."""
+"""XLIFF: untranslated units are filled with all their inline elements, the rest stays byte for byte."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_segmented_sources_prefixes_and_line_breaks() -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-be", "utf-16-le", "iso-8859-1", "windows-1252"])
 def test_encodings(encoding: str) -> None:
-    """Characters that it does not have become references."""
+    """Characters that the encoding lacks become references."""
     name = encoding.removesuffix("-sig")
     data = one(unit("Né.", "<target/>")).replace("UTF-8", name).encode(encoding)
     file = XliffFile(data, "a.xlf")
@@ -212,7 +212,7 @@ def test_what_the_toolkit_writes_is_filled_for_it(tmp_path: Path) -> None:
         pytest.param(
             "<!DOCTYPE xliff SYSTEM 'x.dtd'><xliff>&nbsp;</xliff>", r"a\.xlf:1: the entity &nbsp; is not", id="of a DTD"
         ),
-        pytest.param("<xliff>" * 100_000, r"a\.xlf:1: more than 256 elements inside each other", id="deep"),
+        pytest.param("<xliff>" * 100_000, r"a\.xlf:1: more than 256 nested elements", id="deep"),
         pytest.param(one(unit("<g>" * 300 + "x" + "</g>" * 300)), r"a\.xlf:3: more than 256", id="deep inside"),
         pytest.param(one("<trans-unit id='1'/>"), r"a\.xlf:3: a unit without <source>", id="no source"),
         pytest.param(two("<segment/>"), r"a\.xlf:2: a unit without <source>", id="no source in 2"),

@@ -89,7 +89,7 @@ def control(properties: str, text: str) -> str:
 
 
 def real() -> bytes:
-    """A document as python-docx writes it, with most of what Word has."""
+    """A document from python-docx with most features of Word."""
     made = docx.Document()
     made.add_heading("The title", 1)
     paragraph = made.add_paragraph("Some ")
@@ -121,7 +121,7 @@ def chunk(name: bytes, data: bytes) -> bytes:
 
 
 def shape(made: Any) -> list[object]:
-    """What is to be the same before and after."""
+    """Everything that translation must not change."""
     elements = Counter(
         etree.QName(e).localname
         for e in made.element.body.iter(etree.Element)
