@@ -82,9 +82,11 @@ def _causal(weights: Tensor, k: Tensor, total: Tensor, v: Tensor, algorithm: str
         ends = total[:, :-1, -1:]  # (X, N-1, 1, m), never of a chunk with pads
         own = (k[:, :-1] - ends).exp().transpose(2, 3) @ v[:, :-1]  # (X, N-1, m, e)
         decay = (ends[:, :-1] - ends[:, 1:]).exp().transpose(2, 3)  # (X, N-2, m, 1)
-        states = [own[:, 0]]
-        for n in range(1, own.shape[1]):
-            states.append(torch.addcmul(own[:, n], decay[:, n - 1], states[-1]))
+        # Split by one operation: an index in each round would make a gradient of full size, in quadratic time.
+        first, *later = own.unbind(1)
+        states = [first]
+        for part, left in zip(later, decay.unbind(1), strict=True):
+            states.append(torch.addcmul(part, left, states[-1]))
         asked = weights[:, 1:] * (ends - total[:, 1:]).exp()  # (X, N-1, C, m)
         out = torch.cat([out[:, :1], out[:, 1:] + asked @ torch.stack(states, dim=1)], dim=1)
     return out.flatten(1, 2)[:, :length].unflatten(0, (batch, heads))
