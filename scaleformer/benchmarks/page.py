@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -249,7 +250,7 @@ def write_page(results: Path, page: Path) -> Path:
 
 
 def _conditions(result: Result) -> str:
-    device = device_in_words(result["device"])
+    """Command, time, machine, versions and settings as a block of code: values to look up, not to read."""
     versions = ", ".join(
         f"{key} {value}"
         for key, value in result["versions"].items()
@@ -260,7 +261,14 @@ def _conditions(result: Result) -> str:
         for key, value in result["settings"].items()
         if key not in ("output", "page") and value is not None
     )
-    return f"`{result['command']}`  \n{result['time']}; {device}; {versions}  \nSettings: {settings}"
+    lines = [result["command"], f"{result['time']}; {device_in_words(result['device'])}; {versions}"]
+    return code_block([*lines, f"Settings: {settings}"])
+
+
+def code_block(lines: Sequence[str]) -> str:
+    """Lines of text as a block of code in Markdown, those that are too long broken between words."""
+    broken = [part for line in lines for part in textwrap.wrap(line, 100, break_long_words=False)]
+    return "\n".join(["```text", *broken, "```"])
 
 
 def _mib(size: float) -> str:

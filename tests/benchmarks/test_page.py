@@ -147,9 +147,9 @@ def test_the_page_shows_existing_results(tmp_path: Path) -> None:
         "## A training step",
         "JoeyNMT left out",
         "![A training step](benchmarks-training.png)",
-        "`python scripts/benchmark_attention.py`",
+        "```text\npython scripts/benchmark_attention.py\n",
         "; a processor, threads 2; python 3.11, torch 2.13",
-        "Settings: repeats 5",
+        "Settings: repeats 5\n```",
     ):
         assert words in text
     assert "Decoding" not in text

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 import pytest
 
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
-from tests.copier import make_copier
-from tests.runs import DOCUMENTS, make_run, tokenizer
+from tests.runs import DOCUMENTS, tokenizer
 
 GREEDY = DecodingConfig(strategy="greedy")
-
-
-@pytest.fixture
-def copier() -> Translator:
-    return make_copier()
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("translator") / "run")
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam"])

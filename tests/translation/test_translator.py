@@ -14,20 +14,10 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.devices import resolve_device
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
-from tests.copier import CopyModel, make_copier
+from tests.copier import CopyModel
 from tests.runs import DOCUMENTS, make_run, tokenizer
 
 GREEDY = DecodingConfig(strategy="greedy")
-
-
-@pytest.fixture
-def copier() -> Translator:
-    return make_copier()
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("translator") / "run")
 
 
 @pytest.mark.parametrize(

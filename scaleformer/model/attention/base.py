@@ -205,7 +205,9 @@ class Attention(nn.Module, ABC):
     ) -> tuple[Tensor, Any]:
         """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state. Not called if a
         mechanism overrides `step_projected`."""
-        raise NotImplementedError
+        # Not abstract, since a mechanism gives this one or `step_projected`; one that gives neither fails in its first
+        # step, which the tests over all mechanisms take.
+        raise NotImplementedError(f"{type(self).__name__} has neither attend_step nor step_projected")
 
     @abstractmethod
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:

@@ -9,16 +9,14 @@ an hour on a CPU has too few of these. The texts are cut into subwords already.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
+import driver
 from eole.bin.run.predict import predict
 from eole.bin.run.train import train as train_model
 from eole.config.run import PredictConfig, TrainConfig
@@ -119,13 +117,5 @@ def translate(job: dict[str, Any], work: Path) -> dict[str, Any]:
     return {"translation_seconds": time.monotonic() - begin, "search": f"beam {BEAMS}"}
 
 
-def main() -> None:
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    torch.set_num_threads(job["threads"])
-    work = Path(job["work"])
-    facts = {"train": train, "translate": translate}[sys.argv[2]](job, work)
-    (work / f"{sys.argv[2]}.json").write_text(json.dumps(facts, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    driver.run(train, translate)

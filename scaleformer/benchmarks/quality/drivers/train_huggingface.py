@@ -9,12 +9,11 @@ schedule, label smoothing and size of the batch are those of our experiments; al
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import driver
 import torch
 import transformers
 
@@ -133,13 +132,5 @@ def translate(job: dict[str, Any], work: Path) -> dict[str, Any]:
     return {"translation_seconds": time.monotonic() - begin, "search": f"beam {BEAMS}"}
 
 
-def main() -> None:
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    torch.set_num_threads(job["threads"])
-    work = Path(job["work"])
-    facts = {"train": train, "translate": translate}[sys.argv[2]](job, work)
-    (work / f"{sys.argv[2]}.json").write_text(json.dumps(facts, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    driver.run(train, translate)

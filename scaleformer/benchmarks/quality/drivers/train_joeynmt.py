@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import driver
 import joeynmt.builders
 import torch
 from joeynmt import __version__
@@ -151,13 +151,5 @@ def translate(job: dict[str, Any], work: Path) -> dict[str, Any]:
     return {"translation_seconds": time.monotonic() - begin, "search": f"beam {BEAMS}"}
 
 
-def main() -> None:
-    job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    torch.set_num_threads(job["threads"])
-    work = Path(job["work"])
-    facts = {"train": train, "translate": translate}[sys.argv[2]](job, work)
-    (work / f"{sys.argv[2]}.json").write_text(json.dumps(facts, indent=2))
-
-
 if __name__ == "__main__":
-    main()
+    driver.run(train, translate)
