@@ -32,7 +32,7 @@ class Options(Plan):
     def __post_init__(self) -> None:
         """Raises ValueError for what cannot be measured."""
         if unknown := sorted(set(self.rows or ()) - set(ROWS)):
-            raise ValueError(f"rows names {', '.join(unknown)}: choose of {', '.join(ROWS)}")
+            raise ValueError(f"rows names {', '.join(unknown)}: choose from {', '.join(ROWS)}")
         if self.recipe not in ("own", "ours"):
             raise ValueError(f"recipe={self.recipe}: choose own or ours")
         for name, least in {"minutes": 0.1, "max_tokens": 8, "max_documents": 1, "segments": 1, "threads": 1}.items():
@@ -41,7 +41,7 @@ class Options(Plan):
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    """Make the rows one after the other; one that fails is told of, and the others go on."""
+    """Make the rows one after the other; one that fails is reported, and the others continue."""
     console = Console()
 
     def say(text: str) -> None:

@@ -35,14 +35,14 @@ def gated_delta_rule(
     Its solutions for both terms on the right hold for any S, so that all chunks solve at once, and one product
     (d, d) x (d, e) a chunk carries S on. Cost O(L (C + d) (d + e)) time; memory O(L (C + d + e) + L d (d + e) / C).
     Returns (B, H, L, e) in the dtype of v and the last S (B, H, d, e), computed in float32 at least. Raises ValueError
-    if the arguments do not fit together. Source: [Yang 2024, Gated delta networks, equation 10 and section 3]; the
-    root of d is of the authors' code.
+    if the arguments do not fit together. Source: [Yang 2024, Gated delta networks]; the root of d is that of the
+    authors' code.
     """
     check_qkv(q, k, v, None)
     check_positive("chunk_size", chunk_size)
     for name, x in (("k", k[..., 0]), ("log_decay", log_decay), ("beta", beta)):
         if x.shape != q.shape[:3]:
-            raise ValueError(f"{name} is of {tuple(x.shape)} tokens: as many as q has it must be, {tuple(q.shape[:3])}")
+            raise ValueError(f"{name} covers tokens {tuple(x.shape)}: wanted those of q, {tuple(q.shape[:3])}")
     dtype, C = torch.promote_types(q.dtype, torch.float32), min(chunk_size, q.shape[2])
     d, e = q.shape[3], v.shape[3]
     memory = q.new_zeros(*q.shape[:2], d, e, dtype=dtype)  # (B, H, d, e)
