@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def recurrent_delta_rule(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor) -> tuple[Tensor, Tensor]:
-    """Arguments and result as in `gated_delta_rule`, by [Yang 2024] equation 10, the memory as it is there, (e, d):
+    """Arguments and result as in `gated_delta_rule`, after [Yang 2024], the memory as it is there, (e, d):
 
     S_t = S_{t-1} (a_t (I - beta_t k_t k_t^T)) + beta_t v_t k_t^T        out_t = S_t q_t / sqrt(d)
     """

@@ -141,7 +141,7 @@ def test_rows_that_copy(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("rows=[fairseq-sentences]", "rows names fairseq-sentences: choose of scaleformer-sentences"),
+        ("rows=[fairseq-sentences]", "rows names fairseq-sentences: choose from scaleformer-sentences"),
         ("recipe=best", "recipe=best: choose own or ours"),
         ("minutes=0", "minutes=0: wanted at least 0.1"),
     ],

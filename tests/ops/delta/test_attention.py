@@ -81,7 +81,9 @@ def test_what_does_not_fit_is_named(place: int) -> None:
     leaves = make(5)
     leaves[place] = leaves[place][:, :, :4]
     leaves[2] = leaves[2][:, :, : leaves[1].shape[2]]
-    with pytest.raises(ValueError, match=r"(k|log_decay|beta) is of \(2, 2, 4\) tokens: .* must be, \(2, 2, 5\)"):
+    with pytest.raises(
+        ValueError, match=r"(k|log_decay|beta) covers tokens \(2, 2, 4\): wanted those of q, \(2, 2, 5\)"
+    ):
         gated_delta_rule(*leaves)
     with pytest.raises(ValueError, match="chunk_size is 0"):
         gated_delta_rule(*make(5), chunk_size=0)

@@ -36,7 +36,7 @@ class GatedDeltaNetAttention(Attention):
     answer to K_t moves towards V_t. In the encoder a second memory, with a convolution and rates of its own, goes from
     the end to the beginning; the answers of both are added.
     Cost O(L d (C + d)) time and O(L (C + d)) memory; decoding keeps S and kernel - 1 projections, exactly.
-    Source: [Yang 2024, Gated delta networks, equation 10 and section 3]; order comes of the convolution and the decay,
+    Source: [Yang 2024, Gated delta networks]; order comes of the convolution and the decay,
     so that no positions are added. The paper has decoders alone: two directions are ours. Left out: values wider than
     keys, layers of window attention between (H1, H2), convolutions with a bias.
 
@@ -110,8 +110,8 @@ class GatedDeltaNetAttention(Attention):
     def reorder(self, state: DeltaState, rows: Tensor) -> DeltaState:
         return DeltaState(state.recent[rows], state.memory[rows])
 
-    # The base class requires these three. `forward` does not call the first: rates depend on x too. The others belong to
-    # the cross site, which `sites` lacks and `build_attention` refuses. An error here is a fault of the caller.
+    # The base class requires these three. `forward` does not call the first, as rates depend on x too. The others
+    # belong to the cross site, which `sites` lacks and `build_attention` refuses. An error here is a fault of the caller.
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         raise NotImplementedError("attention 'gated_deltanet' has rates beside queries, keys and values: call it whole")
 
