@@ -111,7 +111,7 @@ class GatedDeltaNetAttention(Attention):
         return DeltaState(state.recent[rows], state.memory[rows])
 
     # The base class requires these three. `forward` does not call the first, as rates depend on x too. The others
-    # belong to the cross site, which `sites` lacks and `build_attention` refuses. An error here is a fault of the caller.
+    # belong to the cross site, which `sites` lacks and `build_attention` refuses. An error here is the caller's fault.
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         raise NotImplementedError("attention 'gated_deltanet' has rates beside queries, keys and values: call it whole")
 
