@@ -20,6 +20,7 @@ from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
+from scaleformer.evaluation.corpus import trained_mode
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
@@ -44,6 +45,7 @@ class Options:
     context: int | None
     contrastive: bool
     generative: bool
+    mode: str | None
     output: str | None
     device: str
     threads: int | None
@@ -53,6 +55,7 @@ class Options:
 def main(options: Options, given: Sequence[str]) -> None:
     translator = Translator.load(options.checkpoint, options.device)
     decoding = choose_decoding(translator.decoding, options.decoding, given)
+    mode = options.mode or trained_mode(translator.config)
     documents, corpus = _documents(translator, options, decoding, given)
     with translation_bars() as bar:
         report = evaluate_context(
@@ -61,15 +64,17 @@ def main(options: Options, given: Sequence[str]) -> None:
             contrastive=options.contrastive,
             generative=options.generative,
             context=options.context,
+            mode=mode,
             decoding=decoding,
             progress=bar,
         )
     name = f"context-{options.split if options.input is None else _stem(Path(options.input))}"
     name += "" if options.context is None else f"-context{options.context}"
+    name += "" if mode == trained_mode(translator.config) else f"-{mode}"
     folder = Path(str(options.output or results_folder(translator.path)))
     check_folder(folder)
     conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
-    settings = {"kind": "context", "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
+    settings = {"kind": "context", "mode": mode, "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
     payload = {**conditions, **settings, "corpus": corpus, "documents": len(documents), **report.to_dict()}
     path = write_result(folder / f"{name}.json", payload)
     with atomic_writer(folder / f"{name}.jsonl") as file:

@@ -68,6 +68,10 @@ def test_context_of_the_run_itself(run, command, tmp_path):
     result = json.loads((tmp_path / "context-test-context3.json").read_text(encoding="utf-8"))
     assert result["corpus"]["synthetic"]["max_distance"] == 10
     assert (result["context"], result["scores"][0]["generative"]) == (3, None)
+    by_segment = ["mode=segment", "contrastive=false"]
+    assert command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *by_segment)[0] == 0
+    result = json.loads((tmp_path / "context-test-segment.json").read_text(encoding="utf-8"))
+    assert (result["mode"], result["scores"][0]["contrastive"]) == ("segment", None)
 
 
 def test_context_of_examples(run, command, tmp_path):

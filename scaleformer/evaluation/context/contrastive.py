@@ -17,7 +17,7 @@ from scaleformer.data.words import bare_words
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.translation.search import DecodingConfig
-from scaleformer.translation.translator import Translator
+from scaleformer.translation.translator import MODES, Translator
 
 Verdict = Literal["right", "wrong", "unclear"]
 Progress = Callable[[float, int], None]
@@ -126,12 +126,14 @@ def evaluate_context(
     contrastive: bool = True,
     generative: bool = True,
     context: int | None = None,
+    mode: str = "document",
     decoding: DecodingConfig | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> ContextReport:
     """Contrastive and generative scores of all phenomena of the documents.
 
     context   segments before a phenomenon that the model sees; None for all, 0 for none (what can be guessed)
+    mode      of the translation, as in `Translator.translate_documents`
     decoding  of the translation; None for the settings of the model's own run. It must write as many segments as the
               source has, so that they can be compared one by one
     progress  called with "scoring" or "translating", returns the function to report progress to
@@ -144,6 +146,8 @@ def evaluate_context(
         raise ValueError("no document has a labelled segment: there is nothing to score")
     if context is not None and context < 0:
         raise ValueError(f"context={context}: wanted 0 or more segments, or null for all")
+    if mode not in MODES:  # before the scoring, which takes long
+        raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
     if not contrastive and not generative:
         raise ValueError("contrastive=false and generative=false: set one of them to true")
     told: Callable[[str], Progress | None] = progress if progress is not None else lambda what: None
@@ -152,7 +156,7 @@ def evaluate_context(
     if contrastive:
         margins = _margins(translator, asked, context, told("scoring"))
     if generative:
-        verdicts = _verdicts(translator, asked, context, decoding or translator.decoding, told("translating"))
+        verdicts = _verdicts(translator, asked, context, mode, decoding or translator.decoding, told("translating"))
     outcomes = (
         Outcome(document.id, phenomenon, margin, verdict)
         for (document, phenomenon), margin, verdict in zip(asked, margins, verdicts, strict=True)
@@ -231,6 +235,7 @@ def _verdicts(
     translator: Translator,
     asked: Sequence[tuple[ContextDocument, Phenomenon]],
     context: int | None,
+    mode: str,
     decoding: DecodingConfig,
     progress: Progress | None,
 ) -> list[Verdict]:
@@ -242,7 +247,7 @@ def _verdicts(
         windows.append((document.id, tuple(document.source[_start(phenomenon, context) : last + 1])))
     unique = list(dict.fromkeys(windows))
     found = translator.translate_documents(
-        [segments for _, segments in unique], matched, ids=[name for name, _ in unique], progress=progress
+        [segments for _, segments in unique], matched, ids=[name for name, _ in unique], mode=mode, progress=progress
     )
     translated = dict(zip(unique, found, strict=True))
     verdicts = []

@@ -114,9 +114,11 @@ class Copyist:
         self.decoding = translator.decoding
         self.known = known
         self.asked: list[tuple[str, ...]] = []
+        self.mode = ""
 
-    def translate_documents(self, documents, config, **_):
+    def translate_documents(self, documents, config, *, mode, **_):
         assert config.match_segments
+        self.mode = mode
         self.asked += documents
         found = [DocumentHypothesis(self.known[tuple(d)], 0.0, 0.0, True) for d in documents]
         return [Translation((h,), len(d), 1) for h, d in zip(found, documents, strict=True)]
@@ -130,6 +132,9 @@ def test_documents_are_translated_once_and_judged(translator):
     report = evaluate_context(copyist, [asked], contrastive=False)  # type: ignore[arg-type]
     assert [outcome.verdict for outcome in report.outcomes] == ["wrong", "right"]
     assert copyist.asked == [tuple(asked.source)]
+    assert copyist.mode == "document"
+    evaluate_context(copyist, [asked], contrastive=False, mode="two-pass")  # type: ignore[arg-type]
+    assert copyist.mode == "two-pass"
     cut = Copyist(translator, {tuple(asked.source): written[:2]})  # cut at the length limit
     assert [o.verdict for o in evaluate_context(cut, [asked], contrastive=False).outcomes] == ["wrong", "unclear"]  # type: ignore[arg-type]
 
@@ -237,8 +242,9 @@ def test_files_of_the_wrong_kind_are_reported(tmp_path):
         ([document(phenomena=(Phenomenon(2, ("sie rennt",)),))], {}, "equals the right one"),
         ([document()], {"context": -1}, "context=-1"),
         ([document()], {"contrastive": False, "generative": False}, "set one of them to true"),
+        ([document()], {"mode": "twopass"}, "mode=twopass: choose one of document, segment, two-pass"),
     ],
-    ids=["nothing", "outside", "no wrong", "same", "context", "neither"],
+    ids=["nothing", "outside", "no wrong", "same", "context", "neither", "mode"],
 )
 def test_wrong_phenomena_are_reported(translator, documents, options, message):
     with pytest.raises(ValueError, match=message):
