@@ -1,4 +1,5 @@
 """`python -m tests.check_prose [FILE ...]` lists what is hard to read in the pages, and ends with 1 where it found any.
+With `--sizes` it prints a table of the pages instead: words, words of the longest paragraph, most numbers of one.
 
 A paragraph or an item of a list may have 90 words and 12 numbers, a sentence 40 words. Code, tables, headings and the
 targets of links do not count: numbers belong into tables.
@@ -65,7 +66,20 @@ def faults(text: str) -> list[str]:
     ]
 
 
-def main(pages: list[str]) -> int:
+def sizes(page: str) -> str:
+    """The row of a page in the table of `--sizes`."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = [words(paragraph) for _, paragraph in paragraphs(text)]
+    numbers = [sum(word[0].isdigit() for word in paragraph) for paragraph in found]
+    return f"| {page} | {len(text.split()):,} | {max(map(len, found), default=0)} | {max(numbers, default=0)} |"
+
+
+def main(arguments: list[str]) -> int:
+    pages = [argument for argument in arguments if argument != "--sizes"]
+    if len(pages) < len(arguments):
+        rows = [sizes(page) for page in pages or PAGES]
+        print("| page | words | longest paragraph | most numbers |", "|---|--:|--:|--:|", *rows, sep="\n")
+        return 0
     failed = 0
     for page in pages or PAGES:
         for line, text in paragraphs((ROOT / page).read_text(encoding="utf-8")):

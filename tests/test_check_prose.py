@@ -43,3 +43,13 @@ def test_the_exit_code_says_whether_a_page_is_hard_to_read(tmp_path: Path, capsy
     page.write_text("Short.\n\n" + "word " * 50 + "\n")
     assert main([str(page)]) == 1
     assert capsys.readouterr().out.startswith(f"{page}:3: sentence of 50 words: word word")
+
+
+def test_sizes_of_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n\nOne 2 3.\n\n- an item of 5 words\n\n| 1 | 2 |\n")
+    empty = tmp_path / "empty.md"
+    empty.write_text("# Title\n")
+    assert main(["--sizes", str(page), str(empty)]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[2:] == [f"| {page} | 16 | 5 | 2 |", f"| {empty} | 2 | 0 | 0 |"]
