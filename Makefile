@@ -31,6 +31,7 @@ lint: install  ## Style, types, and pages that are hard to read
 	$(BIN)/mypy
 	$(BIN)/python -m tests.check_prose
 	$(BIN)/python -m tests.pages.configuration --check
+	$(BIN)/python -m tests.pages.results --check
 
 check: lint test  ## Style, types, pages and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
 

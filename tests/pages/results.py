@@ -1,0 +1,137 @@
+"""`python -m tests.pages.results [--check]` fills the tables of docs/results from the scores in docs/results/saved.
+
+    python -m tests.pages.results add SAVED "name of the row" RUN/results/bleu-test.json
+
+takes the scores of a result file, without folders and translations, into docs/results/saved/SAVED.json. A page has a
+table between `<!-- KIND SAVED -->` and `<!-- end -->`; the kinds are those of `TABLES`. With --check nothing is
+written, and the program ends with 1 where a page has other tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scaleformer.benchmarks.tables import markdown
+from scaleformer.report.positions import plot_positions
+
+PAGES = Path(__file__).parents[2] / "docs" / "results"
+COMMAND = "python -m tests.pages.results"
+#: What is kept of a result file: what it says, and the conditions that it was made under.
+KEPT = (
+    *("kind", "time", "versions", "device", "seed", "signatures", "decoding", "mode", "context", "max_tokens", "split"),
+    *("precision", "translation_seconds", "documents", "reference_segments", "hypothesis_segments", "mismatch_rate"),
+    *("unfinished", "scores", "positions", "program", "level", "minutes", "recipe", "updates", "parameters", "version"),
+    *("search", "difference", "pieces_of_other_segments"),
+)
+BLOCK = re.compile(r"(<!-- (\w+) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+Rows = Mapping[str, Mapping[str, Any]]
+
+
+def add(saved: Path, name: str, result: Path) -> None:
+    """Keep the scores of a result file as a row, in the place of one of the same name."""
+    rows = json.loads(saved.read_text(encoding="utf-8")) if saved.exists() else {}
+    found = json.loads(result.read_text(encoding="utf-8"))
+    rows[name] = {key: found[key] for key in KEPT if key in found}
+    saved.parent.mkdir(exist_ok=True)
+    saved.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def scores(rows: Rows) -> str:
+    """d-BLEU, s-BLEU and chrF++ of each row, the best of each in bold, and the minutes of translation."""
+    metrics = ("d-BLEU", "s-BLEU", "chrF++")
+    values = {name: {s["metric"]: s["score"] for s in row["scores"]} for name, row in rows.items()}
+    best = {metric: max(value[metric] for value in values.values()) for metric in metrics}
+    cells = []
+    for name, row in rows.items():
+        shown = [f"{values[name][m]:.2f}" for m in metrics]
+        shown = [f"**{text}**" if values[name][m] == best[m] else text for m, text in zip(metrics, shown, strict=True)]
+        seconds = row.get("translation_seconds")
+        cells.append([name, *shown, "-" if seconds is None else f"{seconds / 60:.1f}"])
+    return markdown(["", *metrics, "minutes"], cells)
+
+
+def tenths(rows: Rows) -> str:
+    """s-BLEU of each row by tenth of the document."""
+    return _parts(rows, "tenths", lambda part: str(round(10 * part["to"])))
+
+
+def lengths(rows: Rows) -> str:
+    """s-BLEU of each row by segments of the document."""
+    return _parts(rows, "lengths", lambda p: f"{p['from']}+" if p["to"] is None else f"{p['from']}-{p['to']}")
+
+
+def _parts(rows: Rows, part: str, head: Callable[[Mapping[str, Any]], str]) -> str:
+    first = next(iter(rows.values()))["positions"][part]
+    body = [[name, *(f"{place['s_bleu']:.1f}" for place in row["positions"][part])] for name, row in rows.items()]
+    return markdown(["", *map(head, first)], body)
+
+
+def phenomena(rows: Rows) -> str:
+    """Share of right words in the translations, by kind and distance; a column for each row."""
+    places = [(s["kind"], s["distance"], s["count"]) for s in next(iter(rows.values()))["scores"] if s["kind"] != "all"]
+    found = {name: {(s["kind"], s["distance"]): s["generative"] for s in row["scores"]} for name, row in rows.items()}
+    body = [
+        [kind, distance, str(count), *(f"{shares[kind, distance]:.0%}" for shares in found.values())]
+        for kind, distance, count in places
+    ]
+    return markdown(["", "distance", "count", *rows], body)
+
+
+def programs(rows: Rows) -> str:
+    """Programs beside each other: scores, updates, weights, what is left out and added."""
+    metrics = ("d-BLEU", "s-BLEU", "chrF++")
+    body = []
+    for name, row in rows.items():
+        values = {score["metric"]: score["score"] for score in row["scores"]}
+        shares = [f"{row['difference'][key]:.1%}" for key in ("omitted", "added")]
+        facts = [f"{row['updates']:,}", f"{row['parameters']:,}"]
+        body.append([name, *facts, *(f"{values[metric]:.2f}" for metric in metrics), *shares])
+    return markdown(["", "updates", "weights", *metrics, "left out", "added"], body)
+
+
+TABLES: Mapping[str, Callable[[Rows], str]] = {
+    "scores": scores,
+    "tenths": tenths,
+    "lengths": lengths,
+    "phenomena": phenomena,
+    "programs": programs,
+}
+
+
+def filled(text: str, folder: Path) -> str:
+    """A page with its tables as the saved scores have them. Raises KeyError for an unknown kind of table."""
+
+    def block(match: re.Match[str]) -> str:
+        rows = json.loads((folder / f"{match[3]}.json").read_text(encoding="utf-8"))
+        return f"{match[1]}\n{TABLES[match[2]](rows)}\n\n{match[4]}"
+
+    return BLOCK.sub(block, text)
+
+
+def main(arguments: Sequence[str], pages: Path = PAGES) -> int:
+    if arguments[:1] == ["add"]:
+        saved, name, result = arguments[1:]
+        add(pages / "saved" / f"{saved}.json", name, Path(result))
+        return 0
+    stale = 0
+    for page in sorted(pages.glob("*.md")):
+        old = page.read_text(encoding="utf-8")
+        new = filled(old, pages / "saved")
+        if new != old and arguments == ["--check"]:
+            stale = 1
+            print(f"{page}: has other tables than the saved scores: write them anew by {COMMAND}")
+        elif new != old:
+            page.write_text(new, encoding="utf-8")
+    drawn = pages / "saved" / "documents.json"
+    if arguments != ["--check"] and drawn.exists():
+        plot_positions(json.loads(drawn.read_text(encoding="utf-8")), pages.parent / "documents.png")
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
