@@ -126,6 +126,8 @@ def shortened(name: str, arguments: Sequence[str], config: Any) -> list[str]:
         return list(arguments)  # all else comes from the run
     if name == "translate" and not any(word.startswith(("source_language=", "input=-")) for word in arguments):
         return [*arguments, "source_language=en"]  # which a model of the embedded corpus cannot know
+    if name == "train":  # of two steps, whatever the page says
+        arguments = [a for a in arguments if not a.startswith(("trainer.max_steps=", "trainer.val_check_interval="))]
     synthetic = name == "train" and "synthetic" in config.data
     more = []
     for setting in SMALL.get(name, ()):
