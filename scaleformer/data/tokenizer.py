@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import sentencepiece as spm
 
+from scaleformer.data.escaping import escape, escaped_with, unescape
 from scaleformer.system.schema import shown
 from scaleformer.vocabulary import (
     BOS,
@@ -30,7 +31,6 @@ from scaleformer.vocabulary import (
     SEP,
     SEP_PIECE,
     SEPARATORS,
-    SPACE,
     TAG,
     TERM_PIECES,
     UNK,
@@ -41,11 +41,6 @@ from scaleformer.vocabulary import (
 _SYMBOLS = (SEP_PIECE, *COUNTED_PIECES, *PLACEHOLDERS)
 SPECIAL = 4 + len(_SYMBOLS)  # special pieces of every vocabulary, without the bytes
 
-# sentencepiece writes a space as U+2581 and would read a literal `<sep>` as the user symbol. Both are escaped with a
-# character of the private use area, which is itself doubled; `unescape` is the exact inverse of `escape`.
-ESCAPE = "\ue000"
-_ESCAPED = re.compile(f"{ESCAPE}|{SPACE}|<(?=sep[023]?>)")
-_UNESCAPED = re.compile(f"{ESCAPE}({ESCAPE}|_|)")
 # Characters for which sentencepiece's trainer drops a sentence (tab: its boundary mark) or that it reserves (null,
 # U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
@@ -53,32 +48,6 @@ _MODEL_TYPES = ("unigram", "bpe")
 _SEEDING = threading.Lock()  # sentencepiece has one global seed per process
 
 T = TypeVar("T")
-
-
-def escape(text: str, found: re.Pattern[str] = _ESCAPED) -> str:
-    """Escape a text so that sentencepiece finds no separator and no U+2581 in it; `unescape` restores it.
-
-    found: the pattern to escape, with tags from `_escaped_with`.
-    """
-
-    def replacement(match: re.Match[str]) -> str:
-        found = match.group()
-        if found == ESCAPE:
-            return ESCAPE * 2
-        return f"{ESCAPE}_" if found == SPACE else f"<{ESCAPE}"
-
-    return found.sub(replacement, text)
-
-
-def _escaped_with(tags: Iterable[str]) -> re.Pattern[str]:
-    """The `_ESCAPED` of a vocabulary with these tags: a text that contains one does not mean the tag."""
-    names = "".join(f"|{re.escape(tag)}" for tag in tags)
-    return re.compile(f"{ESCAPE}|{SPACE}|<(?=(?:sep[023]?{names})>)")
-
-
-def unescape(text: str) -> str:
-    """The inverse of `escape`."""
-    return _UNESCAPED.sub(lambda match: {ESCAPE: ESCAPE, "_": SPACE, "": ""}[match.group(1)], text)
 
 
 @dataclass(frozen=True)
@@ -152,7 +121,7 @@ class Tokenizer:
         self.tags = {
             found[1]: i for i, found in named if found and i > PAD and i not in taken and not self._processor.is_byte(i)
         }
-        self._escaped = _escaped_with(self.tags)
+        self._escaped = escaped_with(self.tags)
         self.has_terms = UNK not in map(self._processor.piece_to_id, TERM_PIECES)
 
     @classmethod
@@ -180,7 +149,7 @@ class Tokenizer:
         """
         if model_type not in _MODEL_TYPES:
             raise ValueError(f"tokenizer.model_type={shown(model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
-        count, escaped = 0, _escaped_with(tags)
+        count, escaped = 0, escaped_with(tags)
 
         def sentences() -> Iterator[str]:
             nonlocal count

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import regex
 
 from scaleformer.data.errors import DataError
+from scaleformer.data.escaping import escape
 from scaleformer.data.readers.lines import read_lines
-from scaleformer.data.tokenizer import Tokenizer, escape
+from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.vocabulary import PLACEHOLDERS, SPACE
 
 UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts without spaces

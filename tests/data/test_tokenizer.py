@@ -26,9 +26,7 @@ from scaleformer.data.tokenizer import (
     UNK,
     Tokenizer,
     TokenizerConfig,
-    escape,
     sampled,
-    unescape,
 )
 from scaleformer.data.tokenizer_cache import cached_tokenizer
 
@@ -78,14 +76,6 @@ def test_any_segments_round_trip(tokenizer: Tokenizer, segments: list[str]) -> N
     assert tokenizer.decode_segments(ids) == segments
     assert tokenizer.decode_segments([BOS, *ids, EOS, SEP, 7, PAD]) == segments
     assert [token for text in segments for token in (*tokenizer.encode(text), SEP)] == ids
-
-
-@settings(max_examples=100, deadline=None)
-@given(text=TEXT)
-def test_escape_is_inverted_and_hides_special_pieces(text: str) -> None:
-    assert unescape(escape(text)) == text
-    assert "<sep>" not in escape(text)
-    assert "\u2581" not in escape(text)
 
 
 def test_a_last_segment_without_separator_is_kept(tokenizer: Tokenizer) -> None:
