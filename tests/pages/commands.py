@@ -52,6 +52,8 @@ SMALL = {
     "terms": ("count=4",),
     "compare": ("bootstrap_samples=20", "randomization_trials=20"),
 }
+#: settings of `SMALL` that count whatever a page says
+REPLACED = ("trainer.max_steps=", "trainer.val_check_interval=", "count=")
 #: commands that are not run, and why
 LONG = {
     "serve": "serves until it is stopped",
@@ -126,8 +128,7 @@ def shortened(name: str, arguments: Sequence[str], config: Any) -> list[str]:
         return list(arguments)  # all else comes from the run
     if name == "translate" and not any(word.startswith(("source_language=", "input=-")) for word in arguments):
         return [*arguments, "source_language=en"]  # which a model of the embedded corpus cannot know
-    if name == "train":  # of two steps, whatever the page says
-        arguments = [a for a in arguments if not a.startswith(("trainer.max_steps=", "trainer.val_check_interval="))]
+    arguments = [a for a in arguments if not a.startswith(REPLACED)]
     synthetic = name == "train" and "synthetic" in config.data
     more = []
     for setting in SMALL.get(name, ()):
@@ -146,6 +147,8 @@ def obstacle(name: str, arguments: Sequence[str], folder: Path) -> str | None:
     for word in arguments:
         if word.startswith(NETWORK):
             return f"{word.partition('=')[0]}= needs more than this machine"
+        if word.startswith("tag="):
+            return "needs a model that knows tags"
         if word.startswith(("trainer.devices=", "trainer.num_nodes=")):
             return "needs several devices"
         key, _, value = word.partition("=")
