@@ -15,6 +15,7 @@ from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
+from scaleformer.model.attention.literature.etc import EtcAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
 from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
@@ -52,6 +53,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
     "g_transformer": GTransformerAttention,
+    "etc": EtcAttention,
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
     "adaptive_span": AdaptiveSpanAttention,
