@@ -275,3 +275,27 @@ def etc(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> 
     scores = torch.where(asks & answers, among, torch.where(asks, to_long, torch.where(answers, to_global, tokens)))
     seen = seen_by(attention, x, layout) & (asks | answers | (distances(x, memory).abs() <= 2))
     return by_bias(attention, (query, key, value), seen, scores / math.sqrt(attention.head_width))
+
+
+@oracle("hibert", "torch", "masks of the own segment, of segments among each other, and of segments for tokens",
+        "encoder decoder")  # fmt: skip
+def hibert(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    seen, rows = seen_by(attention, x, layout), []  # (B, 1, L, S)
+    for text, visible, segments, real in zip(x, seen, layout.query_segments, layout.mask, strict=True):
+        text, visible, segments = text[None, real], visible[None, :, real][..., real], segments[real]
+        group = by_mask(attention, text, text, visible & (segments == segments[:, None]))
+        numbers, sizes = segments.unique_consecutive(return_counts=True)  # (N,)
+        angles = numbers[:, None] / 10_000 ** (torch.arange(0, x.shape[2], 2) / x.shape[2])  # (N, D / 2)
+        places = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)  # (N, D)
+        summary = (text + group)[:, sizes.cumsum(0) - 1] + places
+        earlier = numbers <= numbers[:, None] if attention.causal else torch.ones(len(numbers), len(numbers)).bool()
+        context = summary + by_mask(attention.among, summary, summary, earlier[None, None])
+        ended = numbers < segments[:, None] if attention.causal else torch.ones(len(segments), len(numbers)).bool()
+        back = by_mask(attention.back, text, context, (ended | ~ended.any(-1, keepdim=True))[None, None])
+        rows.append(functional.pad(group + back * ended.any(-1, keepdim=True), (0, 0, 0, x.shape[1] - len(segments))))
+    return torch.cat(rows)
+
+
+def by_mask(attention: Module, x: Tensor, memory: Tensor, seen: Tensor) -> Tensor:
+    """Softmax attention with a mask (B, H, L, S)."""
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
