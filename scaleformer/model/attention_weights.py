@@ -7,8 +7,8 @@ the j-th unit vector, out_i is the row w_i itself. So the weights come from the 
 
 for the paper's attention, times the gate for the segment-gated one, and the softmax for the others. Weights can be
 negative where a mechanism mixes values before it weights them (`linformer`) or estimates its kernel (`rfa_gated`).
-Mechanisms that bypass `Attention.attend` have no weights here. For one that contains another (`g_transformer`), the
-weights are those of its own part.
+Mechanisms that bypass `Attention.attend` have no weights here. For one that contains others (`g_transformer`,
+`hibert`), the weights are those of its own part.
 """
 
 from __future__ import annotations

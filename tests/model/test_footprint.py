@@ -42,7 +42,7 @@ def test_states_take_what_is_foreseen(name: str, documents: int, beams: int, ste
     assert footprint.state_bytes(extent, documents, beams, used=False) == first
     foreseen = footprint.state_bytes(extent, documents, beams)
     if name.startswith(
-        ("segment_recall", "g_transformer")
+        ("segment_recall", "g_transformer", "hibert")
     ):  # what its rows see depends on where they are: a bound, and a near one
         assert most <= foreseen <= 1.1 * most
     else:
@@ -57,6 +57,17 @@ def test_the_table_of_recall_doubles_when_its_near_segments_fill_it() -> None:
     assert most <= footprint.state_bytes(extent, 1, 1) <= 1.6 * most
     slot = 2 * (4 * (2 * 8 + 2) * 4 + 8)  # of two layers
     assert footprint.state_bytes(extent, 1, 1) - footprint.state_bytes(extent._replace(target=64), 1, 1) == slot * 448
+
+
+def test_the_tables_of_hibert_double_when_its_segments_fill_them() -> None:
+    """Of twenty segments of three tokens, nineteen are finished: sixteen slots are too few."""
+    model = make_model(attention={"name": "hibert", "fallback": "softmax"}).float()
+    footprint = Footprint(model)
+    _, most, extent = largest(model, 2, 2, 60, 3)
+    foreseen = footprint.state_bytes(extent._replace(segments=20), 2, 2)
+    assert most <= foreseen <= 1.1 * most
+    vectors = 4 * 4 * 16 * 32 * 4  # of four rows, in one layer
+    assert foreseen - footprint.state_bytes(extent._replace(segments=16), 2, 2) == 2 * vectors
 
 
 def test_the_state_of_a_linear_attention_does_not_grow_with_what_is_written() -> None:

@@ -42,6 +42,7 @@ MIXED = {
         "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "fallback": {"name": "softmax"}}
     },
     "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
+    "etc small": {"attention": {"name": "etc", "radius": 2, "horizon": 2, "fallback": {"name": "softmax"}}},
     "rfa_gated small": {"attention": {"name": "rfa_gated", "features": 4, "fallback": {"name": "softmax"}}},
     "gated_deltanet small": {
         "attention": {"name": "gated_deltanet", "kernel": 2, "chunk": 3, "fallback": {"name": "softmax"}}

@@ -15,8 +15,10 @@ from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
+from scaleformer.model.attention.literature.etc import EtcAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
 from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
+from scaleformer.model.attention.literature.hibert import HibertAttention
 from scaleformer.model.attention.literature.linformer import LinformerAttention
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.performer import PerformerAttention
@@ -52,6 +54,8 @@ MECHANISMS: dict[str, type[Attention]] = {
     "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
     "g_transformer": GTransformerAttention,
+    "etc": EtcAttention,
+    "hibert": HibertAttention,
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
     "adaptive_span": AdaptiveSpanAttention,

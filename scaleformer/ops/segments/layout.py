@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 T = TypeVar("T")
 
@@ -40,6 +41,10 @@ class SegmentLayout:
         """`clean_segments` of queries (B, L_Q) and keys (B, L_K)."""
         arguments = self.query_segments, self.key_segments, self.key_mask, causal
         return self.derived(("clean", causal), lambda: clean_segments(*arguments))
+
+    def ends(self) -> SegmentEnds:
+        """`segment_ends` of the keys."""
+        return self.derived("ends", lambda: segment_ends(self.key_segments, self.mask))
 
     @property
     def mask(self) -> Tensor:
@@ -95,6 +100,34 @@ def clean_segments(
         if causal:
             queries = torch.cat([keys[:, :common], queries[:, common:]], dim=1)
     return queries.cummax(1).values, keys.cummax(1).values  # (B, L_Q), (B, L_K)
+
+
+class SegmentEnds(NamedTuple):
+    """The last tokens of segments, of which a row has up to N; pads are at the end of a row.
+
+    last    (B, L) bool, whether a token is the last one of its segment
+    number  (B, L) long, how many segments end before a token; at most N - 1, at pads too
+    place   (B, N) long, the positions of the last tokens; 0 where a row has fewer segments
+    real    (B, N) bool, False there
+    """
+
+    last: Tensor
+    number: Tensor
+    place: Tensor
+    real: Tensor
+
+
+def segment_ends(segments: Tensor, mask: Tensor) -> SegmentEnds:
+    """The last tokens of segments (B, L); mask (B, L), True for a real token."""
+    goes_on = mask[:, 1:] & (segments[:, 1:] == segments[:, :-1])
+    last = mask & ~functional.pad(goes_on, (0, 1))  # (B, L)
+    number, count = last.cumsum(1) - last.long(), last.sum(1, keepdim=True)  # (B, L), (B, 1)
+    most = max(1, int(count.max()))
+    position = torch.arange(last.shape[1], device=last.device).expand_as(number)  # (B, L)
+    place = torch.zeros(len(last), most + 1, dtype=torch.long, device=last.device)
+    place.scatter_(1, number.masked_fill(~last, most), position)  # all others into a column that is dropped
+    real = torch.arange(most, device=last.device) < count  # (B, N)
+    return SegmentEnds(last, number.clamp(max=most - 1), place[:, :most], real)
 
 
 class SegmentPieces(NamedTuple):

@@ -99,15 +99,22 @@ def joint_softmax(q: Tensor, groups: Sequence[tuple[Tensor, Tensor, Tensor]]) ->
     dimensions broadcast. Returns (..., C, e); zeros where nothing is seen.
     """
     q = q * q.shape[-1] ** -0.5
-    dtype = torch.promote_types(q.dtype, torch.float32)
-    scores = [
-        (q @ keys.transpose(-1, -2)).to(dtype).masked_fill(~seen, float("-inf")) for keys, _, seen in groups
-    ]  # (..., C, W) each
-    together = torch.cat(scores, dim=-1)
+    scores = [hide(q @ keys.transpose(-1, -2), seen) for keys, _, seen in groups]  # (..., C, W) each
+    return mix(scores, [values for _, values, _ in groups])
+
+
+def hide(scores: Tensor, seen: Tensor) -> Tensor:
+    """Scores, at least in float32, that are minus infinity where not `seen`."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(~seen, float("-inf"))
+
+
+def mix(scores: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    """The means of several groups of values (..., W, e) by one softmax over all scores (..., C, W): (..., C, e); zeros
+    where every score is minus infinity."""
+    together = torch.cat(list(scores), dim=-1)
     unseen = together.amax(-1, keepdim=True) == float("-inf")  # (..., C, 1)
     weights = together.masked_fill(unseen, 0.0).softmax(-1).masked_fill(unseen, 0.0)
     parts = weights.split([s.shape[-1] for s in scores], dim=-1)
-    values = [values for _, values, _ in groups]
     out = parts[0].to(values[0].dtype) @ values[0]
     for part, rest in zip(parts[1:], values[1:], strict=True):
         out = out + part.to(rest.dtype) @ rest

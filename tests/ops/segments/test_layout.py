@@ -38,3 +38,15 @@ def test_pads_stand_in_segments_that_never_fall() -> None:
     assert queries.equal(keys)
     assert (keys.diff() >= 0).all()
     assert keys[:, :3].equal(noisy[:, :3])
+
+
+def test_where_segments_end() -> None:
+    """A row of three segments, the last one of a token, and two of one that ends before its pads."""
+    segments = torch.tensor([[0, 0, 2, 2, 3], [5, 5, 5, 6, 7]])
+    mask = torch.tensor([[True] * 5, [True, True, True, True, False]])
+    last, number, place, real = SegmentLayout(segments, segments, mask).ends()
+    assert last.int().tolist() == [[0, 1, 0, 1, 1], [0, 0, 1, 1, 0]]
+    assert number.tolist() == [[0, 0, 1, 1, 2], [0, 0, 0, 1, 2]]
+    assert place.tolist() == [[1, 3, 4], [2, 3, 0]]
+    assert real.tolist() == [[True] * 3, [True, True, False]]
+    assert SegmentLayout(segments, segments, torch.zeros_like(mask)).ends().real.tolist() == [[False], [False]]

@@ -257,3 +257,45 @@ def rfa_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayou
         fading = torch.where(first[..., None], gate, 1.0).cumprod(1).transpose(1, 2)  # (B, H, L)
         weights = weights * fading[..., None] / fading[:, :, None]
     return output_of(attention, weights @ value / weights.sum(-1, keepdim=True).clamp(min=0.1))
+
+
+@oracle("etc", "torch", "a mask of windows and global tokens, and scores of the labels", "encoder",
+        options={"radius": 2, "horizon": 2})  # fmt: skip
+def etc(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+    segments, last = layout.query_segments, layout.mask.clone()
+    last[:, :-1] &= (segments[:, 1:] > segments[:, :-1]) | ~layout.mask[:, 1:]
+    asks, answers = last[:, None, :, None], last[:, None, None]  # (B, 1, L, 1), (B, 1, 1, S)
+    apart = (segments[:, None] - segments[:, :, None])[:, None].expand(-1, attention.heads, -1, -1)  # (B, H, L, S)
+    tokens = torch.einsum("bhid,hijd->bhij", query, embedded(attention.relative_embedding, x, memory))
+    among = (query @ attention.segment_embedding.mT).gather(3, apart.clamp(-2, 2) + 2)  # (B, H, L, S)
+    to_global, to_long = (
+        torch.where(apart == 0, *(query @ table.mT).split(1, dim=-1)) for table in attention.belonging
+    )
+    scores = torch.where(asks & answers, among, torch.where(asks, to_long, torch.where(answers, to_global, tokens)))
+    seen = seen_by(attention, x, layout) & (asks | answers | (distances(x, memory).abs() <= 2))
+    return by_bias(attention, (query, key, value), seen, scores / math.sqrt(attention.head_width))
+
+
+@oracle("hibert", "torch", "masks of the own segment, of segments among each other, and of segments for tokens",
+        "encoder decoder")  # fmt: skip
+def hibert(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    seen, rows = seen_by(attention, x, layout), []  # (B, 1, L, S)
+    for text, visible, segments, real in zip(x, seen, layout.query_segments, layout.mask, strict=True):
+        text, visible, segments = text[None, real], visible[None, :, real][..., real], segments[real]
+        group = by_mask(attention, text, text, visible & (segments == segments[:, None]))
+        numbers, sizes = segments.unique_consecutive(return_counts=True)  # (N,)
+        angles = numbers[:, None] / 10_000 ** (torch.arange(0, x.shape[2], 2) / x.shape[2])  # (N, D / 2)
+        places = torch.stack([angles.sin(), angles.cos()], -1).flatten(1)  # (N, D)
+        summary = (text + group)[:, sizes.cumsum(0) - 1] + places
+        earlier = numbers <= numbers[:, None] if attention.causal else torch.ones(len(numbers), len(numbers)).bool()
+        context = summary + by_mask(attention.among, summary, summary, earlier[None, None])
+        ended = numbers < segments[:, None] if attention.causal else torch.ones(len(segments), len(numbers)).bool()
+        back = by_mask(attention.back, text, context, (ended | ~ended.any(-1, keepdim=True))[None, None])
+        rows.append(functional.pad(group + back * ended.any(-1, keepdim=True), (0, 0, 0, x.shape[1] - len(segments))))
+    return torch.cat(rows)
+
+
+def by_mask(attention: Module, x: Tensor, memory: Tensor, seen: Tensor) -> Tensor:
+    """Softmax attention with a mask (B, H, L, S)."""
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
