@@ -63,6 +63,9 @@ class LongformerAttention(SoftmaxAttention):
         self.segment_tokens = segment_tokens
         self.global_tokens = max(global_tokens, int(segment_tokens))  # the first token begins a segment
         self.dilation, self.dilated_heads = dilation, dilated_heads
+        if global_projections and not self.global_tokens:
+            raise ValueError("model.attention.global_projections is true, but no token is global: set global_tokens or "
+                             "segment_tokens")  # fmt: skip
         self.own_projections = global_projections and site == "encoder"
         if self.own_projections:
             self.global_query, self.global_key, self.global_value = (Linear(width, width, bias=False) for _ in range(3))

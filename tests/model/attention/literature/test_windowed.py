@@ -205,6 +205,7 @@ def test_the_decoding_state_does_not_grow() -> None:
         ({"name": "longformer", "window": 0}, "window is 0"),
         ({"name": "longformer", "global_tokens": -1}, "global_tokens is -1"),
         ({"name": "longformer", "bottom_window": -1}, "bottom_window is -1"),
+        ({"name": "longformer", "global_tokens": 0, "global_projections": True}, "but no token is global"),
         ({"name": "longformer", "dilation": 0}, "dilation is 0"),
         ({"name": "longformer", "dilated_heads": 3}, "dilated_heads is 3: it must be between 0 and the 2"),
         ({"name": "bigbird", "block": 0}, "block is 0"),
