@@ -50,11 +50,12 @@ class Footprint:
         self._segment = (count(1, 1, 16, 4) - count(1, 1, 16, 2)) // 2
         self._document -= 8 * self._token + 2 * self._segment
         self._once = one - self._row - self._document - 8 * self._token - 2 * self._segment
-        self._room = 0
+        self._room: list[tuple[int, float]] = []  # what a layer's cache gains by another 64 positions; the most of them
         none, x = torch.zeros(1, dtype=torch.long, device=weight.device), weight.new_zeros(1, model.config.width)
         for layer, state in zip(model.decoder_layers, made(1, 1, 8, 2).layers, strict=True):
             before = tensor_bytes(state.own)
-            self._room += tensor_bytes(layer.attention.step(x, FIRST_ROOM, none, state.own)[1]) - before
+            gained = tensor_bytes(layer.attention.step(x, FIRST_ROOM, none, state.own)[1]) - before
+            self._room.append((gained, layer.attention.most_written))
 
     def state_bytes(self, extent: Extent, documents: int, beams: int, used: bool = True) -> int:
         """The state of decoding at its largest; `used` False: before the first step."""
@@ -66,10 +67,12 @@ class Footprint:
         for layer in self.model.decoder_layers:
             for attention in (layer.attention, layer.cross_attention):
                 found += attention.later_bytes(documents, rows, extent, self.size)
-        room = FIRST_ROOM
-        while room < extent.target:
-            room *= 2
-        return found + rows * self._room * (room // FIRST_ROOM - 1)
+        for gained, most in self._room:
+            room = FIRST_ROOM
+            while room < min(extent.target, most):
+                room *= 2
+            found += rows * gained * (room // FIRST_ROOM - 1)
+        return found
 
     def bytes(self, extent: Extent, documents: int, beams: int, logits: int) -> int:
         """All of it at its highest. logits: numbers that the search holds for each row and word of the vocabulary."""

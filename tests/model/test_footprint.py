@@ -70,6 +70,18 @@ def test_the_tables_of_hibert_double_when_its_segments_fill_them() -> None:
     assert foreseen - footprint.state_bytes(extent._replace(segments=16), 2, 2) == 2 * vectors
 
 
+def test_caches_that_forget_and_caches_of_segments_take_what_is_foreseen() -> None:
+    spans_of_58 = {"name": "adaptive_span", "max_span": 50, "ramp": 8, "initial": 1.0, "fallback": "softmax"}
+    model = make_model(attention=spans_of_58).float()
+    _, most, extent = largest(model, 1, 2, 200, 10)
+    footprint = Footprint(model)
+    assert footprint.state_bytes(extent, 1, 2) == most == footprint.state_bytes(extent._replace(target=10_000), 1, 2)
+    model = make_model(**CHOICES["longformer with all"]).float()
+    _, most, extent = largest(model, 1, 2, 200, 2)  # a hundred segments: more than there is room for at first
+    foreseen = Footprint(model).state_bytes(extent._replace(target_spans=spans(2, 100)), 1, 2)
+    assert foreseen == most + 2 * 8  # layers share the numbers of segments after the first step
+
+
 def test_the_state_of_a_linear_attention_does_not_grow_with_what_is_written() -> None:
     short = Extent(121, 100, 13, (*spans(10, 12), 121), (*spans(10, 12), 100))
     for name, grows in (("scaleformer", False), ("segment_recall", False), ("softmax", True)):

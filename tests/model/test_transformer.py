@@ -23,6 +23,18 @@ MIXED = {
     "longformer narrow": {
         "attention": {"name": "longformer", "window": 2, "global_tokens": 2, "fallback": {"name": "softmax"}}
     },
+    "longformer with all": {
+        "attention": {
+            "name": "longformer",
+            "window": 3,
+            "bottom_window": 1,
+            "segment_tokens": True,
+            "global_projections": True,
+            "dilation": 2,
+            "dilated_heads": 2,
+            "fallback": {"name": "softmax"},
+        }
+    },
     "transformer_xl short": {
         "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "fallback": {"name": "softmax"}}
     },
@@ -36,6 +48,26 @@ MIXED = {
     "sparse strided": {"attention": {"name": "sparse", "stride": 3, "summaries": 1, "fallback": {"name": "softmax"}}},
     "sparse fixed": {
         "attention": {"name": "sparse", "pattern": "fixed", "stride": 3, "summaries": 1},
+        "sites": {"cross": {"name": "softmax"}},
+    },
+    "sparse layers": {
+        "attention": {"name": "sparse", "pattern": "fixed", "stride": 3, "summaries": 1, "factors": "layers"},
+        "sites": {"cross": {"name": "softmax"}},
+    },
+    "sparse merged": {
+        "attention": {"name": "sparse", "stride": 3, "summaries": 1, "factors": "merged"},
+        "sites": {"cross": {"name": "softmax"}},
+    },
+    "adaptive_span narrow": {
+        "attention": {"name": "adaptive_span", "max_span": 8, "ramp": 3, "fallback": {"name": "softmax"}}
+    },
+    "adaptive_span dynamic": {
+        "attention": {
+            "name": "adaptive_span",
+            "max_span": 8,
+            "ramp": 3,
+            "dynamic": True,
+        },
         "sites": {"cross": {"name": "softmax"}},
     },
     "reformer small": {
@@ -59,7 +91,7 @@ CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for pat
 def model(request: pytest.FixtureRequest) -> Transformer:
     model = make_model(**CHOICES[request.param])
     for name, parameter in model.named_parameters():
-        if name.endswith("salience"):  # initially zero
+        if name.endswith(("salience", "span_weight")):  # initially zero
             torch.nn.init.normal_(parameter)
     return model
 

@@ -103,6 +103,11 @@ class Attention(nn.Module, ABC):
     def causal(self) -> bool:
         return self.site == "decoder"
 
+    @property
+    def most_written(self) -> float:
+        """The most positions that a growing cache of what is written gets room for."""
+        return math.inf
+
     def take_place(self, layer: int, layers: int) -> None:
         """Called once, when the model is built: this is layer number `layer` of `layers`, 0 at the bottom."""
 

@@ -8,6 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from scaleformer.ops.common.checks import check_qkv, check_rel
 from scaleformer.ops.common.relative_positions import relative_scores
+from scaleformer.ops.softmax.windowed import chunks, strips
 
 #: the most scores kept for the backward pass; beyond it they are recomputed, one block of queries after another
 SCORES = 1 << 24
@@ -33,7 +34,8 @@ def relative_softmax_attention(
     q         (B, H, L, d), the queries of positions first .. first + L - 1
     k, v      (B, H, S, d) keys and (B, H, S, e) values, of positions 0 .. S - 1
     rel       (2R+1, d) or (H, 2R+1, d), row R + t for the distance j - i = t; or None
-    bias      (H, 2M+1), column M + t for the distance t, -inf for hidden keys; or None
+    bias      (H, 2M+1), or (B, H, L, 2M+1) for each query, column M + t for the distance t, -inf for hidden keys; or
+              None
     causal    drop the keys j > i
     key_mask  (B, S) bool, True for a real token
 
@@ -57,12 +59,47 @@ def relative_softmax_attention(
         seen = min(first + start + block, k.shape[2]) if causal else k.shape[2]
         mask = None if key_mask is None else key_mask[:, :seen]
         rows = (q[:, :, start : start + block], k[:, :, :seen], v[:, :, :seen])
-        arguments = (*rows, rel, bias, causal, mask, first + start)
+        by_row = bias[:, :, start : start + block] if bias is not None and bias.dim() == 4 else bias
+        arguments = (*rows, rel, by_row, causal, mask, first + start)
         if torch.is_grad_enabled():
             parts.append(checkpoint(_all_scores, *arguments, use_reentrant=False, preserve_rng_state=False))
         else:
             parts.append(_all_scores(*arguments))
     return torch.cat(parts, dim=2)  # (B, H, L, e)
+
+
+def near_softmax_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    rel: Tensor | None,
+    bias: Tensor,
+    *,
+    causal: bool = False,
+    key_mask: Tensor | None = None,
+) -> Tensor:
+    """`relative_softmax_attention` of a text whose bias (..., 2M+1) is -inf at the distances -M and M, so that no query
+    reads a key farther away: each chunk of M queries reads 2 M keys, 3 M unless causal.
+
+    O(L M d) time, O(L M) memory; pads are at the end of a row. Arguments, result and errors are those of
+    `relative_softmax_attention`.
+    """
+    length, reach = q.shape[2], bias.shape[-1] // 2
+    after = 0 if causal else reach
+    if 2 * reach + after >= length:
+        real = None if causal else key_mask  # no real query sees a pad
+        return relative_softmax_attention(q, k, v, rel, bias, causal=causal, key_mask=real)
+
+    def rows(x: Tensor) -> Tensor:
+        return x.transpose(1, 2).flatten(0, 1)  # (B, H, N, C, n) -> (B N, H, C, n)
+
+    exists = q.new_ones(len(q), length, dtype=torch.bool) if key_mask is None else key_mask
+    keys, values = (rows(strips(x, reach, reach, after)) for x in (k, v))  # (B N, H, W, d)
+    seen = strips(exists[:, :, None], reach, reach, after)[..., 0].flatten(0, 1)  # (B N, W)
+    bias = bias if bias.dim() == 2 else rows(chunks(bias, reach))  # (H, 2M+1) or (B N, H, C, 2M+1)
+    asked = rows(chunks(q, reach))  # (B N, H, C, d)
+    out = relative_softmax_attention(asked, keys, values, rel, bias, causal=causal, key_mask=seen, first=reach)
+    return out.unflatten(0, (len(q), -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]  # (B, H, L, e)
 
 
 def _all_scores(
@@ -85,7 +122,9 @@ def _all_scores(
         scores = scores + relative_scores(q @ rel.to(q.dtype).transpose(-1, -2), keys, first)  # (B, H, L, S)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     if bias is not None:
-        by_distance = bias.to(scores.dtype)[:, None].expand(-1, queries, -1)  # (H, L, 2M+1)
+        by_distance = bias.to(scores.dtype)
+        if bias.dim() == 2:
+            by_distance = by_distance[:, None].expand(-1, queries, -1)  # (H, L, 2M+1)
         scores = scores + relative_scores(by_distance, keys, first)  # (B, H, L, S)
     hidden = None
     if causal:

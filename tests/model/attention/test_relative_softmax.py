@@ -12,12 +12,11 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.alibi import AlibiAttention
-from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.rotary import RotaryAttention
 from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows, one_segment, softmax_rows, weighted_rows
+from tests.model.attention.equation import assert_follows, softmax_rows
 
 SELF = ("encoder", "decoder")
 
@@ -36,37 +35,6 @@ def test_shaw_is_equation_4(site: str, horizon: int) -> None:
         return softmax_rows(scores, value, causal)
 
     assert_follows(attention, slow)
-
-
-@pytest.mark.parametrize("site", SELF)
-def test_adaptive_span_fades_out_beyond_what_a_head_learned(site: str) -> None:
-    attention = AdaptiveSpanAttention(site, 16, 2, max_span=10, ramp=4, penalty=0.0, horizon=2)
-    with torch.no_grad():
-        attention.span.copy_(torch.tensor([0.05, 0.33]))
-
-    def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
-        weights = query.new_zeros(2, query.shape[1], key.shape[1])
-        for i in range(query.shape[1]):
-            for j in range(key.shape[1]):
-                seen = ((4 + 10 * attention.span - abs(j - i)) / 4).clamp(0, 1)  # (H,)
-                embedding = attention.relative_embedding[:, max(-2, min(2, j - i)) + 2]  # (H, d)
-                score = (query[:, i] * (key[:, j] + embedding)).sum(-1) / math.sqrt(8)
-                weights[:, i, j] = seen * score.exp()
-        return weighted_rows(weights, value, causal)
-
-    assert_follows(attention, slow)
-
-
-def test_the_mean_span_of_the_heads_costs_its_penalty() -> None:
-    x, mask = torch.randn(1, 9, 16), torch.ones(1, 9, dtype=torch.bool)
-    gradients = []
-    for penalty in (0.0, 0.5):
-        torch.manual_seed(1)
-        attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=4, ramp=2, initial=0.5, penalty=penalty)
-        (attention(x, x, one_segment(mask)).sum() + attention.penalise()).backward()
-        gradients.append(attention.span.grad)
-    torch.testing.assert_close(gradients[1] - gradients[0], torch.full((2,), 0.5 * 4 / 2))
-    assert attention.penalise().item() == pytest.approx(0.5 * (2 + 2) / 2)
 
 
 @pytest.mark.parametrize("site", SELF)
@@ -140,12 +108,10 @@ def test_the_longest_texts(sites: dict[str, Any], expected: tuple[float, float])
         ({"name": "rotary"}, "cross", "'rotary' cannot serve the cross site: choose one of scaleformer"),
         ({"name": "rotary", "base": 1}, "encoder", "base is 1"),
         ({"name": "shaw", "horizon": 0}, "encoder", "horizon is 0"),
-        ({"name": "adaptive_span", "ramp": 0}, "encoder", "ramp is 0"),
-        ({"name": "adaptive_span", "initial": 2}, "encoder", "initial is 2"),
         ({"name": "softmax", "positions": "absolute"}, "encoder", "choose one of sinusoidal, learned, none"),
         ({"name": "softmax", "max_positions": 0}, "encoder", "max_positions is 0"),
     ],
-    ids=["site", "base", "horizon", "ramp", "initial", "positions", "max_positions"],
+    ids=["site", "base", "horizon", "positions", "max_positions"],
 )
 def test_wrong_options_are_named(choice: dict, site: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):

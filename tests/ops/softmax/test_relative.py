@@ -11,13 +11,15 @@ from scaleformer.ops.softmax.relative import relative_softmax_attention
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "bidirectional"])
-@pytest.mark.parametrize("terms", ["rel", "bias", "both", "none"])
+@pytest.mark.parametrize("terms", ["rel", "bias", "both", "by row", "none"])
 def test_blocks_change_no_number_and_no_gradient(causal: bool, terms: str) -> None:
     torch.manual_seed(1)
     q, k, v = (torch.randn(2, 3, 11, 4, dtype=torch.double, requires_grad=True) for _ in range(3))
     rel = torch.randn(3, 7, 4, dtype=torch.double, requires_grad=True)
     bias = torch.randn(3, 9, dtype=torch.double, requires_grad=True)
-    given = {"rel": {"rel": rel}, "bias": {"bias": bias}, "both": {"rel": rel, "bias": bias}, "none": {}}[terms]
+    rows = torch.randn(2, 3, 11, 9, dtype=torch.double, requires_grad=True)
+    given = {"rel": {"rel": rel}, "bias": {"bias": bias}, "both": {"rel": rel, "bias": bias}, "by row": {"bias": rows},
+             "none": {}}[terms]  # fmt: skip
     mask = torch.arange(11) < torch.tensor([[11], [6]])
     leaves = [q, k, v, *given.values()]
 
@@ -31,6 +33,17 @@ def test_blocks_change_no_number_and_no_gradient(causal: bool, terms: str) -> No
     with torch.no_grad():
         out = relative_softmax_attention(q, k, v, **given, causal=causal, key_mask=mask, most_scores=1)
         torch.testing.assert_close(out, expected[0])
+
+
+def test_a_bias_by_row_is_that_of_its_query() -> None:
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.double) for _ in range(3))
+    bias = torch.randn(2, 3, 5, 7, dtype=torch.double)
+    out = relative_softmax_attention(q, k, v, bias=bias)
+    for i in range(5):
+        scores = (q[:, :, i, None] * k).sum(-1) / math.sqrt(4)  # (B, H, S)
+        scores = scores + torch.stack([bias[:, :, i, max(-3, min(3, j - i)) + 3] for j in range(5)], dim=-1)
+        torch.testing.assert_close(out[:, :, i], (scores.softmax(-1)[..., None] * v).sum(2))
 
 
 def test_queries_may_begin_after_the_first_keys() -> None:

@@ -10,93 +10,150 @@ from torch import Tensor
 from scaleformer.model.attention.options import one_of
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused, write
 from scaleformer.ops.segments.layout import SegmentLayout
-from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks, joint_softmax, windowed_attention
+from scaleformer.ops.softmax.windowed import (
+    band,
+    blockwise_softmax,
+    chunks,
+    hide,
+    joint_softmax,
+    joint_weights,
+    strips,
+    windowed_attention,
+)
 
 PATTERNS = ("strided", "fixed")
+FACTORS = ("auto", "heads", "layers", "merged")
 
 
 class SparseAttention(SoftmaxAttention):
-    """Softmax attention to a part of the keys that reaches every key in two layers.
+    """Softmax attention to a part of the keys that reaches every key in two steps. A pattern has two factors:
 
-    strided  the first half of the heads sees the keys with |j - i| <= stride, the other half those with j - i a
-             multiple of the stride
-    fixed    every head sees the block of `stride` positions that i is in, and the last `summaries` positions of the
-             other blocks (if causal, of the earlier ones)
-    The decoder sees no later key. Cost O(L (stride + L / stride) d) time and memory: O(L^1.5) for a stride of sqrt(L),
-    quadratic for L far beyond stride^2. Decoding keeps every key and value, and reads only those it sees.
-    Source: [Child 2019, section 4.2, equations 5 to 9], with positions added to the embeddings.
+    strided  the keys with |j - i| <= stride; and those with j - i a multiple of the stride
+    fixed    the block of `stride` positions that i is in; and the last `summaries` positions of all blocks
+    The decoder sees no later key; a query that sees none gathers zeros. Each factor is that of one half of the heads or
+    of every other layer, or each head sees both. Cost O(L (stride + L / stride) d) time and memory: O(L^1.5) for a
+    stride of sqrt(L), quadratic for L far beyond stride^2. Decoding keeps every key and value, and reads only those it
+    sees.
+    Source: [Child 2019], the factorized patterns and attention heads, with positions added to the embeddings.
     Left out: the head-independent block sparsity of the authors' kernels.
 
     stride     in tokens
     summaries  c, tokens at the end of each block, in the fixed pattern
+    factors    "heads": the first half of the heads has the first factor, the others have the second; "layers": even
+               layers, from the bottom, have the first, odd ones the second; "merged": each head sees both; "auto":
+               heads for the strided pattern, merged for the fixed one
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
     def __init__(
-        self, site: str, width: int, heads: int, pattern: str = "strided", stride: int = 64, summaries: int = 8
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        pattern: str = "strided",
+        stride: int = 64,
+        summaries: int = 8,
+        factors: str = "auto",
     ) -> None:
         super().__init__(site, width, heads)
         one_of(PATTERNS, pattern=pattern)
+        one_of(FACTORS, factors=factors)
         if not 1 <= summaries <= stride:
             raise ValueError(f"model.attention.summaries is {summaries}: it must be between 1 and the stride, {stride}")
         self.pattern, self.stride, self.summaries = pattern, stride, summaries
-        self.near_heads = (heads + 1) // 2
+        auto = "heads" if pattern == "strided" else "merged"
+        self.factors = auto if factors == "auto" else factors
+        self.take_place(0, 1)
+
+    def take_place(self, layer: int, layers: int) -> None:
+        half, every = (self.heads + 1) // 2, slice(None)
+        if self.factors == "heads" and self.heads > 1:
+            self.groups = [(slice(half), "first"), (slice(half, None), "second")]
+        elif self.factors == "merged":
+            self.groups = [(every, "both")]
+        else:
+            self.groups = [(every, "second" if self.factors == "layers" and layer % 2 else "first")]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        if self.pattern == "fixed":
-            return self.fixed(query, key, value, layout.mask)
-        near, far = slice(self.near_heads), slice(self.near_heads, None)
-        q, k, v = (x[:, near] for x in (query, key, value))  # (B, H/2, L, d)
-        close = windowed_attention(q, k, v, self.stride, causal=self.causal, key_mask=layout.mask)  # (B, H/2, L, d)
-        if self.heads == 1:
-            return close
-        q, k, v = (x[:, far] for x in (query, key, value))  # (B, H/2, L, d)
-        return torch.cat([close, self.columns(q, k, v, layout.mask)], dim=1)  # (B, H, L, d)
+        factor_of = self.fixed if self.pattern == "fixed" else self.strided
+        parts = [
+            factor_of(query[:, heads], key[:, heads], value[:, heads], layout.mask, factor)
+            for heads, factor in self.groups
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)  # (B, H, L, d)
 
-    def columns(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor) -> Tensor:
-        """Positions equal modulo the stride form one sequence: (B, H/2, L, d) -> (B, H/2, L, d)."""
-        length = query.shape[2]
-        real = chunks(key_mask[:, None, :, None], self.stride).transpose(2, 3)[..., 0]  # (B, 1, stride, N)
-        rows = real.shape[-1]
-        seen = real[:, :, :, None]  # (B, 1, stride, 1, N)
-        if self.causal:
-            seen = seen & torch.ones(rows, rows, dtype=torch.bool, device=query.device).tril()
-        query, key, value = (
-            chunks(x, self.stride).transpose(2, 3) for x in (query, key, value)
-        )  # (B, H/2, stride, N, d)
-        out = joint_softmax(query, [(key, value, seen)])
-        return out.transpose(2, 3).flatten(2, 3)[:, :, :length]
+    def strided(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor, factor: str) -> Tensor:
+        """Heads with a factor, or with both: (B, H', L, d) -> (B, H', L, d)."""
+        stride, after, length = self.stride, 0 if self.causal else self.stride, query.shape[2]
+        if factor == "first":
+            return windowed_attention(query, key, value, stride, causal=self.causal, key_mask=key_mask)
+        # positions equal modulo the stride form one sequence, a column
+        asked, keys, values = (chunks(x, stride).transpose(2, 3) for x in (query, key, value))  # (B, H', stride, N, d)
+        real = chunks(key_mask[:, None, :, None], stride).transpose(2, 3)[..., 0]  # (B, 1, stride, N)
+        block = torch.arange(real.shape[-1], device=query.device)
+        away = block - block[:, None]  # (N, N)
+        column = real[:, :, :, None].expand(-1, -1, -1, len(block), -1)  # (B, 1, stride, N, N)
+        column = column & (away <= 0) if self.causal else column
+        if factor == "second":
+            return joint_softmax(asked, [(keys, values, column)]).transpose(2, 3).flatten(2, 3)[:, :, :length]
+        near_keys, near_values = (strips(x, stride, stride, after) for x in (key, value))  # (B, H', N, W, d)
+        within = strips(key_mask[:, None, :, None], stride, stride, after)[..., 0][:, :, :, None]  # (B, 1, N, 1, W)
+        asked = asked * self.head_width**-0.5
+        near = asked.transpose(2, 3) @ near_keys.transpose(-1, -2)  # (B, H', N, stride, W)
+        far = (asked @ keys.transpose(-1, -2)).transpose(2, 3)  # (B, H', N, stride, N)
+        outside = (column & (away.abs() > 1)).transpose(2, 3)  # (B, 1, N, stride, N)
+        weights = joint_weights([hide(near, within & band(stride, self.causal, query.device)), hide(far, outside)])
+        near, far = (x.to(value.dtype) for x in weights)
+        out = near @ near_values + (far.transpose(2, 3) @ values).transpose(2, 3)  # (B, H', N, stride, d)
+        return out.flatten(2, 3)[:, :, :length]
 
-    def fixed(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor) -> Tensor:
-        """(B, H, L, d) -> (B, H, L, d)"""
+    def fixed(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor, factor: str) -> Tensor:
+        """Heads with a factor, or with both: (B, H', L, d) -> (B, H', L, d)."""
         stride, c, length = self.stride, self.summaries, query.shape[2]
-        asked, keys, values = (chunks(x, stride) for x in (query, key, value))  # (B, H, N, stride, d)
+        asked, keys, values = (chunks(x, stride) for x in (query, key, value))  # (B, H', N, stride, d)
         real = chunks(key_mask[:, None, :, None], stride)[..., 0]  # (B, 1, N, stride)
-        own = real[:, :, :, None]  # (B, 1, N, 1, stride)
-        if self.causal:
-            own = own & torch.ones(stride, stride, dtype=torch.bool, device=query.device).tril()
-        last_keys, last_values = (
-            x[:, :, :, -c:].flatten(2, 3)[:, :, None] for x in (keys, values)
-        )  # (B, H, 1, N c, d)
-        block = torch.arange(asked.shape[2], device=query.device)  # (N,)
-        other = block.repeat_interleave(c) - block[:, None]  # (N, N c)
-        other = other < 0 if self.causal else other != 0
-        known = (real[..., -c:].flatten(2)[:, :, None] & other)[:, :, :, None]  # (B, 1, N, 1, N c)
-        out = blockwise_softmax(asked, [(keys, values, own), (last_keys, last_values, known)])  # (B, H, N, stride, d)
+        groups = []
+        if factor != "second":
+            own = real[:, :, :, None]  # (B, 1, N, 1, stride)
+            if self.causal:
+                own = own & torch.ones(stride, stride, dtype=torch.bool, device=query.device).tril()
+            groups.append((keys, values, own))
+        if factor != "first":
+            last_keys, last_values = (
+                x[:, :, :, -c:].flatten(2, 3)[:, :, None] for x in (keys, values)
+            )  # (B, H', 1, N c, d)
+            block = torch.arange(real.shape[2], device=query.device)
+            other = (block.repeat_interleave(c) - block[:, None])[:, None]  # (N, 1, N c), in blocks
+            other = other < 0 if self.causal else other != 0
+            if factor == "second":  # those of the own block as well
+                place = torch.arange(real.shape[2] * stride, device=query.device).view(-1, stride)  # (N, stride)
+                last = place[:, -c:].flatten()  # (N c,)
+                other = last <= place[..., None] if self.causal else last >= 0  # (N, stride, N c) or (N c,)
+            groups.append((last_keys, last_values, real[..., -c:].flatten(2)[:, :, None, None] & other))
+        out = blockwise_softmax(asked, groups)  # (B, H', N, stride, d)
         return out.flatten(2, 3)[:, :, :length]
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
     ) -> tuple[Tensor, KeyValueCache]:
-        state, stride, near = write(state, key, value, position), self.stride, self.near_heads
-        query = query[:, :, None]  # (B*K, H, 1, d)
-        if self.pattern == "fixed":
-            start = position - position % stride
-            places = torch.arange(position + 1, device=query.device)
-            places = places[(places >= start) | (places % stride >= stride - self.summaries)]  # (T,)
-            return fused(query, state.key[:, :, places], state.value[:, :, places])[:, :, 0], state
-        close, column = slice(max(0, position - stride), position + 1), slice(position % stride, position + 1, stride)
-        groups = ((slice(near), close), (slice(near, None), column))
-        out = [fused(query[:, h], state.key[:, h, seen], state.value[:, h, seen]) for h, seen in groups]
+        state, out = write(state, key, value, position), []
+        for heads, factor in self.groups:
+            asked, seen = query[:, heads, None], self._seen(position, factor)  # (B*K, H', 1, d)
+            keys, values = (x[:, heads, seen] for x in (state.key, state.value))  # (B*K, H', T, d)
+            out.append(fused(asked, keys, values) if keys.shape[2] else torch.zeros_like(asked))
         return torch.cat(out, dim=1)[:, :, 0], state  # (B*K, H, d)
+
+    def _seen(self, position: int, factor: str) -> slice | list[int]:
+        """The positions that a position sees."""
+        stride, place = self.stride, position % self.stride
+        start = max(0, position - (stride if self.pattern == "strided" else place))
+        if factor == "first":
+            return slice(start, position + 1)
+        if self.pattern == "strided" and factor == "second":
+            return slice(place, position + 1, stride)
+        if self.pattern == "strided":
+            return [*range(place, start, stride), *range(start, position + 1)]
+        ends = range(stride - self.summaries, position + 1, stride)
+        last = [p for end in ends for p in range(end, min(end + self.summaries, position + 1))]
+        return last if factor == "second" else [*(p for p in last if p < start), *range(start, position + 1)]

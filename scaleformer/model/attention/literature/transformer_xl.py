@@ -26,6 +26,7 @@ class TransformerXLAttention(SoftmaxAttention):
     in turn with fixed weights. A piece is not a segment of the corpus.
     With K compressed memories, tokens that leave the memory are not lost: they become means of `rate` tokens each, and
     the last K means are seen as if they were tokens before the memory ([Rae 2020], section 3.1, mean pooling).
+    No weight depends on these sizes: `scaleformer export` gives a trained model a longer memory, as in [Dai 2019].
     Cost O(L W d) time, O(L W) memory with W = C + M + K; decoding keeps W keys and values.
     Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory carried from one document to the next, and learned
     compression with its loss.
@@ -34,6 +35,7 @@ class TransformerXLAttention(SoftmaxAttention):
     memory      M, in tokens
     compressed  K, 0 for none; otherwise piece and memory must be multiples of rate
     rate        number of tokens that one compressed memory stands for
+    clamp       distances beyond it count as it, which may help a memory longer than in training; 0 for none
     """
 
     sites: ClassVar[tuple[str, ...]] = ("decoder",)
@@ -48,16 +50,17 @@ class TransformerXLAttention(SoftmaxAttention):
         memory: int = 64,
         compressed: int = 0,
         rate: int = 4,
+        clamp: int = 0,
     ) -> None:
         super().__init__(site, width, heads)
         at_least(1, piece=piece)
-        at_least(0, memory=memory, compressed=compressed)
+        at_least(0, memory=memory, compressed=compressed, clamp=clamp)
         if rate < 1 or (compressed and (piece % rate or memory % rate)):
             raise ValueError(
                 f"model.attention.rate is {rate}: it must be at least 1 and divide piece, {piece}, and memory, {memory}"
             )
         self.piece, self.memory = piece, memory
-        self.compressed, self.rate = compressed, rate
+        self.compressed, self.rate, self.clamp = compressed, rate, clamp
         self.position = Linear(width, width, bias=False)  # W_r
         nn.init.xavier_uniform_(self.position.weight)
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
@@ -130,6 +133,7 @@ class TransformerXLAttention(SoftmaxAttention):
         """W_r r for the distances W - 1 to 0: (H, 1, d, W)."""
         size = self.compressed + self.memory + self.piece
         distance = torch.arange(size - 1, -1, -1, device=like.device)  # (W,)
+        distance = distance.clamp(max=self.clamp or size)
         table = self.position(sinusoids(distance, self.heads * self.head_width).to(like.dtype))  # (W, D)
         return table.view(len(distance), self.heads, 1, self.head_width).permute(1, 2, 3, 0)
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
+from scaleformer.checkpoints.changed_attention import change_attention
+from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.model.attention import build_attention, sinusoids
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
+from tests.helpers import make_model
 from tests.model.attention.equation import one_segment
+from tests.runs import tokenizer
 
 
 def piece_by_piece(attention: TransformerXLAttention, x: Tensor) -> Tensor:
@@ -30,7 +35,7 @@ def piece_by_piece(attention: TransformerXLAttention, x: Tensor) -> Tensor:
             scores = []
             seen = len(states) - len(own) + i + 1
             for j in range(seen):
-                distance = torch.tensor([seen - 1 - j])
+                distance = torch.tensor([min(seen - 1 - j, attention.clamp or seen)])
                 r = attention.position(sinusoids(distance, heads * d).double()).view(heads, d)
                 content = ((query[i] + attention.content_bias) * key[j]).sum(-1)
                 position = ((query[i] + attention.position_bias) * r).sum(-1)
@@ -74,7 +79,28 @@ def test_steps_follow_and_their_state_does_not_grow(piece: int, memory: int, com
     assert state.inner.key.shape == (2, 2, piece + memory + compressed, 4)
 
 
-@pytest.mark.parametrize(("option", "value"), [("piece", 0), ("memory", -1), ("compressed", -1), ("rate", 0)])
+@pytest.mark.parametrize("clamp", [0, 5])
+def test_a_trained_model_takes_a_longer_memory(clamp: int) -> None:
+    choice = {"name": "transformer_xl", "piece": 3, "memory": 2, "fallback": "softmax"}
+    model, pieces = make_model(attention=choice).float(), tokenizer()
+    trained = LoadedModel(model, pieces, pieces, {}, "", Path())
+    attention = change_attention(trained, {"memory": 9, "clamp": clamp}).model.double().decoder_layers[0].attention
+    for name, weight in model.decoder_layers[0].attention.state_dict().items():
+        assert torch.equal(attention.state_dict()[name], weight.double())
+    assert (attention.memory, attention.clamp) == (9, clamp)
+    x, ones = torch.randn(1, 23, 32, dtype=torch.double), torch.ones(1, 23)
+    expected = piece_by_piece(attention, x[0])
+    torch.testing.assert_close(attention(x, x, one_segment(ones.bool()))[0], expected)
+    state = attention.init_state(x, ones.bool(), ones.long(), 1)
+    for position in range(23):
+        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
+        torch.testing.assert_close(out[0], expected[position])
+
+
+WRONG = [("piece", 0), ("memory", -1), ("compressed", -1), ("rate", 0), ("clamp", -1)]
+
+
+@pytest.mark.parametrize(("option", "value"), WRONG)
 def test_wrong_options_are_named(option: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):
         build_attention({"name": "transformer_xl", option: value}, "decoder", 16, 2)

@@ -12,9 +12,10 @@ from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention, draw
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.sparse import SparseAttention
+from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import windowed_attention
 from tests.helpers import make_model
-from tests.model.attention.equation import assert_follows, weighted_rows
+from tests.model.attention.equation import assert_follows, assert_follows_by_segment, weighted_rows
 
 
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
@@ -31,16 +32,89 @@ def test_longformer_sees_its_window_and_the_global_tokens(site: str, window: int
     assert_follows(LongformerAttention(site, 16, 2, window, few), slow)
 
 
+LONGFORMERS = {
+    "dilated": {"dilation": 2, "dilated_heads": 1},
+    "all dilated": {"dilation": 3, "dilated_heads": 3, "global_tokens": 2},
+    "segments": {"segment_tokens": True},
+    "dilated, segments": {"segment_tokens": True, "global_tokens": 0, "dilation": 2, "dilated_heads": 2},
+    "projections": {"global_projections": True, "global_tokens": 2},
+    "all": {"global_projections": True, "segment_tokens": True, "dilation": 2, "dilated_heads": 1},
+}
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("options", LONGFORMERS.values(), ids=list(LONGFORMERS))
+def test_longformer_sees_what_its_options_say(site: str, options: dict) -> None:
+    attention = LongformerAttention(site, 12, 3, window=2, **options)
+    chosen = {"global_tokens": 1, "segment_tokens": False, "dilation": 1, "dilated_heads": 0, **options}
+    own = site == "encoder" and "global_projections" in options
+    if own:
+        for name in ("query", "key", "value"):
+            assert torch.equal(getattr(attention, f"global_{name}").weight, getattr(attention, name).weight)
+            torch.nn.init.normal_(getattr(attention, f"global_{name}").weight)
+
+    def slow(x: Tensor, memory: Tensor, segments: Tensor, _: Tensor) -> Tensor:
+        near = [f(x).view(-1, 3, 4) for f in (attention.query, attention.key, attention.value)]  # (L, H, d) each
+        far = [getattr(attention, f"global_{n}")(x).view(-1, 3, 4) for n in ("query", "key", "value")] if own else near
+        begins = [i == 0 or bool(segments[i] > segments[i - 1]) for i in range(len(x))]
+        marked = [i < chosen["global_tokens"] or (chosen["segment_tokens"] and begins[i]) for i in range(len(x))]
+        out = []
+        for i in range(len(x)):
+            everywhere = marked[i] and site == "encoder"
+            query, key, value = far if everywhere else near
+            for h in range(3):
+                step = chosen["dilation"] if h >= 3 - chosen["dilated_heads"] else 1
+                seen = []
+                for j in range(len(x) if site == "encoder" else i + 1):
+                    if everywhere or marked[j] or (abs(j - i) <= 2 * step and (j - i) % step == 0):
+                        seen.append(j)
+                weights = torch.stack([(query[i, h] * key[j, h]).sum() / 2 for j in seen]).softmax(0)
+                out.append(weights @ value[seen, h])
+        return attention.output(torch.stack(out).view(-1, 12))
+
+    assert_follows_by_segment(attention, slow, lengths=(7, 1, 14))
+
+
+@pytest.mark.parametrize("options", LONGFORMERS.values(), ids=list(LONGFORMERS))
+def test_longformer_steps_with_its_options(options: dict) -> None:
+    torch.manual_seed(1)
+    attention = LongformerAttention("decoder", 6, 3, window=2, **options).double()
+    x, mask = torch.randn(2, 90, 6, dtype=torch.double), torch.ones(2, 90, dtype=torch.bool)
+    segments = (torch.rand(2, 90) < torch.tensor([[0.9], [0.3]])).cumsum(1)  # more than the state has room for at first
+    expected = attention(x, x, SegmentLayout(segments, segments, mask))
+    state = attention.init_state(x, mask, segments, 2)
+    for position in range(90):
+        out, state = attention.step(x[:, position], position, segments[:, position], state)
+        torch.testing.assert_close(out, expected[:, position])
+
+
+def test_windows_and_dilations_of_longformer_grow_with_the_layer() -> None:
+    def placed(layer: int, layers: int, **options: int) -> tuple[int, int]:
+        attention = LongformerAttention("encoder", 16, 2, window=16, dilation=4, dilated_heads=1, **options)
+        attention.take_place(layer, layers)
+        return attention.window, attention.dilation
+
+    assert [placed(n, 3, bottom_window=4) for n in range(3)] == [(4, 1), (8, 2), (16, 4)]
+    assert [placed(n, 2) for n in range(2)] == [(16, 4), (16, 4)]
+    assert placed(0, 1, bottom_window=4) == (16, 4)
+
+
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 @pytest.mark.parametrize("stride", [1, 3, 5, 30])
 @pytest.mark.parametrize("pattern", ["strided", "fixed"])
-def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str) -> None:
-    attention = SparseAttention(site, 24, 3, pattern, stride, summaries=min(2, stride))
+@pytest.mark.parametrize(("factors", "layer"), [("heads", 0), ("layers", 0), ("layers", 1), ("merged", 0), ("auto", 0)])
+def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str, factors: str, layer: int) -> None:
+    attention = SparseAttention(site, 24, 3, pattern, stride, min(2, stride), factors)
+    attention.take_place(layer, 2)
+    if factors == "auto":
+        factors = "heads" if pattern == "strided" else "merged"
 
     def sees(head: int, i: int, j: int) -> bool:
         if pattern == "fixed":
-            return i // stride == j // stride or j % stride >= stride - min(2, stride)
-        return abs(j - i) <= stride if head < 2 else (j - i) % stride == 0
+            both = i // stride == j // stride, j % stride >= stride - min(2, stride)
+        else:
+            both = abs(j - i) <= stride, (j - i) % stride == 0
+        return any(both) if factors == "merged" else both[head // 2 if factors == "heads" else layer]
 
     def slow(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
         pairs = [[[sees(h, i, j) for j in range(key.shape[1])] for i in range(query.shape[1])] for h in range(3)]
@@ -48,6 +122,13 @@ def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str) -> None:
         return weighted_rows(scores, value, causal)
 
     assert_follows(attention, slow)
+    if site == "decoder":
+        x, ones = torch.randn(2, 12, 24, dtype=torch.double), torch.ones(2, 12)
+        expected = attention(x, x, SegmentLayout(ones.long(), ones.long(), ones.bool()))
+        state = attention.init_state(x, ones.bool(), ones.long(), 2)
+        for position in range(12):
+            out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
+            torch.testing.assert_close(out, expected[:, position])
 
 
 @pytest.mark.parametrize(("block", "count"), [(1, 2), (2, 0), (2, 3), (3, 1), (20, 2)])
@@ -123,12 +204,16 @@ def test_the_decoding_state_does_not_grow() -> None:
     [
         ({"name": "longformer", "window": 0}, "window is 0"),
         ({"name": "longformer", "global_tokens": -1}, "global_tokens is -1"),
+        ({"name": "longformer", "bottom_window": -1}, "bottom_window is -1"),
+        ({"name": "longformer", "global_tokens": 0, "global_projections": True}, "but no token is global"),
+        ({"name": "longformer", "dilation": 0}, "dilation is 0"),
+        ({"name": "longformer", "dilated_heads": 3}, "dilated_heads is 3: it must be between 0 and the 2"),
         ({"name": "bigbird", "block": 0}, "block is 0"),
         ({"name": "bigbird", "random_blocks": -1}, "random_blocks is -1"),
         ({"name": "sparse", "pattern": "random"}, "choose one of strided, fixed"),
+        ({"name": "sparse", "factors": "rows"}, "choose one of auto, heads, layers, merged"),
         ({"name": "sparse", "stride": 4, "summaries": 5}, "between 1 and the stride, 4"),
     ],
-    ids=["window", "global_tokens", "block", "random_blocks", "pattern", "summaries"],
 )
 def test_wrong_options_are_named(choice: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):

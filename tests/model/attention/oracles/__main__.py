@@ -50,8 +50,8 @@ checked by somebody else's code; how the formula is meant, is not.
   it are all of a bucket, as here.
 - `softmax_kernel` of performer-pytorch adds an epsilon to every feature, and its attention counts pads; both are off
   here.
-- `LongformerSelfAttention` has projections of its own for global tokens; here they are the others once more. Its
-  decoder has none, so that the window of local-attention stands there.
+- Longformer's decoder has no global tokens, so that the window of local-attention stands there. Dilated heads, and the
+  first tokens of segments as global ones, are a mask here.
 - A causal `efficient` is ours, and so is the second direction of `gated_deltanet`.
 """
 

@@ -59,10 +59,10 @@ def shaw(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) ->
 @oracle(
     "longformer",
     "transformers",
-    "`LongformerSelfAttention`, one global token",
+    "`LongformerSelfAttention`, one global token with projections of its own",
     "encoder",
     tolerance=1e-5,
-    options={"window": 2, "global_tokens": 1},
+    options={"window": 2, "global_tokens": 1, "global_projections": True},
 )
 def longformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
     from transformers.models.longformer.modeling_longformer import LongformerConfig, LongformerSelfAttention
@@ -70,11 +70,11 @@ def longformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayo
     config = LongformerConfig(hidden_size=x.shape[2], num_attention_heads=attention.heads, attention_window=[4])
     peer = LongformerSelfAttention(config, 0).double().eval()
     weights = {
-        f"{name}{kind}.{part}": getattr(attention, name).weight if part == "weight" else x.new_zeros(x.shape[2])
+        f"{name}{kind}.weight": getattr(attention, f"global_{name}" if kind else name).weight
         for name in ("query", "key", "value")
         for kind in ("", "_global")
-        for part in ("weight", "bias")
     }
+    weights |= {name.replace("weight", "bias"): x.new_zeros(x.shape[2]) for name in weights}
     marks = torch.where(layout.mask, 0.0, -10000.0).double()  # (B, L)
     marks[:, 0] = 10000.0
     told = {"attention_mask": marks, "is_index_masked": marks < 0, "is_index_global_attn": marks > 0}

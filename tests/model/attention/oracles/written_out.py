@@ -54,6 +54,32 @@ def strided(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
 @oracle(
     "sparse",
     "torch",
+    "the strided pattern, merged",
+    "encoder decoder",
+    options={"stride": 3, "summaries": 1, "factors": "merged"},
+)
+def merged(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    away = distances(x, memory)
+    seen = seen_by(attention, x, layout) & ((away.abs() <= 3) | (away % 3 == 0))
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
+@oracle("longformer", "torch", "a dilated head, and the first tokens of segments", "encoder decoder",
+        options={"window": 2, "segment_tokens": True, "dilation": 2, "dilated_heads": 1})  # fmt: skip
+def longformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    away, segments = distances(x, memory), layout.query_segments
+    first = torch.ones_like(segments, dtype=torch.bool)
+    first[:, 1:] = segments[:, 1:] > segments[:, :-1]
+    pattern = torch.stack([away.abs() <= 2, (away.abs() <= 4) & (away % 2 == 0)]) | first[:, None, None]  # (B, H, L, S)
+    if not attention.causal:
+        pattern = pattern | first[:, None, :, None]
+    seen = seen_by(attention, x, layout) & pattern
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
+@oracle(
+    "sparse",
+    "torch",
     "the fixed pattern",
     "encoder decoder",
     options={"pattern": "fixed", "stride": 4, "summaries": 2},
@@ -100,9 +126,21 @@ def draw_spans(attention: Module, generator: np.random.RandomState) -> None:
     options={"max_span": 8, "ramp": 3, "horizon": 3},
 )
 def adaptive_span(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    return spanned(attention, x, memory, layout, attention.span[:, None, None])
+
+
+@oracle("adaptive_span", "torch", "the same, of a span for each token", "encoder decoder",
+        options={"max_span": 8, "ramp": 3, "horizon": 3, "dynamic": True})  # fmt: skip
+def dynamic_span(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    shares = functional.linear(x, attention.span_weight, attention.span_bias).sigmoid()  # (B, L, H)
+    return spanned(attention, x, memory, layout, shares.transpose(1, 2)[..., None])
+
+
+def spanned(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout, shares: Tensor) -> Tensor:
+    """Spans of 8 times the shares (H, 1, 1) or (B, H, L, 1)."""
     heads = heads_of(attention, x, memory)
     relative = relative_scores(attention, heads[0], x, memory)
-    soft = ((3 + 8 * attention.span[:, None, None] - distances(x, memory).abs()) / 3).clamp(0, 1)  # (H, L, S)
+    soft = ((3 + 8 * shares - distances(x, memory).abs()) / 3).clamp(0, 1)  # (H, L, S) or (B, H, L, S)
     seen = seen_by(attention, x, layout) & (soft > 0)
     return by_bias(attention, heads, seen, relative + torch.where(soft > 0, soft, 1.0).log())
 
