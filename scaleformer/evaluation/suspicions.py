@@ -35,7 +35,7 @@ def suspicions(documents: Sequence[Sample]) -> list[str]:
     sources = _words(s for d in documents for s in d.source)
     references = _words(s for d in documents for s in d.reference)
     hypotheses = _words(aligned)
-    source, reference = set().union(*sources), set().union(*references)
+    source, reference = ({word for words in side for word in words} for side in (sources, references))
     found = []
     like_source, like_reference = (
         sum(len(words & side) for words in hypotheses) for side in (source - reference, reference - source)
