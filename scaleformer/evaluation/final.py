@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples, write_samples
 from scaleformer.evaluation.scores import BleuReport, MetricScore, TranslatedDocument
+from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
 from scaleformer.system.tables import print_table
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
+
+log = logging.getLogger(__name__)
 
 
 def evaluate_translations(
@@ -74,13 +78,17 @@ def evaluate_translations(
         path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.samples(samples)
     samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
-    write_samples((folder.parent if folder.name == "results" else folder) / samples_file, chosen_samples)
+    samples_path = (folder.parent if folder.name == "results" else folder) / samples_file
+    write_samples(samples_path, chosen_samples)
     console = Console()
     if show_samples:
         console.print(format_samples(chosen_samples, max_segments=3), highlight=False, markup=False, soft_wrap=True)
     print_report(evaluation.report, console, f"{label}: {len(documents)} documents")
     print_positions(extra["positions"], console)
-    console.print(f"written to {path}", highlight=False, markup=False, soft_wrap=True)
+    if evaluation.report.score("s-BLEU").score < LOW:
+        for line in suspicions(evaluation.samples(len(documents))):
+            log.warning("%s", line)
+    console.print(f"written to {path}, samples to {samples_path}", highlight=False, markup=False, soft_wrap=True)
     return evaluation
 
 

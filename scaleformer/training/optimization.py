@@ -96,6 +96,15 @@ class ScheduleConfig:
             return rise * (self.floor + (1 - self.floor) * 0.5 * (1 + math.cos(math.pi * progress)))
         return rise
 
+    def notes(self, max_steps: int | None) -> list[str]:
+        """Lines for the user before a training of so many steps; None or -1 for no limit."""
+        if not 0 < (max_steps or -1) <= self.warmup_steps:
+            return []
+        return [
+            f"the learning rate is still rising when training ends: schedule.warmup_steps={self.warmup_steps} is not "
+            f"below trainer.max_steps={max_steps}"
+        ]
+
     def build(self, optimizer: torch.optim.Optimizer) -> LambdaLR:
         return LambdaLR(optimizer, self.factor)
 

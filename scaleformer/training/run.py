@@ -168,7 +168,8 @@ def train(parts: Run) -> None:
     """Fit, then record which data were read. Raises ValueError where no step was trained."""
     parameters = sum(p.numel() for p in parts.module.parameters())
     device = parts.trainer.accelerator.__class__.__name__
-    print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *parts.notes]), flush=True)
+    notes = [*parts.notes, *parts.settings.schedule.notes(parts.trainer.max_steps)]
+    print("\n".join([f"run {parts.directory}: {parameters:,} parameters on {device}", *notes]), flush=True)
     try:
         _fit(parts)
     finally:

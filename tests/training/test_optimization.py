@@ -26,6 +26,11 @@ def test_cosine_rises_then_falls_to_its_floor() -> None:
     assert schedule.factor(35) == pytest.approx(0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi / 4)))
 
 
+@pytest.mark.parametrize(("steps", "told"), [(3, True), (4, True), (5, False), (-1, False), (None, False)])
+def test_a_warmup_that_outlasts_the_training_is_told(steps: int | None, told: bool) -> None:
+    assert bool(ScheduleConfig("constant", warmup_steps=4).notes(steps)) == told
+
+
 def test_constant_stays_where_the_warmup_ends() -> None:
     schedule = ScheduleConfig("constant", warmup_steps=2)
     assert [schedule.factor(step) for step in (0, 1, 1000)] == [0.5, 1.0, 1.0]

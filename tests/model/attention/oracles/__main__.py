@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -62,6 +63,8 @@ def row(case: Case, found: tuple[float, float]) -> str:
 
 
 def main() -> None:
+    if lacking := sorted({case.package for case in CASES if not find_spec(case.module)}):
+        raise SystemExit(f"error: {', '.join(lacking)}: not installed: pip install -e '.[oracle]'")
     numbers, rows = {}, {}
     for case in sorted(CASES, key=lambda case: case.choice):
         theirs = results(case, case.theirs)
