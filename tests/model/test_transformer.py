@@ -73,6 +73,12 @@ MIXED = {
     "reformer small": {
         "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "fallback": {"name": "softmax"}}
     },
+    "routing small": {
+        "attention": {
+            **{"name": "routing", "window": 2, "clusters": 3, "members": 2, "shared": False},
+            "fallback": {"name": "softmax"},
+        }
+    },
     "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
     "etc small": {"attention": {"name": "etc", "radius": 2, "horizon": 2, "fallback": {"name": "softmax"}}},
     "rfa_gated small": {"attention": {"name": "rfa_gated", "features": 4, "fallback": {"name": "softmax"}}},

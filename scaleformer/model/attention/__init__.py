@@ -24,6 +24,7 @@ from scaleformer.model.attention.literature.longformer import LongformerAttentio
 from scaleformer.model.attention.literature.performer import PerformerAttention
 from scaleformer.model.attention.literature.reformer import ReformerAttention
 from scaleformer.model.attention.literature.rfa_gated import RandomFeatureGatedAttention
+from scaleformer.model.attention.literature.routing import RoutingAttention
 from scaleformer.model.attention.literature.sparse import SparseAttention
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.model.attention.rotary import RotaryAttention
@@ -58,6 +59,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "hibert": HibertAttention,
     "linformer": LinformerAttention,
     "reformer": ReformerAttention,
+    "routing": RoutingAttention,
     "adaptive_span": AdaptiveSpanAttention,
     "gated_deltanet": GatedDeltaNetAttention,
 }
