@@ -58,7 +58,10 @@ def test_the_weights_reproduce_the_layer(translator, name):
         # one mixes values before weighting them, the other estimates its kernel
         if maps.mechanisms[site] not in ("linformer", "rfa_gated"):
             assert weights.min() >= -1e-6
-            np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-4)
+            totals = weights.sum(-1)
+            if name == "routing":  # a query sees nothing where no key is in its cluster
+                totals = totals[totals > 0]
+            np.testing.assert_allclose(totals, 1, atol=1e-4)
     if "decoder" in maps.weights:
         assert np.abs(np.triu(maps.weights["decoder"], 1)).max() < 1e-6
     value, out = calls[-1]

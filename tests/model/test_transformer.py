@@ -74,10 +74,8 @@ MIXED = {
         "attention": {"name": "reformer", "chunk": 2, "buckets": 4, "rounds": 2, "fallback": {"name": "softmax"}}
     },
     "routing small": {
-        "attention": {
-            **{"name": "routing", "window": 2, "clusters": 3, "members": 2, "shared": False},
-            "fallback": {"name": "softmax"},
-        }
+        "attention": {"name": "routing", "window": 2, "clusters": 3, "members": 2, "shared": False},
+        "sites": {"cross": {"name": "softmax"}},
     },
     "g_transformer one": {"attention": {"name": "g_transformer", "combined": 1}},
     "etc small": {"attention": {"name": "etc", "radius": 2, "horizon": 2, "fallback": {"name": "softmax"}}},

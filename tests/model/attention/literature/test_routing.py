@@ -12,6 +12,7 @@ from torch.nn.functional import layer_norm
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.routing import RoutingAttention
+from scaleformer.model.transformer import Transformer
 from tests.helpers import make_batch, make_model
 from tests.model.attention.equation import assert_follows, one_segment
 
@@ -111,7 +112,7 @@ def test_the_first_of_equal_centroids_wins() -> None:
 def test_gradient_checkpointing_moves_the_centroids_alike_and_a_saved_model_goes_on_bit_for_bit() -> None:
     batch = make_batch([([5, 3], [4, 4]), ([1], [2])])
 
-    def train(model: torch.nn.Module, steps: int) -> torch.nn.Module:
+    def train(model: Transformer, steps: int) -> Transformer:
         optimizer = torch.optim.SGD(model.train().parameters(), lr=0.1)
         for _ in range(steps):
             optimizer.zero_grad()
@@ -120,7 +121,7 @@ def test_gradient_checkpointing_moves_the_centroids_alike_and_a_saved_model_goes
         return model
 
     first = make_model(attention=CHOICE)
-    kept = type(first)(replace(first.config, gradient_checkpointing=True)).double()
+    kept = Transformer(replace(first.config, gradient_checkpointing=True)).double()
     kept.load_state_dict(first.state_dict())
     begun = {name: x.clone() for name, x in first.state_dict().items()}
     saved = {name: x.clone() for name, x in train(first, 2).state_dict().items()}

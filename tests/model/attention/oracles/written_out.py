@@ -95,6 +95,32 @@ def draw_seeds(attention: Module, generator: np.random.RandomState) -> None:
     attention.seeds = torch.from_numpy(generator.randint(2**31, size=attention.heads))
 
 
+def draw_centroids(attention: Module, generator: np.random.RandomState) -> None:
+    attention.centroids.copy_(torch.from_numpy(generator.standard_normal(attention.centroids.shape)))
+
+
+@oracle(
+    "routing",
+    "torch",
+    "a window in one head, in the other the clusters of the nearest centroids",
+    "encoder decoder",
+    prepare=draw_centroids,
+    options={"window": 2, "clusters": 3, "members": 12},
+)
+def routing(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    *both, value = heads_of(attention, x, memory)
+    query, key = (torch.cat([y[:, :1], functional.layer_norm(y[:, 1:], y.shape[-1:])], 1) for y in both)
+    length = attention.centroids.norm(dim=-1, keepdim=True) / math.sqrt(attention.head_width)
+    centres = attention.centroids / length  # (1, clusters, d), of one length: the nearest has the greatest cosine
+    asked, named = (torch.cdist(y[:, 1], centres[0]).argmin(-1) for y in (query, key))  # (B, L)
+    window = (distances(x, memory).abs() <= 2).expand(len(x), -1, -1)
+    pattern = torch.stack([window, asked[:, :, None] == named[:, None]], 1)  # (B, H, L, S)
+    seen = seen_by(attention, x, layout) & pattern
+    empty = ~seen.any(-1, keepdim=True)
+    out = functional.scaled_dot_product_attention(query, key, value, additive(seen | empty))
+    return output_of(attention, out.masked_fill(empty, 0.0))
+
+
 @oracle(
     "bigbird",
     "torch",
