@@ -47,7 +47,8 @@ class CompressiveAttention(TransformerXLAttention):
         reconstruction * mean_i ||a(h_i, old) - a(h_i, f_c(old))||_2,   a the heads' softmax(Q K^T / sqrt(d)) V
 
     over the tokens h of a piece and the C tokens, old, that leave the memory after it, without gradient to anything but
-    f_c (`penalise`). Pieces count that a token follows: before that nobody sees what left.
+    f_c (`penalise`). Pieces count that a token follows: before that nobody sees what left. The loss changes no other
+    gradient, but counts in the norm by which training clips all of them.
     Cost O(L W d) time, O(L W) memory with W = C + M + K, and O(L D^2) for convolutions and the loss; decoding keeps W
     keys and values, and the states of C + M tokens for max, convolution and dilated.
     Source: [Rae 2020, section 3, algorithms 1 and 2]. Left out: the auto-encoding loss, and memory carried from one
