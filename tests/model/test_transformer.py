@@ -38,9 +38,19 @@ MIXED = {
     "transformer_xl short": {
         "attention": {"name": "transformer_xl", "piece": 3, "memory": 2, "fallback": {"name": "softmax"}}
     },
-    "compressive short": {
-        "attention": {"name": "transformer_xl", "piece": 2, "memory": 2, "compressed": 2, "rate": 2},
-        "sites": {"encoder": {"name": "softmax"}, "cross": {"name": "softmax"}},
+    **{
+        f"compressive {compression}": {
+            "attention": {
+                "name": "compressive",
+                "piece": 2,
+                "memory": 2,
+                "compressed": 2,
+                "rate": 2,
+                "compression": compression,
+                "fallback": {"name": "softmax"},
+            },
+        }
+        for compression in ("mean", "max", "convolution", "dilated", "most_used")
     },
     "bigbird small": {
         "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "fallback": {"name": "softmax"}}
@@ -190,7 +200,7 @@ def test_gradient_checkpointing_changes_no_number(model: Transformer) -> None:
     gradients = []
     for m in (model.train(), kept.train()):
         torch.manual_seed(3)  # some draw features
-        m.logits(m(batch)).square().mean().backward()
+        (m.logits(m(batch)).square().mean() + m.penalty()).backward()
         gradients.append({name: p.grad for name, p in m.named_parameters()})
     for name, gradient in gradients[0].items():
         assert gradient is not None, name
@@ -216,7 +226,7 @@ def test_bf16_is_near_fp32_and_trains(model: Transformer) -> None:
     expected = model.logits(model(batch)).detach()
     with torch.autocast("cpu", torch.bfloat16):
         logits = model.logits(model(batch))
-        loss = logits.float().square().mean()
+        loss = logits.float().square().mean() + model.penalty()
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     error = (logits.float() - expected)[batch.target_mask].abs().mean()

@@ -14,6 +14,7 @@ from scaleformer.model.attention.base import SITES, Attention, sinusoids
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
+from scaleformer.model.attention.literature.compressive import CompressiveAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.etc import EtcAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
@@ -51,6 +52,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "longformer": LongformerAttention,
     "spe": StochasticPositionsAttention,
     "transformer_xl": TransformerXLAttention,
+    "compressive": CompressiveAttention,
     "bigbird": BigBirdAttention,
     "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
@@ -89,6 +91,9 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
     """
     options = dict(choice)
     name = options.pop("name", None)
+    if name == "transformer_xl" and "compressed" in options:  # older models: both mechanisms had this name
+        name = "compressive" if options["compressed"] else name
+        options = {o: v for o, v in options.items() if name == "compressive" or o not in ("compressed", "rate")}
     fallback = options.pop("fallback", options.pop("elsewhere", None))  # `elsewhere` in older models
     _check_name("model/attention", name, name)
     mechanism = MECHANISMS[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,62 +24,51 @@ class TransformerXLAttention(SoftmaxAttention):
     Each layer extends the context by M tokens. All pieces of a text are computed in parallel: a layer reads only the
     output of the layer below for the previous piece, with the gradient stopped. The result equals processing the pieces
     in turn with fixed weights. A piece is not a segment of the corpus.
-    With K compressed memories, tokens that leave the memory are not lost: they become means of `rate` tokens each, and
-    the last K means are seen as if they were tokens before the memory ([Rae 2020], section 3.1, mean pooling).
     No weight depends on these sizes: `scaleformer export` gives a trained model a longer memory, as in [Dai 2019].
-    Cost O(L W d) time, O(L W) memory with W = C + M + K; decoding keeps W keys and values.
-    Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory carried from one document to the next, and learned
-    compression with its loss.
+    Cost O(L W d) time, O(L W) memory with W = C + M; decoding keeps W keys and values.
+    Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory carried from one document to the next.
 
-    piece       C, in tokens
-    memory      M, in tokens
-    compressed  K, 0 for none; otherwise piece and memory must be multiples of rate
-    rate        number of tokens that one compressed memory stands for
-    clamp       distances beyond it count as it, which may help a memory longer than in training; 0 for none
+    piece   C, in tokens
+    memory  M, in tokens
+    clamp   distances beyond it count as it, which may help a memory longer than in training; 0 for none
     """
 
     sites: ClassVar[tuple[str, ...]] = ("decoder",)
     absolute_positions: ClassVar[bool] = False
+    #: K memories before those of tokens, each of `rate` tokens: `compressive` has them
+    compressed, rate = 0, 1
 
-    def __init__(
-        self,
-        site: str,
-        width: int,
-        heads: int,
-        piece: int = 64,
-        memory: int = 64,
-        compressed: int = 0,
-        rate: int = 4,
-        clamp: int = 0,
-    ) -> None:
+    def __init__(self, site: str, width: int, heads: int, piece: int = 64, memory: int = 64, clamp: int = 0) -> None:
         super().__init__(site, width, heads)
         at_least(1, piece=piece)
-        at_least(0, memory=memory, compressed=compressed, clamp=clamp)
-        if rate < 1 or (compressed and (piece % rate or memory % rate)):
-            raise ValueError(
-                f"model.attention.rate is {rate}: it must be at least 1 and divide piece, {piece}, and memory, {memory}"
-            )
-        self.piece, self.memory = piece, memory
-        self.compressed, self.rate, self.clamp = compressed, rate, clamp
+        at_least(0, memory=memory, clamp=clamp)
+        self.piece, self.memory, self.clamp = piece, memory, clamp
         self.position = Linear(width, width, bias=False)  # W_r
         nn.init.xavier_uniform_(self.position.weight)
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
         self.position_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # v
 
     def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-        C, M, K, W = self.piece, self.memory, self.compressed, self.piece + self.memory + self.compressed
-        query = chunks(self._split(self.query(x)), C)  # (B, H, N, C, d)
-        keys, values = (self._with_memory(f(x), f(x.detach())) for f in (self.key, self.value))  # (B, H, N, W, d)
-        index = torch.arange(W, device=x.device)  # (W,), in the strip of a piece
-        past = index <= torch.arange(K + M, W, device=x.device)[:, None]  # (C, W)
-        before = C * torch.arange(query.shape[2], device=x.device)[:, None, None]  # (N, 1, 1), tokens
-        exists = index >= torch.where(before <= M, K + M - before, K - (before - M) // self.rate)  # (N, 1, W)
-        table = self._table(query)  # (H, 1, d, W)
-        size = max(1, BLOCK_SCORES // (query[:, :, 0, :, 0].numel() * W))
-        parts = (x.split(size, -3) for x in (query, keys, values, past & exists))
-        blocks = [self._meet(q, k, v, seen, table) for q, k, v, seen in zip(*parts, strict=True)]
-        out = torch.cat(blocks, dim=2)  # (B, H, N, C, d)
+        query = chunks(self._split(self.query(x)), self.piece)  # (B, H, N, C, d)
+        keys, values = self._keys_and_values(x)  # (B, H, N, W, d)
+        out = self._meet_pieces(query, keys, values, self._seen(query), self._table(query))  # (B, H, N, C, d)
         return self.output(self._merge(out.flatten(2, 3)[:, :, : x.shape[1]]))  # (B, L, D)
+
+    def _seen(self, query: Tensor) -> Tensor:
+        """What each token of each piece sees of its W keys: (N, C, W) bool."""
+        C, M, K, W = self.piece, self.memory, self.compressed, self.piece + self.memory + self.compressed
+        index = torch.arange(W, device=query.device)  # (W,), in the strip of a piece
+        past = index <= torch.arange(K + M, W, device=query.device)[:, None]  # (C, W)
+        before = C * torch.arange(query.shape[2], device=query.device)[:, None, None]  # (N, 1, 1), tokens
+        exists = index >= torch.where(before <= M, K + M - before, K - (before - M) // self.rate)  # (N, 1, W)
+        return past & exists
+
+    def _meet_pieces(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:
+        """All pieces, a few at a time: (B, H, N, C, d)."""
+        size = max(1, BLOCK_SCORES // (query[:, :, 0, :, 0].numel() * keys.shape[-2]))
+        parts = (x.split(size, -3) for x in (query, keys, values, seen))
+        blocks = [self._weights(q, k, s, table).to(v.dtype) @ v for q, k, v, s in zip(*parts, strict=True)]
+        return torch.cat(blocks, dim=2)  # (B, H, N, C, d)
 
     def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
         size = self.compressed + self.memory + self.piece
@@ -90,8 +79,6 @@ class TransformerXLAttention(SoftmaxAttention):
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
     ) -> tuple[Tensor, KeyValueCache]:
         K, start = self.compressed, position - position % self.piece
-        if K and position == start:
-            self._compress(state, start)
         slot = K + position % (self.memory + self.piece)
         state.key[:, :, slot], state.value[:, :, slot] = key, value
         known = min(K, max(0, start - self.memory) // self.rate)
@@ -100,34 +87,26 @@ class TransformerXLAttention(SoftmaxAttention):
         keys, values = (x.index_select(2, slots) for x in (state.key, state.value))  # (B*K, H, T, d)
         seen = torch.ones(1, len(slots), dtype=torch.bool, device=query.device)
         table = self._table(query)[..., -len(slots) :]  # (H, 1, d, T)
-        out = self._meet(
-            query[:, :, None, None], keys[:, :, None], values[:, :, None], seen, table
-        )  # (B*K, H, 1, 1, d)
-        return out[:, :, 0, 0], KeyValueCache(state.key, state.value, state.length)
+        weights = self._weights(query[:, :, None, None], keys[:, :, None], seen, table)[:, :, 0]  # (B*K, H, 1, T)
+        self._note(state, slots, weights)
+        return (weights.to(values.dtype) @ values)[:, :, 0], state  # (B*K, H, d)
+
+    def _note(self, state: Any, slots: Tensor, weights: Tensor) -> None:
+        """Called in each step with the weights (B*K, H, 1, T) of the slots (T,) of the state."""
 
     def _slots(self, first: int, end: int, like: Tensor) -> Tensor:
         """Slots of positions first .. end - 1 in the state's ring, without positions below 0."""
         positions = torch.arange(max(0, first), max(0, end), device=like.device)
         return self.compressed + positions % (self.memory + self.piece)
 
-    def _compress(self, state: KeyValueCache, start: int) -> None:
-        """Before writing the piece that begins at `start`, store the means of the tokens that leave the memory."""
-        slots = self._slots(start - self.memory - self.piece, start - self.memory, state.key)
-        for buffer in (state.key, state.value):
-            means = buffer[:, :, slots].unflatten(2, (-1, self.rate)).mean(3)  # (B*K, H, C / rate or less, d)
-            kept = torch.cat([buffer[:, :, : self.compressed], means], dim=2)[:, :, -self.compressed :]
-            buffer[:, :, : self.compressed] = kept
-
-    def _with_memory(self, own: Tensor, past: Tensor) -> Tensor:
-        """Projections (B, L, D) of the states, with and without gradient -> those each piece sees (B, H, N, W, d)."""
-        past = self._split(past)  # (B, H, L, d)
-        before = strips(past, self.piece, self.memory, 0)[..., : self.memory, :]  # (B, H, N, M, d)
-        parts = [before, chunks(self._split(own), self.piece)]
-        if self.compressed:  # projections have no bias: their mean is the projection of the states' mean
-            means = chunks(past, self.rate).mean(-2)  # (B, H, L / rate, d)
-            ahead = self.compressed + self.memory // self.rate
-            parts.insert(0, strips(means, self.piece // self.rate, ahead, 0)[..., : self.compressed, :])
-        return torch.cat(parts, dim=-2)
+    def _keys_and_values(self, x: Tensor) -> list[Tensor]:
+        """What each piece of x (B, L, D) sees, without gradient to x from later pieces: (B, H, N, M + C, d) each."""
+        found = []
+        for projection in (self.key, self.value):
+            past = self._split(projection(x.detach()))  # (B, H, L, d)
+            before = strips(past, self.piece, self.memory, 0)[..., : self.memory, :]  # (B, H, N, M, d)
+            found.append(torch.cat([before, chunks(self._split(projection(x)), self.piece)], dim=-2))
+        return found
 
     def _table(self, like: Tensor) -> Tensor:
         """W_r r for the distances W - 1 to 0: (H, 1, d, W)."""
@@ -137,8 +116,8 @@ class TransformerXLAttention(SoftmaxAttention):
         table = self.position(sinusoids(distance, self.heads * self.head_width).to(like.dtype))  # (W, D)
         return table.view(len(distance), self.heads, 1, self.head_width).permute(1, 2, 3, 0)
 
-    def _meet(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:
-        """query (B, H, N, C, d), at the last C positions of keys and values (B, H, N, W, d) -> (B, H, N, C, d).
+    def _weights(self, query: Tensor, keys: Tensor, seen: Tensor, table: Tensor) -> Tensor:
+        """query (B, H, N, C, d), at the last C positions of keys (B, H, N, W, d) -> weights (B, H, N, C, W).
 
         seen (N or 1, C, W) bool, table (H, 1, d, W).
         """
@@ -151,4 +130,4 @@ class TransformerXLAttention(SoftmaxAttention):
         shifted = functional.pad(by_distance, (1, 0)).flatten(-2)[..., C:].unflatten(-1, (C, W))  # (B, H, N, C, W)
         scores = ((query + content_bias) @ keys.transpose(-1, -2) + shifted) * self.head_width**-0.5
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(~seen, float("-inf"))
-        return scores.softmax(-1).to(values.dtype) @ values  # (B, H, N, C, d)
+        return scores.softmax(-1)

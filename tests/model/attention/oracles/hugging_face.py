@@ -82,15 +82,12 @@ def longformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayo
     return out @ attention.output.weight.T
 
 
-RECURRENT = {"name": "transformer_xl", "tolerance": 1e-6}
-
-
 @oracle(
     "transformer_xl",
     "transformers",
     "`XLNetRelativeAttention`, piece by piece with `mems`",
     "decoder",
-    **RECURRENT,
+    tolerance=1e-6,
     options={"piece": 4, "memory": 3},
 )
 @oracle(
@@ -98,7 +95,7 @@ RECURRENT = {"name": "transformer_xl", "tolerance": 1e-6}
     "transformers",
     "`XLNetRelativeAttention`, piece by piece, means in its `mems`",
     "decoder",
-    **RECURRENT,
+    tolerance=1e-6,
     options={"piece": 4, "memory": 2, "compressed": 3, "rate": 2},
 )
 def xlnet(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:

@@ -1,0 +1,88 @@
+"""How the compressive transformer compresses the states that leave its memory."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
+
+COMPRESSIONS = ("mean", "max", "convolution", "dilated", "most_used")
+
+
+class Compression(nn.Module):
+    """f_c [Rae 2020, section 3.1], by rates of r: states (..., n, D) that leave the memory together -> (..., n / r, D).
+
+    mean         the mean of each group of r states
+    max          its largest number, for each of the width
+    convolution  sum_t A_t h_t over the group, kernel and stride r
+    dilated      convolutions of two states 1, 2, 4, ... apart, up to r or more, with zeros before the first state; read
+                 at the last state of each group, they see the group before it, too. The paper leaves their shape open
+
+    Convolutions have no bias, and begin as means. What is most used does not depend on the states: `most_used`.
+    """
+
+    def __init__(self, kind: str, width: int, rate: int) -> None:
+        super().__init__()
+        self.kind, self.rate = kind, rate
+        shapes: list[tuple[int, int, int]] = []  # kernel, stride, dilation
+        if kind == "convolution":
+            shapes = [(rate, rate, 1)]
+        elif kind == "dilated":
+            shapes = [(2, 1, 2**n) for n in range(math.ceil(math.log2(rate)) + 1)]
+        self.layers = nn.ModuleList()
+        for kernel, stride, dilation in shapes:
+            layer = nn.Conv1d(width, width, kernel, stride, dilation=dilation, bias=False)
+            layer.weight = nn.Parameter(torch.eye(width)[..., None].repeat(1, 1, kernel) / kernel)
+            self.layers.append(layer)
+
+    def forward(self, states: Tensor) -> Tensor:
+        r, n = self.rate, states.shape[-2]
+        groups = states.unflatten(-2, (n // r, r))  # (..., n / r, r, D)
+        if self.kind == "mean":
+            return groups.mean(-2)
+        if self.kind == "max":
+            return groups.amax(-2)
+        out = states.flatten(0, -3).transpose(1, 2)  # (N, D, n)
+        for level, layer in enumerate(self.layers):
+            out = layer(functional.pad(out, (2**level, 0)) if self.kind == "dilated" else out)
+        if self.kind == "dilated":
+            out = out[..., r - 1 :: r]  # (N, D, n / r)
+        return out.transpose(1, 2).unflatten(0, states.shape[:-2])
+
+
+def most_used(usage: Tensor, memory: int, rate: int) -> Tensor:
+    """Which of n tokens that leave a memory of M are kept, in their order: (rows, n / rate).
+
+    usage (rows, n), the attention that each got in total; they are ranked by the mean over the queries that saw them:
+    for the i-th all from itself to the last one before the next piece, M + n - i.
+    """
+    n = usage.shape[1]
+    mean = usage / torch.arange(memory + n, memory, -1, device=usage.device)  # (rows, n)
+    return mean.argsort(dim=1, descending=True, stable=True)[:, : n // rate].sort(1).values
+
+
+def rows_of(x: Tensor, chosen: Tensor) -> Tensor:
+    """x (B, H, T, d) at the positions chosen (B, n), the same for all heads: (B, H, n, d)."""
+    return x.gather(2, chosen[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
+
+
+def reconstruction_errors(query: Tensor, old: list[Tensor], new: list[Tensor], in_text: Tensor) -> Tensor:
+    """[Rae 2020, algorithm 2]: the norm of the difference between attention to what leaves and to what stays of it, the
+    mean over the C queries of a piece: (B, N).
+
+    query    (B, H, N, C, d)
+    old      keys and values (B, H, N, C, d), and new, compressed (B, H, N, C / r, d)
+    in_text  (N, 1, C) bool, False before the text
+    """
+    rate = in_text.shape[-1] // new[0].shape[-2]
+    wanted = scaled_dot_product_attention(query, old[0], old[1], in_text)  # (B, H, N, C, d)
+    found = scaled_dot_product_attention(query, new[0], new[1], in_text[..., ::rate])  # (B, H, N, C, d)
+    return (wanted - found).movedim(1, 3).flatten(3).to(full(query.dtype)).norm(dim=-1).mean(-1)
+
+
+def full(dtype: torch.dtype) -> torch.dtype:
+    """The dtype for sums of numbers of `dtype`."""
+    return torch.promote_types(dtype, torch.float32)

@@ -1,0 +1,205 @@
+"""Transformer-XL whose oldest memories are compressed instead of lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from scaleformer.model.attention.base import OwnState, take_rows
+from scaleformer.model.attention.literature.compression import (
+    COMPRESSIONS,
+    Compression,
+    full,
+    most_used,
+    reconstruction_errors,
+    rows_of,
+)
+from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
+from scaleformer.model.attention.options import at_least, one_of
+from scaleformer.model.attention.softmax import KeyValueCache
+from scaleformer.ops.common.matmul import linear
+from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.ops.softmax.windowed import chunks, strips
+
+
+@dataclass
+class CompressiveState(KeyValueCache):
+    """Beside keys and values, of the last M + C tokens what the compression reads: their states (rows, 1, M + C, D), or
+    the attention that they got (rows, 1, W, 1)."""
+
+    states: Tensor | None = None
+    usage: Tensor | None = None
+
+
+class CompressiveAttention(TransformerXLAttention):
+    """As `transformer_xl`, but of each C tokens that leave the memory C / r compressed ones stay:
+
+        m_1 .. m_{C/r} = f_c(h_1 .. h_C)
+
+    The last K of these are seen as if they were tokens before the memory, without gradient to h. f_c is the mean or
+    maximum of r states, a convolution (`compression.Compression`), or the C / r tokens that got the largest mean
+    attention, over heads and the queries so far. That goes piece by piece, and where two tokens were used alike,
+    rounding chooses. As in the paper the translation loss does not train convolutions. Training adds
+
+        reconstruction * mean_i ||a(h_i, old) - a(h_i, f_c(old))||_2,   a the heads' softmax(Q K^T / sqrt(d)) V
+
+    over the tokens h of a piece and the C tokens, old, that leave the memory after it, without gradient to anything but
+    f_c (`penalise`). Pieces count that a token follows: before that nobody sees what left. The loss changes no other
+    gradient, but counts in the norm by which training clips all of them.
+    Cost O(L W d) time, O(L W) memory with W = C + M + K, and O(L D^2) for convolutions and the loss; decoding keeps W
+    keys and values, and the states of C + M tokens for max, convolution and dilated.
+    Source: [Rae 2020, section 3, algorithms 1 and 2]. Left out: the auto-encoding loss, and memory carried from one
+    document, or piece of a document in training, to the next. Sharded weights need `reconstruction` 0.
+
+    piece           C, in tokens, a multiple of rate
+    memory          M, in tokens, a multiple of rate
+    compressed      K
+    rate            r, number of tokens that one compressed memory stands for
+    compression     f_c: mean, max, convolution, dilated or most_used
+    reconstruction  weight of the loss; 0: the translation loss trains the convolutions. Others have nothing to train
+    clamp           as in `transformer_xl`
+    """
+
+    def __init__(
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        piece: int = 64,
+        memory: int = 64,
+        compressed: int = 32,
+        rate: int = 4,
+        compression: str = "mean",
+        reconstruction: float = 1.0,
+        clamp: int = 0,
+    ) -> None:
+        super().__init__(site, width, heads, piece, memory, clamp)
+        at_least(1, compressed=compressed)
+        at_least(0, reconstruction=reconstruction)
+        one_of(COMPRESSIONS, compression=compression)
+        if rate < 1 or piece % rate or memory % rate:
+            raise ValueError(
+                f"model.attention.rate is {rate}: it must be at least 1 and divide piece, {piece}, and memory, {memory}"
+            )
+        self.compressed, self.rate = compressed, rate
+        self.compression, self.reconstruction = compression, reconstruction
+        self.compress = Compression(compression, width, rate)
+        self._latest: tuple[Tensor, Tensor] | None = None  # x (B, L, D) and its mask (B, L)
+
+    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+        if self._reconstructs and torch.is_grad_enabled():
+            self._latest = x.detach(), layout.mask
+        return super().forward(x, memory, layout)
+
+    def penalise(self) -> Tensor | None:
+        if not self._reconstructs or self._latest is None:
+            return None
+        (x, mask), self._latest = self._latest, None
+        C, first = self.piece, self.memory // self.piece  # the first piece after which tokens leave
+        counts = mask[:, C::C][:, first:]  # (B, n), whether a token follows piece first + n
+        pieces = slice(first, first + counts.shape[1])
+        with torch.no_grad():
+            query = chunks(self._split(self.query(x)), C)[:, :, pieces]  # (B, H, n, C, d)
+        old = self._leaving(x)[:, : counts.shape[1]]  # (B, n, C, D)
+        parts = torch.arange(old.shape[1] * C, device=x.device).view(-1, 1, C)  # (n, 1, C)
+        in_text = parts >= self.memory % C
+        errors = reconstruction_errors(query, self._heads(old), self._heads(self.compress(old)), in_text)  # (B, n)
+        return self.reconstruction * (errors * counts).sum() / counts.sum().clamp(min=1)
+
+    def _keys_and_values(self, x: Tensor) -> list[Tensor]:
+        seen = super()._keys_and_values(x)  # (B, H, N, M + C, d)
+        if self.compression == "most_used":  # what `_meet_pieces` may choose from comes first
+            pasts = (chunks(self._split(f(x.detach())), self.piece) for f in (self.key, self.value))
+            return [torch.cat(parts, dim=-2) for parts in zip(pasts, seen, strict=True)]  # (B, H, N, C + M + C, d)
+        states = self.compress(self._leaving(x.detach())).flatten(1, 2)  # (B, T, D)
+        states = states[:, self.memory % self.piece // self.rate :]  # the first ones are before the text
+        if self._reconstructs:
+            states = states.detach()
+        old = []
+        for projection in (self.key, self.value):
+            ahead = self.compressed + self.memory // self.rate
+            windows = strips(self._split(projection(states)), self.piece // self.rate, ahead, 0)
+            old.append(windows[:, :, : seen[0].shape[2], : self.compressed])  # (B, H, N, K, d)
+        return [torch.cat(parts, dim=-2) for parts in zip(old, seen, strict=True)]
+
+    def _meet_pieces(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:
+        if self.compression != "most_used":
+            return super()._meet_pieces(query, keys, values, seen, table)
+        C, M, K = self.piece, self.memory, self.compressed
+        tokens = [x[..., :C, :].flatten(2, 3) for x in (keys, values)]  # (B, H, N C, d)
+        kept = [x.new_zeros(*x.shape[:2], K, x.shape[3]) for x in tokens]  # (B, H, K, d)
+        usage = torch.zeros(len(query), tokens[0].shape[2], dtype=full(query.dtype), device=query.device)  # (B, N C)
+        outputs = []
+        for n, (q, *own) in enumerate(zip(*(x.unbind(2) for x in (query, keys, values)), strict=True)):
+            start = C * n
+            first, end = max(0, start - M - C), max(0, start - M)
+            chosen = first + most_used(usage[:, first:end], M, self.rate)  # (B, C / r or less)
+            kept = [torch.cat([k, rows_of(x, chosen)], dim=2)[:, :, -K:] for k, x in zip(kept, tokens, strict=True)]
+            k, v = (
+                torch.cat([old, x[:, :, C:]], 2)[:, :, None] for old, x in zip(kept, own, strict=True)
+            )  # (B, H, 1, W, d)
+            weights = self._weights(q[:, :, None], k, seen[n : n + 1], table)  # (B, H, 1, C, W)
+            outputs.append(weights.to(v.dtype) @ v)
+            usage[:, end : start + C] += weights.detach().sum((1, 2, 3))[:, end - start - C :]
+        return torch.cat(outputs, dim=2)  # (B, H, N, C, d)
+
+    def empty_state(self, rows: int, like: Tensor) -> CompressiveState:
+        state, size = super().empty_state(rows, like), self.memory + self.piece
+        states = usage = None
+        if self.compression == "most_used":
+            usage = torch.zeros(rows, 1, self.compressed + size, 1, dtype=full(like.dtype), device=like.device)
+        elif self.compression != "mean":  # the mean of keys is the key of the mean
+            states = like.new_zeros(rows, 1, size, self.heads * self.head_width)
+        return CompressiveState(state.key, state.value, state.length, states=states, usage=usage)
+
+    def step(self, x: Tensor, position: int, segments: Tensor, state: OwnState) -> tuple[Tensor, OwnState]:
+        inner, slot = state.inner, position % (self.memory + self.piece)
+        if position % self.piece == 0 and position > self.memory:
+            self._advance(inner, position)
+        if inner.states is not None:
+            inner.states[:, 0, slot] = x
+        if inner.usage is not None:
+            inner.usage[:, 0, self.compressed + slot] = 0
+        return super().step(x, position, segments, state)
+
+    def reorder(self, state: KeyValueCache, rows: Tensor) -> CompressiveState:
+        assert isinstance(state, CompressiveState)
+        key, value = (take_rows(x, rows, x.shape[2]) for x in (state.key, state.value))
+        rest = (x if x is None else take_rows(x, rows, x.shape[2]) for x in (state.states, state.usage))
+        return CompressiveState(key, value, state.length, None, *rest)
+
+    def _advance(self, state: CompressiveState, start: int) -> None:
+        """Before the piece that begins at `start` is written: compress the tokens that leave the memory."""
+        slots = self._slots(start - self.memory - self.piece, start - self.memory, state.key)
+        buffers = (state.key, state.value)
+        if state.states is not None:
+            new = self.compress(state.states[:, 0, slots - self.compressed])  # (B*K, C / r or less, D)
+            parts = [self._split(f(new)) for f in (self.key, self.value)]  # (B*K, H, C / r or less, d)
+        elif state.usage is not None:
+            chosen = most_used(state.usage[:, 0, slots, 0], self.memory, self.rate)
+            parts = [rows_of(x[:, :, slots], chosen) for x in buffers]
+        else:
+            parts = [self.compress(x[:, :, slots]) for x in buffers]
+        for buffer, part in zip(buffers, parts, strict=True):
+            kept = torch.cat([buffer[:, :, : self.compressed], part], dim=2)
+            buffer[:, :, : self.compressed] = kept[:, :, -self.compressed :]
+
+    def _note(self, state: CompressiveState, slots: Tensor, weights: Tensor) -> None:
+        if state.usage is not None:
+            state.usage[:, 0, :, 0].index_add_(1, slots, weights.sum((1, 2)))  # the first K are never read
+
+    @property
+    def _reconstructs(self) -> bool:
+        return bool(self.compress.layers) and self.reconstruction > 0
+
+    def _leaving(self, x: Tensor) -> Tensor:
+        """x (B, L, D) in parts that leave the memory together (B, N, C, D), with zeros before and after the text."""
+        return chunks(functional.pad(x, (0, 0, self.memory % self.piece, 0)), self.piece)
+
+    def _heads(self, states: Tensor) -> list[Tensor]:
+        """Keys and values (B, H, n, T, d) of states (B, n, T, D), without gradient to the projections."""
+        weights = (self.key.weight.detach(), self.value.weight.detach())
+        return [linear(states, w).unflatten(-1, (self.heads, -1)).movedim(-2, 1) for w in weights]
