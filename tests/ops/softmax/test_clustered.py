@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from scaleformer.ops.softmax.clustered import clustered_attention
+from tests.ops.kernel.test_attention import LargestTensor
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["both ways", "causal"])
@@ -35,3 +36,18 @@ def test_a_query_sees_the_nearest_keys_of_its_cluster(where: str, length: int, c
         *(torch.autograd.grad((x * weights).sum(), (q, k, v)) for x in (found, expected)), strict=True
     ):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("alike", [False, True], ids=["many clusters", "one cluster"])
+def test_memory_is_linear_in_length(alike: bool) -> None:
+    """Twice the length, at most twice the largest tensor: no (L, L) of any kind."""
+    largest = []
+    for length in (512, 1024):
+        torch.manual_seed(1)
+        q, k, v = (torch.randn(1, 1, length, 4, requires_grad=True) for _ in range(3))
+        asked, named = torch.randint(1 if alike else 8, (2, 1, 1, length))
+        with LargestTensor() as record:
+            clustered_attention(q, k, v, asked, named, 4).sum().backward()
+        largest.append(record.numel)
+    assert largest[1] <= 2 * largest[0]
+    assert largest[1] < 1024 * 1024 / 16
