@@ -14,6 +14,7 @@ from scaleformer.model.attention.base import SITES, Attention, sinusoids
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
+from scaleformer.model.attention.literature.block_bert import BlockBertAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
 from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
@@ -49,6 +50,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "spe": StochasticPositionsAttention,
     "transformer_xl": TransformerXLAttention,
     "bigbird": BigBirdAttention,
+    "block_bert": BlockBertAttention,
     "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
     "g_transformer": GTransformerAttention,

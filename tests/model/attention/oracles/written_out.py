@@ -87,6 +87,16 @@ def bigbird(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
     return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
 
 
+@oracle("block_bert", "torch", "a mask of the block that the head sees", "encoder",
+        options={"block": 3, "shifted": 0.5})  # fmt: skip
+def block_bert(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    block = torch.arange(x.shape[1]) // 3  # (L,)
+    count = (layout.mask.sum(1)[:, None, None] + 2) // 3  # (B, 1, 1)
+    masks = [(block[:, None] + shift) % count == block for shift in (0, 1)]  # (B, L, S) each
+    seen = seen_by(attention, x, layout) & torch.stack(masks, 1)
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
 def draw_spans(attention: Module, generator: np.random.RandomState) -> None:
     attention.span.copy_(torch.from_numpy(generator.uniform(0.1, 0.9, attention.span.shape)))
 
