@@ -15,6 +15,7 @@ from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
 from scaleformer.model.attention.literature.block_bert import BlockBertAttention
+from scaleformer.model.attention.literature.bp_transformer import BPTransformerAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
 from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
@@ -51,6 +52,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "transformer_xl": TransformerXLAttention,
     "bigbird": BigBirdAttention,
     "block_bert": BlockBertAttention,
+    "bp_transformer": BPTransformerAttention,
     "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
     "g_transformer": GTransformerAttention,
