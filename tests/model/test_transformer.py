@@ -55,6 +55,12 @@ MIXED = {
     "bigbird small": {
         "attention": {"name": "bigbird", "block": 2, "random_blocks": 3, "fallback": {"name": "softmax"}}
     },
+    "block_bert small": {
+        "attention": {"name": "block_bert", "block": 2, "shifted": 0.75, "fallback": {"name": "softmax"}}
+    },
+    "bp_transformer small": {
+        "attention": {"name": "bp_transformer", "near": 1, "levels": 4, "fallback": {"name": "softmax"}}
+    },
     "sparse strided": {"attention": {"name": "sparse", "stride": 3, "summaries": 1, "fallback": {"name": "softmax"}}},
     "sparse fixed": {
         "attention": {"name": "sparse", "pattern": "fixed", "stride": 3, "summaries": 1},

@@ -14,6 +14,8 @@ from scaleformer.model.attention.base import SITES, Attention, sinusoids
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
+from scaleformer.model.attention.literature.block_bert import BlockBertAttention
+from scaleformer.model.attention.literature.bp_transformer import BPTransformerAttention
 from scaleformer.model.attention.literature.compressive import CompressiveAttention
 from scaleformer.model.attention.literature.efficient import EfficientAttention
 from scaleformer.model.attention.literature.etc import EtcAttention
@@ -54,6 +56,8 @@ MECHANISMS: dict[str, type[Attention]] = {
     "transformer_xl": TransformerXLAttention,
     "compressive": CompressiveAttention,
     "bigbird": BigBirdAttention,
+    "block_bert": BlockBertAttention,
+    "bp_transformer": BPTransformerAttention,
     "rfa_gated": RandomFeatureGatedAttention,
     "sparse": SparseAttention,
     "g_transformer": GTransformerAttention,

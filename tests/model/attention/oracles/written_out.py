@@ -139,6 +139,42 @@ def bigbird(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
     return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
 
 
+@oracle("block_bert", "torch", "a mask of the block that the head sees", "encoder",
+        options={"block": 3, "shifted": 0.5})  # fmt: skip
+def block_bert(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    block = torch.arange(x.shape[1]) // 3  # (L,)
+    count = (layout.mask.sum(1)[:, None, None] + 2) // 3  # (B, 1, 1)
+    masks = [(block[:, None] + shift) % count == block for shift in (0, 1)]  # (B, L, S) each
+    seen = seen_by(attention, x, layout) & torch.stack(masks, 1)
+    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+
+
+@oracle("bp_transformer", "torch", "a row for each span: the mean of its tokens by torch, and a mask of what is seen",
+        "encoder decoder", options={"near": 1, "levels": 2})  # fmt: skip
+def bp_transformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    query, key, value = heads_of(attention, x, memory)
+    place = torch.arange(12)
+    spans = [range(size * m, size * (m + 1)) for size in (1, 2, 4) for m in range(12 // size)]  # R of them
+    within = torch.stack([(place >= span.start) & (place < span.stop) for span in spans])  # (R, S)
+    asked = attention.salience[None, :, None].expand(len(x), -1, len(spans), -1)
+    real = within & layout.mask[:, None, None]  # (B, 1, R, S)
+    inside = additive(real | ~real.any(-1, keepdim=True))  # nobody sees spans of pads alone
+    keys, values = (functional.scaled_dot_product_attention(asked, key, y, inside) for y in (key, value))
+    chosen = torch.zeros(12, len(spans), dtype=torch.bool)
+    for i in range(12):
+        left = right = i + 1
+        for size in (1, 2, 4):
+            for n in range(2):
+                if left and (n == 0 or left % (2 * size)):
+                    left -= size
+                    chosen[i, spans.index(range(left, left + size))] = True
+                if right < 12 and (n == 0 or right % (2 * size)):
+                    chosen[i, spans.index(range(right, right + size))] = not attention.causal
+                    right += size
+    seen = chosen & real.any(-1)[:, :, None]  # (B, 1, L, R)
+    return by_bias(attention, (query, keys, values), seen, query.new_zeros(()))
+
+
 def draw_spans(attention: Module, generator: np.random.RandomState) -> None:
     attention.span.copy_(torch.from_numpy(generator.uniform(0.1, 0.9, attention.span.shape)))
 
