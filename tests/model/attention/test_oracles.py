@@ -8,7 +8,7 @@ import pytest
 from safetensors import safe_open
 
 from scaleformer.model.attention import MECHANISMS
-from tests.model.attention.oracles import hugging_face, packages, written_out  # noqa: F401
+from tests.model.attention.oracles import hugging_face, packages, patterns, written_out  # noqa: F401
 from tests.model.attention.oracles.comparison import CASES, NUMBERS, Case, errors, ours, results
 
 PAGE = Path(__file__).parents[3] / "docs" / "oracles.md"

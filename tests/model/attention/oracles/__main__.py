@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from tests.model.attention.oracles import hugging_face, packages, written_out  # noqa: F401
+from tests.model.attention.oracles import hugging_face, packages, patterns, written_out  # noqa: F401
 from tests.model.attention.oracles.comparison import CASES, NUMBERS, Case, errors, ours, results
 
 PAGE = Path(__file__).parents[4] / "docs" / "oracles.md"
