@@ -42,17 +42,15 @@ def add(saved: Path, name: str, result: Path) -> None:
 
 
 def scores(rows: Rows) -> str:
-    """d-BLEU, s-BLEU and chrF++ of each row, the best of each in bold, and the minutes of translation."""
+    """d-BLEU, s-BLEU and chrF++ of each row, the best of each in bold."""
     metrics = ("d-BLEU", "s-BLEU", "chrF++")
     values = {name: {s["metric"]: s["score"] for s in row["scores"]} for name, row in rows.items()}
     best = {metric: max(value[metric] for value in values.values()) for metric in metrics}
-    cells = []
-    for name, row in rows.items():
-        shown = [f"{values[name][m]:.2f}" for m in metrics]
-        shown = [f"**{text}**" if values[name][m] == best[m] else text for m, text in zip(metrics, shown, strict=True)]
-        seconds = row.get("translation_seconds")
-        cells.append([name, *shown, "-" if seconds is None else f"{seconds / 60:.1f}"])
-    return markdown(["", *metrics, "minutes"], cells)
+    body = []
+    for name, own in values.items():
+        shown = ((f"{own[metric]:.2f}", own[metric] == best[metric]) for metric in metrics)
+        body.append([name, *(f"**{text}**" if bold else text for text, bold in shown)])
+    return markdown(["", *metrics], body)
 
 
 def tenths(rows: Rows) -> str:
@@ -129,7 +127,8 @@ def main(arguments: Sequence[str], pages: Path = PAGES) -> int:
             page.write_text(new, encoding="utf-8")
     drawn = pages / "saved" / "documents.json"
     if arguments != ["--check"] and drawn.exists():
-        plot_positions(json.loads(drawn.read_text(encoding="utf-8")), pages.parent / "documents.png")
+        rows = json.loads(drawn.read_text(encoding="utf-8"))
+        plot_positions({name.replace("`", ""): row for name, row in rows.items()}, pages.parent / "documents.png")
     return stale
 
 
