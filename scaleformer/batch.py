@@ -27,6 +27,8 @@ class Batch:
                      including the position; where segments match one to one, the segment's number
     ids              names of the B examples, for reports
     corpus           name of their corpus when validating on several corpora; else ""
+    continues        (B,) bool, whether the example continues the document of the same row of the batch before; None
+                     unless data.consecutive
     """
 
     source: Tensor
@@ -38,6 +40,7 @@ class Batch:
     target_segments: Tensor
     ids: tuple[str, ...] = ()
     corpus: str = ""
+    continues: Tensor | None = None
 
     def __len__(self) -> int:
         return self.source.shape[0]
@@ -54,4 +57,4 @@ class Batch:
 
     @property
     def _tensors(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("ids", "corpus")}
+        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

@@ -5,6 +5,7 @@ Every example of a plan is in exactly one batch of exactly one process.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,16 +31,18 @@ _CHUNK = 1 << 16
 class Example:
     """Some segments of a document, as tokens.
 
-    id       document and segment range: "name[3:7]"; only the name for a whole document
-    source   ids: the tag of the corpus if it has one, every segment with its `<sep>`, then `</s>`
-    target   likewise, with target separators and no tag
-    counted  whether target separators say how many source segments they consume (`scaleformer.vocabulary`)
+    id         document and segment range: "name[3:7]"; only the name for a whole document
+    source     ids: the tag of the corpus if it has one, every segment with its `<sep>`, then `</s>`
+    target     likewise, with target separators and no tag
+    counted    whether target separators say how many source segments they consume (`scaleformer.vocabulary`)
+    continues  as in `Batch`
     """
 
     id: str
     source: NDArray[Any]
     target: NDArray[Any]
     counted: bool = False
+    continues: bool | None = None
 
 
 def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None, group: int = 1) -> list[Ints]:
@@ -67,6 +70,26 @@ def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None,
     if rng is not None:
         batches = [batches[i] for i in _order(padded_sizes(plan, batches), rng, group)]
     return batches
+
+
+def make_rows(plan: Plan, documents: Ints, batch_tokens: int, rng: np.random.Generator) -> list[Ints]:
+    """Numbers of examples, batch by batch, such that those of a document follow one another in the same row.
+
+    documents (examples,), that of each example; those of one are neighbours in the plan, in order. Documents come in
+    random order, each to the row that has the fewest examples so far. Rows are ranked by their examples, so that the
+    ones that end come last. They are as many as the longest source and target allow, at least one.
+    """
+    starts = np.flatnonzero(np.diff(documents, prepend=-1))
+    pieces = np.split(np.arange(len(plan)), starts[1:])
+    longest = int(plan.source_lengths.max(initial=1) + plan.target_lengths.max(initial=1))
+    rows: list[list[int]] = [[] for _ in range(max(1, batch_tokens // longest))]
+    queue = [(0, row) for row in range(len(rows))]  # a heap: examples, row
+    for document in rng.permutation(len(starts)).tolist():
+        count, row = queue[0]
+        rows[row] += pieces[document].tolist()
+        heapq.heapreplace(queue, (count + len(pieces[document]), row))
+    rows.sort(key=len, reverse=True)
+    return [np.array([row[n] for row in rows if n < len(row)], dtype=np.int64) for n in range(len(rows[0]))]
 
 
 def _pairs(source: Ints, target: Ints, ranking: Ints) -> Iterator[tuple[int, int]]:
@@ -121,7 +144,9 @@ def fill(batches: Sequence[Ints], count: int) -> list[Ints]:
     return parts
 
 
-def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8] | None = None) -> Example:
+def make_example(
+    corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int8] | None = None, continues: bool | None = None
+) -> Example:
     """The example that some segments form; left_out as in `Plan`, None if no separator is left out."""
     if left_out is None:
         left_out = np.zeros(len(segments), dtype=np.int8)
@@ -143,7 +168,7 @@ def make_example(corpus: EncodedCorpus, segments: Ints, left_out: NDArray[np.int
     end = np.array([EOS], corpus.source.dtype)
     if corpus.tag is not None:
         source.insert(0, np.array([corpus.tag], corpus.source.dtype))
-    return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), corpus.counted)
+    return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), corpus.counted, continues)
 
 
 def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[np.bool_]) -> list[NDArray[Any]]:
@@ -180,6 +205,7 @@ def collate(examples: Sequence[Example]) -> Batch:
     output, target_mask = _pad([example.target for example in examples])
     inputs, _ = _pad([np.concatenate(([BOS], example.target[:-1])) for example in examples])
     is_source_sep = (source == SEP).long()
+    continues = [example.continues for example in examples if example.continues is not None]
     return Batch(
         source=source,
         source_mask=source_mask,
@@ -189,6 +215,7 @@ def collate(examples: Sequence[Example]) -> Batch:
         target_mask=target_mask,
         target_segments=consumed(inputs, examples[0].counted).cumsum(1),
         ids=tuple(example.id for example in examples),
+        continues=torch.tensor(continues) if continues else None,
     )
 
 

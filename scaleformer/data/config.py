@@ -101,6 +101,8 @@ class DataConfig:
     mask_source       share of their source tokens replaced by `<unk>`, likewise (both: `scaleformer.data.noise`)
     max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
     streaming         read and encode the training split in every epoch instead of keeping it encoded
+    consecutive       keep the examples of a document in one row of consecutive batches, in order, so that attention can
+                      carry its memory from one to the next; batches are then not sorted by length. For one process
     window            segments that are cut, joined and sorted into batches together when the training split is encoded
                       during training (streaming, subword sampling)
     num_workers       processes that prepare batches
@@ -133,6 +135,7 @@ class DataConfig:
     mask_source: float = 0.0
     max_ratio: float | None = None
     streaming: bool = False
+    consecutive: bool = False
     window: int = 50_000
     num_workers: int = 0
     num_proc: int = 1
@@ -176,6 +179,14 @@ class DataConfig:
                     f"data.join_segments={list(join)}: data.level=segment cannot join segments: add "
                     "data.join_segments=null"
                 )
+        if self.consecutive:
+            usual_value = {"level": "document", "join_segments": "null", "corpora": "null", "streaming": "false"}
+            for name, value in usual_value.items():
+                if getattr(self, name) not in (value, None, False):
+                    raise ValueError(
+                        f"data.consecutive=true does not work with data.{name}: add data.{name}={value} or "
+                        "data.consecutive=false"
+                    )
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:

@@ -188,10 +188,10 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def _recipe(self) -> Recipe:
         """How this process makes batches; rank and number of processes are known once a trainer is attached."""
         trainer, config = self.trainer, self.config
-        if trainer is None:
-            return Recipe(self.cutting, config.batch_tokens, config.seed, noise=self._noise)
-        ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
-        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise)
+        ranks = (0, 1, 1)
+        if trainer is not None:
+            ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
+        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise, config.consecutive)
 
     def _everywhere(self, value: Any) -> list[Any]:
         """Gather a value from every process."""
@@ -224,6 +224,8 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             parts.append(["order", 2, recipe.accumulated])
         if self.on_the_fly:
             parts.append(["windows", 2])
+        if config.consecutive:
+            parts.append("consecutive")
         if config.tag is not None:
             parts.append(["tag", self.tag])
         if self._changes is not None:

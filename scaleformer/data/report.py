@@ -12,7 +12,7 @@ from rich.table import Table
 from scaleformer.data.batching import make_batches, padded_sizes, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, has_empty_side, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.sampler import Recipe
+from scaleformer.data.sampler import Recipe, epoch_batches
 from scaleformer.vocabulary import PLACEHOLDER, PLACEHOLDERS, UNK
 
 
@@ -175,9 +175,12 @@ def report_split(corpus: EncodedCorpus, recipe: Recipe, shuffle: bool = True) ->
 
     shuffle=False for the fixed batches of validation.
     """
-    rng, cutting, batch_tokens = recipe.rng(0), recipe.cutting, recipe.batch_tokens
+    rng, cutting = recipe.rng(0), recipe.cutting
     plan = make_plan(corpus, cutting, rng)
-    batches = make_batches(plan, batch_tokens, rng if shuffle else None, recipe.world * recipe.accumulated)
+    if shuffle:
+        batches = epoch_batches(corpus, plan, recipe, rng)
+    else:
+        batches = make_batches(plan, recipe.batch_tokens, None, recipe.world * recipe.accumulated)
     shares = [share(batches, rank, recipe.world) for rank in range(recipe.world)]
     sizes = np.stack([padded_sizes(plan, own) for own in shares])  # (processes, steps)
     return count_split(corpus, plan, recipe).with_batches(sizes).report(cutting)

@@ -11,13 +11,14 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import Example, collate, make_batches, make_example, share
+from scaleformer.data.batching import Example, collate, make_batches, make_example, make_rows, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.noise import Noise
 
 GRACE = 60  # seconds
-# Segment numbers of a plan, the side without the `<sep>` after each, and with noise also the epoch.
+# Segment numbers of a plan, the side without the `<sep>` after each; if consecutive, whether the example continues the
+# one before; and with noise also the epoch.
 Part = tuple[Any, ...]
 Position = tuple[int, int, int]  # epoch, its window (kept corpora have one), finished batches of the window
 
@@ -31,6 +32,7 @@ class Recipe:
     rank, world            which process of how many
     accumulated            batches of one process per training step
     noise                  applied to training sources
+    consecutive            keep the examples of a document in one row of consecutive batches; for one process
     """
 
     cutting: Cutting
@@ -40,6 +42,7 @@ class Recipe:
     world: int = 1
     accumulated: int = 1
     noise: Noise | None = None
+    consecutive: bool = False
 
     def rng(self, *key: int) -> np.random.Generator:
         """A generator determined by the seed and the key."""
@@ -59,8 +62,19 @@ def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan,
     """
     rng = recipe.rng(epoch)
     plan = make_plan(corpus, recipe.cutting, rng)
-    batches = make_batches(plan, recipe.batch_tokens, rng, recipe.world * recipe.accumulated)
-    return plan, share(batches, recipe.rank, recipe.world)
+    return plan, share(epoch_batches(corpus, plan, recipe, rng), recipe.rank, recipe.world)
+
+
+def epoch_batches(corpus: EncodedCorpus, plan: Plan, recipe: Recipe, rng: np.random.Generator) -> list[Ints]:
+    """The batches of all processes in an epoch."""
+    if recipe.consecutive:
+        return make_rows(plan, documents_of(corpus, plan), recipe.batch_tokens, rng)
+    return make_batches(plan, recipe.batch_tokens, rng, recipe.world * recipe.accumulated)
+
+
+def documents_of(corpus: EncodedCorpus, plan: Plan) -> Ints:
+    """(examples,) the document of the first segment of each."""
+    return corpus.document_of[plan.order[plan.bounds[:-1]]]
 
 
 class TokenBatchSampler(Sampler[list[Part]]):
@@ -78,10 +92,13 @@ class TokenBatchSampler(Sampler[list[Part]]):
 
     def __iter__(self) -> Iterator[list[Part]]:
         plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
+        epoch = () if self.recipe.noise is None else (self.epoch,)
+        marks: list[tuple[bool, ...]] = [()] * len(plan)
+        if self.recipe.consecutive:
+            marks = [(not new,) for new in np.diff(documents_of(self.corpus, plan), prepend=-1).tolist()]
         for batch in batches[self.done :]:
             self.done += 1
-            epoch = () if self.recipe.noise is None else (self.epoch,)
-            yield [(*plan.part(i), *epoch) for i in batch]
+            yield [(*plan.part(i), *marks[i], *epoch) for i in batch]
         self.epoch, self.done = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -105,7 +122,8 @@ class BatchDataset(Dataset[Batch]):
     def __getitem__(self, batch: list[Part]) -> Batch:
         if self.recipe is None:
             return collate([make_example(self.corpus, *part) for part in batch])
-        return collate([self.recipe.example(self.corpus, part[:2], *part[2:]) for part in batch])
+        size = 2 + self.recipe.consecutive  # of a part without the epoch
+        return collate([self.recipe.example(self.corpus, part[:size], *part[size:]) for part in batch])
 
 
 class KeptBatches:

@@ -184,11 +184,14 @@ class TranslationModule(pl.LightningModule):
             known = {"longest_segment": data.longest_segment, "segmentation": data.segmentation}
             checkpoint["scaleformer"] = {**self.package, **known}
         checkpoint["guard"] = self.guard.state_dict()
+        checkpoint["carried"] = self.model.carried()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.guard.load_state_dict(checkpoint["guard"])
         if self.trainer.state.fn != TrainerFn.FITTING:
             return
+        if "carried" in checkpoint:  # not in older ones
+            self.model.set_carried(checkpoint["carried"])
         averaging = any(isinstance(callback, EMAWeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if "current_model_state" in checkpoint and not averaging:  # the trained weights, not their average
             checkpoint["state_dict"] = checkpoint["current_model_state"]

@@ -41,7 +41,7 @@ HARMLESS = (
 ADDED: dict[str, Any] = {"r_drop": 0, "init_from": None, "freeze": []}
 ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # in any group
 ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "annotate_terms", "word_dropout", "mask_source"), 0.0)
-ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None}
+ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None, "consecutive": False}
 
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:

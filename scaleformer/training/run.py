@@ -30,7 +30,7 @@ from scaleformer.training.initialization import extend_parent, load_parent, orig
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
-from scaleformer.training.readiness import check_lengths, fingerprints, prepare
+from scaleformer.training.readiness import check_consecutive, check_lengths, fingerprints, prepare
 from scaleformer.training.resume import (
     candidates,
     check_settings,
@@ -147,6 +147,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         target_vocabulary=data.target_tokenizer.vocab_size,
     )
     model = Transformer(model_config)
+    check_consecutive(model, data, trainer.world_size, config["r_drop"])
     origin = package.get("parent") if package is not None else None
     if parent is not None:
         origin = origin_of(parent)

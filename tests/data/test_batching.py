@@ -14,7 +14,7 @@ from scaleformer.data.batching import Example, collate, fill, make_batches, make
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
-from scaleformer.data.sampler import Recipe, plan_epoch
+from scaleformer.data.sampler import Recipe, TokenBatchSampler, plan_epoch
 from scaleformer.vocabulary import SEP
 from tests.data.toy import encoded, random_corpus
 from tests.pairwise import covering
@@ -263,3 +263,43 @@ def test_collate_by_hand() -> None:
     for tensor in (batch.source, batch.source_segments, batch.target_input, batch.target_output, batch.target_segments):
         assert tensor.dtype == torch.long
     assert batch.source_mask.dtype == batch.target_mask.dtype == torch.bool
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "cutting", [Cutting(50), Cutting(50, multi_resolution=True), Cutting(40, max_ratio=1.5)], ids=str
+)
+def test_consecutive_examples_of_a_document_stay_in_their_row(cutting: Cutting, seed: int) -> None:
+    corpus = random_corpus(seed)
+    recipe = Recipe(cutting, 300, seed, consecutive=True)
+    plan, batches = plan_epoch(corpus, recipe, 0)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(plan)))
+    assert padded_sizes(plan, batches).max() <= 300
+    assert len(batches[0]) > 1
+    parts = [part for batch in TokenBatchSampler(corpus, recipe) for part in batch]
+    assert len(parts) == len(plan)
+    documents = [int(corpus.document_of[plan.segments(i)[0]]) for i in range(len(plan))]
+    continues = iter(part[2] for part in parts)
+    latest: list[tuple[int, int]] = []  # document and number of the example in each row of the batch before
+    begun = set()
+    for batch in batches:
+        assert not latest or len(batch) <= len(latest)  # rows only end
+        for row, example in enumerate(batch):
+            document = documents[example]
+            if next(continues):
+                assert latest[row] == (document, example - 1)
+            else:
+                assert document not in begun
+                begun.add(document)
+        latest = [(documents[example], example) for example in batch]
+    assert len(begun) == len(set(documents))
+    assert [b.tolist() for b in plan_epoch(corpus, recipe, 1)[1]] != [b.tolist() for b in batches]
+
+
+def test_a_batch_says_which_examples_continue() -> None:
+    corpus = encoded([[(2, 3), (3, 2)], [(1, 2)]])
+    rows = [make_example(corpus, np.array([i]), None, i == 1) for i in range(3)]
+    continues = collate(rows).continues
+    assert continues is not None
+    assert continues.tolist() == [False, True, False]
+    assert collate([make_example(corpus, np.array([0]))]).continues is None

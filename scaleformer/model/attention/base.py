@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from scaleformer.model.attention.carried import CarriedStates
 from scaleformer.ops.common.matmul import Int8Weight, Linear, linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -76,6 +77,10 @@ class Attention(nn.Module, ABC):
     sites: ClassVar[tuple[str, ...]] = SITES
     #: whether the mechanism is blind to order, so that the embeddings need absolute positions
     absolute_positions: ClassVar[bool] = False
+    #: whether training carries its memory from one example of a document to the next (`carry`)
+    carries: bool = False
+    #: and what the latest batch left for the next one
+    carried: CarriedStates | None = None
     #: the most keys that it can attend to
     most_keys: float = math.inf
     #: what `attend` holds at once of the size of all scores, (B, H, L, S)
@@ -110,6 +115,10 @@ class Attention(nn.Module, ABC):
 
     def take_place(self, layer: int, layers: int) -> None:
         """Called once, when the model is built: this is layer number `layer` of `layers`, 0 at the bottom."""
+
+    def carry(self, continues: Tensor | None) -> None:
+        """Called before each batch with `Batch.continues`: an attention with `carries` then sees what the batch before
+        left in the rows that continue, and leaves its own. None: sees nothing, and leaves all as it is."""
 
     def penalise(self) -> Tensor | None:
         """A scalar that training adds to the loss of each target token, or None."""

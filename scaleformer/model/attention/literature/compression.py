@@ -75,7 +75,7 @@ def reconstruction_errors(query: Tensor, old: list[Tensor], new: list[Tensor], i
 
     query    (B, H, N, C, d)
     old      keys and values (B, H, N, C, d), and new, compressed (B, H, N, C / r, d)
-    in_text  (N, 1, C) bool, False before the text
+    in_text  (B, 1, N, 1, C) bool, False before the text
     """
     rate = in_text.shape[-1] // new[0].shape[-2]
     wanted = scaled_dot_product_attention(query, old[0], old[1], in_text)  # (B, H, N, C, d)

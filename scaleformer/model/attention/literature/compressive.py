@@ -52,7 +52,8 @@ class CompressiveAttention(TransformerXLAttention):
     Cost O(L W d) time, O(L W) memory with W = C + M + K, and O(L D^2) for convolutions and the loss; decoding keeps W
     keys and values, and the states of C + M tokens for max, convolution and dilated.
     Source: [Rae 2020, section 3, algorithms 1 and 2]. Left out: the auto-encoding loss, and memory carried from one
-    document, or piece of a document in training, to the next. Sharded weights need `reconstruction` 0.
+    document to the next; most_used carries none to the next piece of a document in training either (`transformer_xl`),
+    since the attention that tokens got would have to be carried, too. Sharded weights need `reconstruction` 0.
 
     piece           C, in tokens, a multiple of rate
     memory          M, in tokens, a multiple of rate
@@ -86,6 +87,7 @@ class CompressiveAttention(TransformerXLAttention):
             )
         self.compressed, self.rate = compressed, rate
         self.compression, self.reconstruction = compression, reconstruction
+        self.carries = compression != "most_used"
         self.compress = Compression(compression, width, rate)
         self._latest: tuple[Tensor, Tensor] | None = None  # x (B, L, D) and its mask (B, L)
 
@@ -99,30 +101,41 @@ class CompressiveAttention(TransformerXLAttention):
             return None
         (x, mask), self._latest = self._latest, None
         C, first = self.piece, self.memory // self.piece  # the first piece after which tokens leave
-        counts = mask[:, C::C][:, first:]  # (B, n), whether a token follows piece first + n
+        size, known = 0, mask.new_zeros(len(mask), dtype=torch.long)  # (B,)
+        if self._former is not None:
+            x, size, known = self._former.before(x), self._former.states.shape[1], self._former.known
+        counts = functional.pad(mask, (size, 0))[:, C::C]  # (B, N), whether a token of x follows the piece
+        counts = counts & (
+            C * torch.arange(counts.shape[1], device=x.device) >= size - known[:, None]
+        )  # and it is known
+        counts = counts[:, first:]  # (B, n)
         pieces = slice(first, first + counts.shape[1])
         with torch.no_grad():
             query = chunks(self._split(self.query(x)), C)[:, :, pieces]  # (B, H, n, C, d)
         old = self._leaving(x)[:, : counts.shape[1]]  # (B, n, C, D)
+        begin = (size - known // self.rate * self.rate)[:, None, None, None, None]  # (B, 1, 1, 1, 1), whole groups
         parts = torch.arange(old.shape[1] * C, device=x.device).view(-1, 1, C)  # (n, 1, C)
-        in_text = parts >= self.memory % C
+        in_text = parts - self.memory % C >= begin  # (B, 1, n, 1, C)
+        counts = counts & in_text.any(-1)[:, 0, :, 0]
+        in_text = in_text | ~counts[:, None, :, None, None]  # no softmax over nothing where nothing counts
         errors = reconstruction_errors(query, self._heads(old), self._heads(self.compress(old)), in_text)  # (B, n)
         return self.reconstruction * (errors * counts).sum() / counts.sum().clamp(min=1)
 
-    def _keys_and_values(self, x: Tensor) -> list[Tensor]:
-        seen = super()._keys_and_values(x)  # (B, H, N, M + C, d)
+    def _keys_and_values(self, x: Tensor, past: Tensor) -> list[Tensor]:
+        seen = super()._keys_and_values(x, past)  # (B, H, N, M + C, d)
         if self.compression == "most_used":  # what `_meet_pieces` may choose from comes first
-            pasts = (chunks(self._split(f(x.detach())), self.piece) for f in (self.key, self.value))
+            pasts = (chunks(self._split(f(past)), self.piece) for f in (self.key, self.value))
             return [torch.cat(parts, dim=-2) for parts in zip(pasts, seen, strict=True)]  # (B, H, N, C + M + C, d)
-        states = self.compress(self._leaving(x.detach())).flatten(1, 2)  # (B, T, D)
+        states = self.compress(self._leaving(past)).flatten(1, 2)  # (B, T, D)
         states = states[:, self.memory % self.piece // self.rate :]  # the first ones are before the text
         if self._reconstructs:
             states = states.detach()
-        old = []
+        old, carried = [], (past.shape[1] - x.shape[1]) // self.piece  # pieces
         for projection in (self.key, self.value):
             ahead = self.compressed + self.memory // self.rate
             windows = strips(self._split(projection(states)), self.piece // self.rate, ahead, 0)
-            old.append(windows[:, :, : seen[0].shape[2], : self.compressed])  # (B, H, N, K, d)
+            own = slice(carried, carried + seen[0].shape[2])
+            old.append(windows[:, :, own, : self.compressed])  # (B, H, N, K, d)
         return [torch.cat(parts, dim=-2) for parts in zip(old, seen, strict=True)]
 
     def _meet_pieces(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:

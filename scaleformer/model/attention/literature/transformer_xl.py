@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scaleformer.model.attention.base import sinusoids
+from scaleformer.model.attention.carried import CarriedStates
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
 from scaleformer.ops.common.matmul import Linear
@@ -25,6 +26,8 @@ class TransformerXLAttention(SoftmaxAttention):
     output of the layer below for the previous piece, with the gradient stopped. The result equals processing the pieces
     in turn with fixed weights. A piece is not a segment of the corpus.
     No weight depends on these sizes: `scaleformer export` gives a trained model a longer memory, as in [Dai 2019].
+    In training with data.consecutive=true the layer's inputs of the batch before, without gradient, stand before an
+    example that continues a document; its pieces begin at its own first token.
     Cost O(L W d) time, O(L W) memory with W = C + M; decoding keeps W keys and values.
     Source: [Dai 2019, sections 3.2 and 3.3]. Left out: memory carried from one document to the next.
 
@@ -37,6 +40,7 @@ class TransformerXLAttention(SoftmaxAttention):
     absolute_positions: ClassVar[bool] = False
     #: K memories before those of tokens, each of `rate` tokens: `compressive` has them
     compressed, rate = 0, 1
+    carries = True
 
     def __init__(self, site: str, width: int, heads: int, piece: int = 64, memory: int = 64, clamp: int = 0) -> None:
         super().__init__(site, width, heads)
@@ -47,20 +51,37 @@ class TransformerXLAttention(SoftmaxAttention):
         nn.init.xavier_uniform_(self.position.weight)
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
         self.position_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # v
+        self._former: CarriedStates | None = None  # of this batch: not changed where checkpointing repeats `forward`
+
+    def carry(self, continues: Tensor | None) -> None:
+        C = self.piece
+        if continues is None or not self.carries:
+            self._former = None
+        elif self.carried is not None and continues.any():
+            self._former = self.carried.continued(continues)
+        else:
+            pieces = -(-self.memory // C) - (-self.compressed * self.rate // C)  # each rounded up
+            self._former = CarriedStates.nothing(len(continues), pieces * C, self.query.weight.detach())
 
     def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+        past = x.detach()
+        if self._former is not None:
+            past = self._former.before(x)  # (B, P + L, D)
+            self.carried = self._former.after(x, layout.mask)
         query = chunks(self._split(self.query(x)), self.piece)  # (B, H, N, C, d)
-        keys, values = self._keys_and_values(x)  # (B, H, N, W, d)
+        keys, values = self._keys_and_values(x, past)  # (B, H, N, W, d)
         out = self._meet_pieces(query, keys, values, self._seen(query), self._table(query))  # (B, H, N, C, d)
         return self.output(self._merge(out.flatten(2, 3)[:, :, : x.shape[1]]))  # (B, L, D)
 
     def _seen(self, query: Tensor) -> Tensor:
-        """What each token of each piece sees of its W keys: (N, C, W) bool."""
+        """What each token of each piece sees of its W keys: (N, C, W) bool; with carried states (B, 1, N, C, W)."""
         C, M, K, W = self.piece, self.memory, self.compressed, self.piece + self.memory + self.compressed
         index = torch.arange(W, device=query.device)  # (W,), in the strip of a piece
         past = index <= torch.arange(K + M, W, device=query.device)[:, None]  # (C, W)
         before = C * torch.arange(query.shape[2], device=query.device)[:, None, None]  # (N, 1, 1), tokens
-        exists = index >= torch.where(before <= M, K + M - before, K - (before - M) // self.rate)  # (N, 1, W)
+        if self._former is not None:
+            before = before + self._former.known[:, None, None, None, None]  # (B, 1, N, 1, 1)
+        exists = index >= torch.where(before <= M, K + M - before, K - (before - M) // self.rate)  # ([B, 1,] N, 1, W)
         return past & exists
 
     def _meet_pieces(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:
@@ -99,12 +120,13 @@ class TransformerXLAttention(SoftmaxAttention):
         positions = torch.arange(max(0, first), max(0, end), device=like.device)
         return self.compressed + positions % (self.memory + self.piece)
 
-    def _keys_and_values(self, x: Tensor) -> list[Tensor]:
-        """What each piece of x (B, L, D) sees, without gradient to x from later pieces: (B, H, N, M + C, d) each."""
-        found = []
+    def _keys_and_values(self, x: Tensor, past: Tensor) -> list[Tensor]:
+        """What each piece of x (B, L, D) sees: (B, H, N, M + C, d) each. Later ones see past (B, P + L, D), the carried
+        states and x without gradient."""
+        found, carried = [], (past.shape[1] - x.shape[1]) // self.piece  # pieces
         for projection in (self.key, self.value):
-            past = self._split(projection(x.detach()))  # (B, H, L, d)
-            before = strips(past, self.piece, self.memory, 0)[..., : self.memory, :]  # (B, H, N, M, d)
+            old = self._split(projection(past))  # (B, H, P + L, d)
+            before = strips(old, self.piece, self.memory, 0)[:, :, carried:, : self.memory]  # (B, H, N, M, d)
             found.append(torch.cat([before, chunks(self._split(projection(x)), self.piece)], dim=-2))
         return found
 
@@ -119,7 +141,7 @@ class TransformerXLAttention(SoftmaxAttention):
     def _weights(self, query: Tensor, keys: Tensor, seen: Tensor, table: Tensor) -> Tensor:
         """query (B, H, N, C, d), at the last C positions of keys (B, H, N, W, d) -> weights (B, H, N, C, W).
 
-        seen (N or 1, C, W) bool, table (H, 1, d, W).
+        seen ([B, 1,] N or 1, C, W) bool, table (H, 1, d, W).
         """
         C, W = query.shape[-2], keys.shape[-2]
         content_bias, position_bias = (

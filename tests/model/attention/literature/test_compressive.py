@@ -18,7 +18,9 @@ from tests.model.attention.equation import one_segment
 from tests.model.attention.literature.test_transformer_xl import (
     Compress,
     assert_equal_piece_by_piece,
+    assert_remembers,
     assert_steps_follow,
+    consecutive_batches,
 )
 
 #: piece, memory, compressed, rate
@@ -92,10 +94,12 @@ def test_convolutions_begin_as_means(compression: str) -> None:
     torch.testing.assert_close(found[:, -1], states[:, -reach:].mean(1))
 
 
-def reconstruction(attention: CompressiveAttention, x: Tensor, lengths: tuple[int, ...]) -> Tensor:
-    """Algorithm 2 by loops, over the pieces that a token follows."""
-    C, M, H, d = attention.piece, attention.memory, attention.heads, attention.head_width
-    compress, errors = by_loops(attention), []
+def reconstruction(
+    attention: CompressiveAttention, x: Tensor, lengths: tuple[int, ...], former: list[Tensor] | None = None
+) -> Tensor:
+    """Algorithm 2 by loops, over the pieces that a token of x follows; of what leaves, whole groups count."""
+    C, M, H, d, r = attention.piece, attention.memory, attention.heads, attention.head_width, attention.rate
+    compress, errors = by_loops(attention), [torch.zeros((), dtype=x.dtype)]
 
     def attend(h: Tensor, states: Tensor) -> Tensor:
         heads = []
@@ -105,14 +109,50 @@ def reconstruction(attention: CompressiveAttention, x: Tensor, lengths: tuple[in
             heads.append(((q @ h) @ (states @ k.T).T / d**0.5).softmax(0) @ (states @ v.T))
         return torch.cat(heads)
 
-    for row, length in zip(x.detach(), lengths, strict=True):
-        for start in range(0, length - C, C):
+    for row, length, before in zip(x.detach(), lengths, former or [x[0, :0].detach()] * len(x), strict=True):
+        text, begin = torch.cat([before, row[:length]]), len(before)
+        for start in range(begin % C if begin < C else begin - C, len(text) - C, C):
             first, end = max(0, start - M), start - M + C
-            if end > 0:
-                old = row[first:end]
-                new = torch.stack(compress(old, []))
-                errors += [(attend(h, old) - attend(h, new)).norm() for h in row[start : start + C]]
-    return attention.reconstruction * torch.stack(errors).mean()
+            extra = max(0, end - first) % r  # tokens of a group that begins before the text
+            if end > first + extra:
+                old = text[first + extra : end]
+                padded = torch.cat([text.new_zeros(-extra % r, text.shape[1]), text[first:end]])
+                new = torch.stack(compress(padded, [])[extra > 0 :])
+                errors += [(attend(h, old) - attend(h, new)).norm() for h in text[start : start + C]]
+    return attention.reconstruction * torch.stack(errors).sum() / max(1, len(errors) - 1)
+
+
+@pytest.mark.parametrize("compression", ["mean", "max", *LEARNED])
+@each_shape
+def test_an_example_remembers_those_before_it(shape: tuple[int, int, int, int], compression: str) -> None:
+    attention = make(shape, compression, reconstruction=0.0)
+    assert_remembers(attention, by_loops(attention))
+
+
+@pytest.mark.parametrize("compression", LEARNED)
+@each_shape
+def test_the_loss_sees_what_is_carried(shape: tuple[int, int, int, int], compression: str) -> None:
+    attention, counted = make(shape, compression), 0
+    for x, mask, examples in consecutive_batches(attention):
+        attention(x, x, one_segment(mask))
+        loss = attention.penalise()
+        expected = reconstruction(attention, x, tuple(mask.sum(1).tolist()), [old for _, old in examples])
+        torch.testing.assert_close(loss, expected)
+        loss.backward()
+        assert all(parameter.grad.isfinite().all() for parameter in attention.compress.parameters())
+        counted += bool(loss > 0)
+    assert counted >= (2 if shape[3] > 1 else 0)
+
+
+def test_most_used_carries_nothing() -> None:
+    attention = make((2, 2, 2, 2), "most_used")
+    x, layout = torch.randn(1, 7, 8, dtype=torch.double), one_segment(torch.ones(1, 7, dtype=torch.bool))
+    attention.carry(torch.tensor([False]))
+    out = attention(x, x, layout)
+    attention.carry(torch.tensor([True]))
+    torch.testing.assert_close(attention(x, x, layout), out)
+    assert not attention.carries
+    assert attention.carried is None
 
 
 @pytest.mark.parametrize("compression", LEARNED)
