@@ -49,9 +49,9 @@ class BPTransformerAttention(SoftmaxAttention):
         self.salience = nn.Parameter(torch.zeros(heads, self.head_width))  # u
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
-        d, length, real = key.shape[3], query.shape[2], layout.mask
+        length, width, real = query.shape[2], value.shape[3], layout.mask
         key, value = (x.masked_fill(~real[:, None, :, None], 0.0) for x in (key, value))
-        spans = torch.cat([value, self.weighted(key)], -1)  # (B, H, L, 2d + 1)
+        spans = torch.cat([value, self.weighted(key)], -1)  # (B, H, L, 2d + 1), if values are as wide as keys
         tree, known = [spans], [real]
         while len(tree) <= self.levels and spans.shape[2] > 1:
             pairs = chunks(real[..., None], 2)[..., 0]  # (B, M, 2), M spans
@@ -65,7 +65,7 @@ class BPTransformerAttention(SoftmaxAttention):
         )
         gathered = torch.cat(tree, 2)[:, :, index].to(value.dtype)  # (B, H, N, W, 2d + 1)
         mask = torch.cat(known, 1)[:, None, index][:, :, :, None] & seen  # (B, 1, N, C, W)
-        group = (gathered[..., d : 2 * d], gathered[..., :d], mask)
+        group = (gathered[..., width:-1], gathered[..., :width], mask)
         return blockwise_softmax(chunks(query, CHUNK), [group]).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
 
     def weighted(self, key: Tensor) -> Tensor:
