@@ -185,7 +185,8 @@ def evaluate_lengths(mechanism: str, folder: Path, options: Options) -> dict[str
     )
     if error is not None:
         return {"error": error}
-    found = json.loads((folder / "extrapolation.json").read_text(encoding="utf-8"))
+    (written,) = folder.glob("extrapolation*.json")  # named after its corpus
+    found = json.loads(written.read_text(encoding="utf-8"))
     sizes = {length["label"]: length["size"] for length in found["lengths"]}
     points = []
     for row in found["results"]:

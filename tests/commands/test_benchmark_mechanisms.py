@@ -10,6 +10,7 @@ import pytest
 from scaleformer.commands import benchmark_mechanisms
 from scaleformer.report.mechanisms import cost_table, quality_table, slope_table
 from tests.commands.calls import Benchmark
+from tests.runs import make_run
 
 COMMAND = Benchmark("benchmark mechanisms")
 
@@ -126,3 +127,11 @@ def test_an_unknown_stage_is_refused() -> None:
 def test_options_of_a_choice_reach_the_training() -> None:
     wanted = ["model/attention=scaleformer", "model.attention.relative=raw", "model.attention.horizon=8"]
     assert benchmark_mechanisms.overrides_of("scaleformer relative=raw horizon=8") == wanted
+
+
+def test_lengths_are_read_from_what_extrapolation_writes(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", {"data": {"format": "synthetic", "synthetic": {"segments": [1, 1]}}})
+    options = COMMAND.read(["segments=1", "documents=1", "threads=1"])
+    found = benchmark_mechanisms.evaluate_lengths("softmax", tmp_path, options)
+    assert [point["times"] for point in found["points"]] == [1, 2, 4, 8]
+    assert all(point["loss"] > 0 for point in found["points"])
