@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,6 +72,23 @@ def assert_follows_by_segment(
     for leaf, one, other in zip(leaves, found, wanted, strict=True):
         zeros = torch.zeros_like(leaf)
         torch.testing.assert_close(zeros if one is None else one, zeros if other is None else other)
+
+
+@torch.no_grad()
+def assert_steps_follow(attention: Attention, length: int, segments: Tensor | None = None) -> Any:
+    """Two texts, a token at a time, get what all of their positions at once get; returns the state after the last.
+
+    segments  (2, length) long; None: one segment
+    """
+    x = torch.randn(2, length, attention.heads * attention.head_width, dtype=torch.double)
+    mask = torch.ones(2, length, dtype=torch.bool)
+    segments = mask.long() if segments is None else segments
+    expected = attention(x, x, SegmentLayout(segments, segments, mask))
+    state = attention.init_state(x, mask, segments, 2)
+    for position in range(length):
+        out, state = attention.step(x[:, position], position, segments[:, position], state)
+        torch.testing.assert_close(out, expected[:, position])
+    return state
 
 
 def weighted_rows(scores: Tensor, value: Tensor, causal: bool) -> Tensor:

@@ -15,7 +15,7 @@ from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAtt
 from scaleformer.ops.softmax import relative
 from scaleformer.ops.softmax.relative import relative_softmax_attention
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows_by_segment, one_segment
+from tests.model.attention.equation import assert_follows_by_segment, assert_steps_follow, one_segment
 
 SELF = ("encoder", "decoder")
 
@@ -63,13 +63,8 @@ def test_steps_follow_and_keep_what_some_head_can_reach(dynamic: bool) -> None:
     torch.manual_seed(1)
     attention = AdaptiveSpanAttention("decoder", 12, 3, max_span=8, ramp=3, dynamic=dynamic).double()
     attention = spread(attention, [0.1, 1.0, 0.0])
-    x, ones = torch.randn(2, 150, 12, dtype=torch.double), torch.ones(2, 150)
-    expected = attention(x, x, one_segment(ones.bool()))
-    state = attention.init_state(x, ones.bool(), ones.long(), 2)
-    for position in range(150):
-        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-        torch.testing.assert_close(out, expected[:, position])
-        assert state.inner.key.shape[2] == attention.most_written == 64
+    state = assert_steps_follow(attention, 150)
+    assert state.inner.key.shape[2] == attention.most_written == 64
 
 
 @pytest.mark.parametrize("site", SELF)

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.bp_transformer import BPTransformerAttention, borders, plan
-from scaleformer.ops.segments.layout import SegmentLayout
-from tests.model.attention.equation import assert_follows
+from tests.model.attention.equation import assert_follows, assert_steps_follow
 
 
 def spans_seen(i: int, length: int, near: int, levels: int, causal: bool) -> list[range]:
@@ -87,13 +86,7 @@ def test_many_steps_equal_the_whole(near: int, levels: int) -> None:
     torch.manual_seed(4)
     attention = BPTransformerAttention("decoder", 8, 2, near, levels).double()
     torch.nn.init.normal_(attention.salience)
-    x = torch.randn(1, 200, 8, dtype=torch.double)
-    none = torch.zeros(1, 200, dtype=torch.long)
-    expected = attention(x, x, SegmentLayout(none, none, none == 0))[0]
-    state = attention.init_state(x, none == 0, none, 1)
-    for position in range(200):
-        out, state = attention.step(x[:, position], position, none[:, 0], state)
-        torch.testing.assert_close(out[0], expected[position])
+    assert_steps_follow(attention, 200)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from scaleformer.model.attention.literature.compressive import CompressiveAttent
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import one_segment
+from tests.model.attention.equation import assert_steps_follow, one_segment
 from tests.model.attention.literature.test_transformer_xl import (
     Compress,
     assert_equal_piece_by_piece,
     assert_remembers,
-    assert_steps_follow,
     consecutive_batches,
 )
 
@@ -76,7 +75,7 @@ def test_all_pieces_at_once_equal_one_after_another(shape: tuple[int, int, int, 
 @each_shape
 @torch.no_grad()
 def test_steps_follow_and_their_state_does_not_grow(shape: tuple[int, int, int, int], compression: str) -> None:
-    state = assert_steps_follow(make(shape, compression))
+    state = assert_steps_follow(make(shape, compression), 23).inner
     piece, memory, compressed, _ = shape
     assert state.key.shape == (2, 2, piece + memory + compressed, 4)
 

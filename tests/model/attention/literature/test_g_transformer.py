@@ -12,7 +12,7 @@ from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.base import Attention
 from scaleformer.model.attention.literature.g_transformer import Both, GTransformerAttention
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows_by_segment
+from tests.model.attention.equation import assert_follows_by_segment, assert_steps_follow
 
 SITES = ("encoder", "decoder", "cross")
 
@@ -85,14 +85,7 @@ def test_another_segment_matters_where_layers_are_combined(combined: int, reache
 def test_steps_over_many_segments_keep_one() -> None:
     torch.manual_seed(1)
     attention = GTransformerAttention("decoder", 16, 2, combined=0).double()
-    x = torch.randn(2, 300, 16, dtype=torch.double)
-    segments = (torch.arange(300) // torch.tensor([[7], [11]])).long()
-    group = [[j for j in range(i + 1) if segments[1, j] == segments[1, i]] for i in range(300)]
-    expected = slow_softmax(attention, x[1], x[1], group)
-    state = attention.init_state(x, torch.ones(2, 300).bool(), segments, 2)
-    for position in range(300):
-        out, state = attention.step(x[:, position], position, segments[:, position], state)
-        torch.testing.assert_close(out[1], expected[position])
+    state = assert_steps_follow(attention, 300, torch.arange(300) // torch.tensor([[7], [11]]))
     assert state.inner.numbers.shape[1] == 64  # the initial slots are enough
 
 

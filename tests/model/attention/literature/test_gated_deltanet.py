@@ -9,7 +9,7 @@ from torch.nn.functional import silu, softplus
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.gated_deltanet import GatedDeltaNetAttention
-from tests.model.attention.equation import one_segment
+from tests.model.attention.equation import assert_steps_follow, one_segment
 
 
 def by_tokens(attention: GatedDeltaNetAttention, x: Tensor, direction: int) -> Tensor:
@@ -66,12 +66,7 @@ def test_a_memory_is_corrected_token_by_token(site: str, kernel: int, chunk: int
 def test_the_state_does_not_grow() -> None:
     torch.manual_seed(1)
     attention = GatedDeltaNetAttention("decoder", 16, 2, chunk=8).double()
-    x, ones = torch.randn(2, 50, 16, dtype=torch.double), torch.ones(2, 50, dtype=torch.bool)
-    expected = attention(x, x, one_segment(ones))
-    state = attention.init_state(x, ones, ones.long(), 2)
-    for position in range(50):
-        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-        torch.testing.assert_close(out, expected[:, position])
+    state = assert_steps_follow(attention, 50)
     assert [part.shape for part in state.inner] == [(2, 3, 48), (2, 2, 8, 8)]
 
 

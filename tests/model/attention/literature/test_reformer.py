@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.reformer import ReformerAttention
-from tests.model.attention.equation import assert_follows, one_segment
+from tests.model.attention.equation import assert_follows, assert_steps_follow, one_segment
 
 
 @pytest.mark.parametrize("scaled", [True, False], ids=["scaled", "unscaled"])
@@ -64,12 +64,7 @@ def test_what_a_token_sees_does_not_depend_on_later_ones() -> None:
 def test_steps_follow_over_many_buckets(scaled: bool) -> None:
     torch.manual_seed(1)
     attention = ReformerAttention("decoder", 16, 2, chunk=3, buckets=4, rounds=2, scaled=scaled).double()
-    x, ones = torch.randn(2, 100, 16, dtype=torch.double), torch.ones(2, 100)
-    expected = attention(x, x, one_segment(ones.bool()))
-    state = attention.init_state(x, ones.bool(), ones.long(), 2)
-    for position in range(100):
-        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-        torch.testing.assert_close(out, expected[:, position])
+    state = assert_steps_follow(attention, 100)
     assert state.inner.recent.shape == (2, 2, 2, 4, 3)
 
 

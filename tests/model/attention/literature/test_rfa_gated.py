@@ -12,7 +12,7 @@ from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.rfa_gated import LEAST, RandomFeatureGatedAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows_by_segment
+from tests.model.attention.equation import assert_follows_by_segment, assert_steps_follow
 
 SITES = ("decoder", "cross")
 
@@ -72,13 +72,7 @@ def test_random_features_give_the_kernel_of_unit_vectors_on_average() -> None:
 def test_steps_follow_over_many_segments() -> None:
     torch.manual_seed(1)
     attention = RandomFeatureGatedAttention("decoder", 16, 2, features=8).double()
-    x = torch.randn(2, 200, 16, dtype=torch.double)
-    segments, mask = (torch.arange(200) // torch.tensor([[7], [11]])).long(), torch.ones(2, 200).bool()
-    expected = attention(x, x, SegmentLayout(segments, segments, mask))
-    state = attention.init_state(x, mask, segments, 2)
-    for position in range(200):
-        out, state = attention.step(x[:, position], position, segments[:, position], state)
-        torch.testing.assert_close(out, expected[:, position])
+    state = assert_steps_follow(attention, 200, torch.arange(200) // torch.tensor([[7], [11]]))
     assert state.inner.memory.shape == (2, 2, 16, 9)
 
 

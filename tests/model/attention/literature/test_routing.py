@@ -14,7 +14,7 @@ from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.routing import RoutingAttention
 from scaleformer.model.transformer import Transformer
 from tests.helpers import make_batch, make_model
-from tests.model.attention.equation import assert_follows, one_segment
+from tests.model.attention.equation import assert_follows, assert_steps_follow, one_segment
 
 CHOICE = {"name": "routing", "window": 2, "clusters": 3, "members": 2, "fallback": {"name": "softmax"}}
 
@@ -65,12 +65,7 @@ def test_a_token_sees_its_window_or_its_cluster(
 def test_steps_follow_over_many_members(shared: bool) -> None:
     torch.manual_seed(1)
     attention = RoutingAttention("decoder", 16, 2, window=4, clusters=3, members=5, shared=shared).double()
-    x, ones = torch.randn(2, 100, 16, dtype=torch.double), torch.ones(2, 100)
-    expected = attention(x, x, one_segment(ones.bool()))
-    state = attention.init_state(x, ones.bool(), ones.long(), 2)
-    for position in range(100):
-        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-        torch.testing.assert_close(out, expected[:, position])
+    state = assert_steps_follow(attention, 100)
     assert state.inner.key.shape == (2, 1, 3 * 5, 8)
     assert state.inner.count.sum(-1).tolist() == [[100], [100]]
 

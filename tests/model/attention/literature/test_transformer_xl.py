@@ -14,9 +14,8 @@ from scaleformer.checkpoints.changed_attention import change_attention
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.model.attention import build_attention, sinusoids
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
-from scaleformer.model.attention.softmax import KeyValueCache
 from tests.helpers import make_model
-from tests.model.attention.equation import one_segment
+from tests.model.attention.equation import assert_steps_follow, one_segment
 from tests.runs import tokenizer
 
 #: states (n, D) that leave the memory together, and the mean attention that each got -> those that stay
@@ -113,17 +112,6 @@ def assert_remembers(attention: TransformerXLAttention, compress: Compress | Non
             torch.testing.assert_close(*(torch.zeros_like(leaf) if g is None else g for g in pair))
 
 
-def assert_steps_follow(attention: TransformerXLAttention) -> KeyValueCache:
-    """The state after 23 steps, each of which gave what all positions at once give."""
-    x, ones = torch.randn(2, 23, 8, dtype=torch.double), torch.ones(2, 23)
-    expected = attention(x, x, one_segment(ones.bool()))
-    state = attention.init_state(x, ones.bool(), ones.long(), 2)
-    for position in range(23):
-        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-        torch.testing.assert_close(out, expected[:, position])
-    return state.inner
-
-
 @pytest.mark.parametrize("clamp", [0, 5])
 def test_a_trained_model_takes_a_longer_memory(clamp: int) -> None:
     choice = {"name": "transformer_xl", "piece": 3, "memory": 2, "fallback": "softmax"}
@@ -136,10 +124,7 @@ def test_a_trained_model_takes_a_longer_memory(clamp: int) -> None:
     x, ones = torch.randn(1, 23, 32, dtype=torch.double), torch.ones(1, 23)
     expected = piece_by_piece(attention, x[0])
     torch.testing.assert_close(attention(x, x, one_segment(ones.bool()))[0], expected)
-    state = attention.init_state(x, ones.bool(), ones.long(), 1)
-    for position in range(23):
-        out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-        torch.testing.assert_close(out[0], expected[position])
+    assert_steps_follow(attention, 23)
 
 
 @pytest.mark.parametrize(("piece", "memory"), [(4, 4), (3, 5), (5, 0), (4, 1), (20, 2), (1, 1)])
@@ -151,7 +136,7 @@ def test_all_pieces_at_once_equal_one_after_another(piece: int, memory: int) -> 
 @torch.no_grad()
 def test_steps_follow_and_their_state_does_not_grow() -> None:
     torch.manual_seed(1)
-    state = assert_steps_follow(TransformerXLAttention("decoder", 8, 2, 3, 2).double())
+    state = assert_steps_follow(TransformerXLAttention("decoder", 8, 2, 3, 2).double(), 23).inner
     assert state.key.shape == (2, 2, 5, 4)
 
 

@@ -12,10 +12,9 @@ from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention, draw
 from scaleformer.model.attention.literature.longformer import LongformerAttention
 from scaleformer.model.attention.literature.sparse import SparseAttention
-from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import windowed_attention
 from tests.helpers import make_model
-from tests.model.attention.equation import assert_follows, assert_follows_by_segment, weighted_rows
+from tests.model.attention.equation import assert_follows, assert_follows_by_segment, assert_steps_follow, weighted_rows
 
 
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
@@ -79,13 +78,8 @@ def test_longformer_sees_what_its_options_say(site: str, options: dict) -> None:
 def test_longformer_steps_with_its_options(options: dict) -> None:
     torch.manual_seed(1)
     attention = LongformerAttention("decoder", 6, 3, window=2, **options).double()
-    x, mask = torch.randn(2, 90, 6, dtype=torch.double), torch.ones(2, 90, dtype=torch.bool)
     segments = (torch.rand(2, 90) < torch.tensor([[0.9], [0.3]])).cumsum(1)  # more than the state has room for at first
-    expected = attention(x, x, SegmentLayout(segments, segments, mask))
-    state = attention.init_state(x, mask, segments, 2)
-    for position in range(90):
-        out, state = attention.step(x[:, position], position, segments[:, position], state)
-        torch.testing.assert_close(out, expected[:, position])
+    assert_steps_follow(attention, 90, segments)
 
 
 def test_windows_and_dilations_of_longformer_grow_with_the_layer() -> None:
@@ -123,12 +117,7 @@ def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str, factors: 
 
     assert_follows(attention, slow)
     if site == "decoder":
-        x, ones = torch.randn(2, 12, 24, dtype=torch.double), torch.ones(2, 12)
-        expected = attention(x, x, SegmentLayout(ones.long(), ones.long(), ones.bool()))
-        state = attention.init_state(x, ones.bool(), ones.long(), 2)
-        for position in range(12):
-            out, state = attention.step(x[:, position], position, ones[:, 0].long(), state)
-            torch.testing.assert_close(out, expected[:, position])
+        assert_steps_follow(attention, 12)
 
 
 @pytest.mark.parametrize(("block", "count"), [(1, 2), (2, 0), (2, 3), (3, 1), (20, 2)])
