@@ -253,13 +253,14 @@ learn quickly and which generalize beyond the trained length, not their final qu
 serve (mostly cross-attention) use the fallback of its YAML.
 
 The short tasks are documents of two segments of five tokens, to be copied, and to be translated with a dictionary while
-swapping neighbouring words, in a model of 2 + 2 layers of width 64: how many steps of 32 documents until 99 of 100
-tokens are right, and the share of correct tokens in new documents with greedy decoding.
+swapping neighbouring words, in a model of 2 + 2 layers of width 64. The tables have the steps of 32 documents until 99
+of 100 tokens are right, and the share of correct tokens in new documents with greedy decoding.
 
 Validation loss is in nats per token, over documents as in training. Loss and d-BLEU (greedy) at 1, 2, 4 and 8 times the
-largest trained number of segments use {options.documents} documents cut into pieces of that size. Speed is measured
-over a forward and backward pass on one document, source and target tokens together, in a model of
-{options.cost_layers} + {options.cost_layers} layers; memory is counted on top of the weights. An attention alone
-is timed with its projections at each site that it serves itself; a pass that would take more than
-{options.most_seconds:g} s, if the cost were quadratic, is skipped, and a text longer than a mechanism
-allows is refused. All times are processor time of one thread."""
+largest trained number of segments use {options.documents} documents cut into pieces of that size.
+
+Speed is measured over a forward and backward pass on one document, source and target tokens together, in a model of
+{options.cost_layers} + {options.cost_layers} layers; memory is counted on top of the weights. An attention alone is
+timed with its projections at each site that it serves itself. A pass that would take more than
+{options.most_seconds:g} s, if the cost were quadratic, is skipped. A text longer than a mechanism allows is refused.
+All times are processor time of one thread."""

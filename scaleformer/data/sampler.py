@@ -93,12 +93,12 @@ class TokenBatchSampler(Sampler[list[Part]]):
     def __iter__(self) -> Iterator[list[Part]]:
         plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
         epoch = () if self.recipe.noise is None else (self.epoch,)
-        marks: list[tuple[bool, ...]] = [()] * len(plan)
+        continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
         if self.recipe.consecutive:
-            marks = [(not new,) for new in np.diff(documents_of(self.corpus, plan), prepend=-1).tolist()]
+            continues = np.diff(documents_of(self.corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
         for batch in batches[self.done :]:
             self.done += 1
-            yield [(*plan.part(i), *marks[i], *epoch) for i in batch]
+            yield [(*plan.part(i), *continues[i].tolist(), *epoch) for i in batch]
         self.epoch, self.done = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""`python -m tests.pages.results [--check]` fills the tables of docs/results from the scores in docs/results/saved.
+"""`python -m tests.pages.results [--check]` fills the tables of README and docs/results from docs/results/saved.
 
     python -m tests.pages.results add SAVED "name of the row" RUN/results/bleu-test.json
 
@@ -19,7 +19,8 @@ from typing import Any
 from scaleformer.benchmarks.tables import markdown
 from scaleformer.report.positions import plot_positions
 
-PAGES = Path(__file__).parents[2] / "docs" / "results"
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "results"
 COMMAND = "python -m tests.pages.results"
 #: What is kept of a result file: what it says, and the conditions that it was made under.
 KEPT = (
@@ -117,7 +118,7 @@ def main(arguments: Sequence[str], pages: Path = PAGES) -> int:
         add(pages / "saved" / f"{saved}.json", name, Path(result))
         return 0
     stale = 0
-    for page in sorted(pages.glob("*.md")):
+    for page in [*sorted(pages.glob("*.md")), *([ROOT / "README.md"] if pages == PAGES else [])]:
         old = page.read_text(encoding="utf-8")
         new = filled(old, pages / "saved")
         if new != old and arguments == ["--check"]:
