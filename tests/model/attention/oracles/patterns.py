@@ -12,7 +12,7 @@ from torch.nn import functional
 from scaleformer.model.attention.literature.bigbird import draw
 from scaleformer.ops.segments.layout import SegmentLayout
 from tests.model.attention.oracles.comparison import additive, heads_of, oracle, output_of, seen_by
-from tests.model.attention.oracles.pairs import Module, by_bias, distances, relative_scores
+from tests.model.attention.oracles.pairs import Module, by_bias, by_mask, distances, relative_scores
 
 
 @oracle("sparse", "torch", "the strided pattern", "encoder decoder", options={"stride": 3, "summaries": 1})
@@ -20,7 +20,7 @@ def strided(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
     away = distances(x, memory)
     patterns = torch.stack([away.abs() <= 3, away % 3 == 0])  # (H, L, S)
     seen = seen_by(attention, x, layout) & patterns
-    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+    return by_mask(attention, x, memory, seen)
 
 
 @oracle(
@@ -33,7 +33,7 @@ def strided(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
 def merged(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
     away = distances(x, memory)
     seen = seen_by(attention, x, layout) & ((away.abs() <= 3) | (away % 3 == 0))
-    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+    return by_mask(attention, x, memory, seen)
 
 
 @oracle("longformer", "torch", "a dilated head, and the first tokens of segments", "encoder decoder",
@@ -46,7 +46,7 @@ def longformer(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayo
     if not attention.causal:
         pattern = pattern | first[:, None, :, None]
     seen = seen_by(attention, x, layout) & pattern
-    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+    return by_mask(attention, x, memory, seen)
 
 
 @oracle(
@@ -60,7 +60,7 @@ def fixed(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -
     place = torch.arange(x.shape[1])
     pattern = (place // 4 == place[:, None] // 4) | (place % 4 >= 2)  # (L, S)
     seen = seen_by(attention, x, layout) & pattern
-    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+    return by_mask(attention, x, memory, seen)
 
 
 def draw_seeds(attention: Module, generator: np.random.RandomState) -> None:
@@ -108,7 +108,7 @@ def bigbird(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
     chosen, _ = draw((layout.mask.sum(1) + 1) // 2, int(block[-1]) + 1, 2, attention.seeds)  # (B, H, N, r)
     picked = (chosen[:, :, block][..., None] == block).any(3)  # (B, H, L, S)
     seen = seen_by(attention, x, layout) & (pattern | picked)
-    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+    return by_mask(attention, x, memory, seen)
 
 
 @oracle("block_bert", "torch", "a mask of the block that the head sees", "encoder",
@@ -118,7 +118,7 @@ def block_bert(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayo
     count = (layout.mask.sum(1)[:, None, None] + 2) // 3  # (B, 1, 1)
     masks = [(block[:, None] + shift) % count == block for shift in (0, 1)]  # (B, L, S) each
     seen = seen_by(attention, x, layout) & torch.stack(masks, 1)
-    return by_bias(attention, heads_of(attention, x, memory), seen, x.new_zeros(()))
+    return by_mask(attention, x, memory, seen)
 
 
 @oracle("bp_transformer", "torch", "a row for each span: the mean of its tokens by torch, and a mask of what is seen",
