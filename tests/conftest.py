@@ -13,7 +13,8 @@ import pytest
 # Set before torch is imported, and for the processes that tests start: two workers on two cores want a thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from scaleformer.benchmarks import training
+from scaleformer.benchmarks.training import product_rates
+from scaleformer.commands import benchmark_training
 from tests.trainings import FAST, SMALL, Command
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +28,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rates of the machine taken of small products: large ones in bfloat16 last minutes on many a CPU."""
-    monkeypatch.setattr(training, "product_rates", partial(training.product_rates, size=64, repeats=1))
+    monkeypatch.setattr(benchmark_training, "product_rates", partial(product_rates, size=64, repeats=1))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from scaleformer.benchmarks.attention_options import (
     SOFTMAX,
     Options,
 )
+from scaleformer.benchmarks.flash_linear import flash_linear_systems
 from scaleformer.ops import (
     SegmentLayout,
     get_feature_map,
@@ -111,6 +112,8 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         systems[ALL] = partial(kernel, algorithm="quadratic")
     if options.part == "compare" and length <= options.paper_limit and rel is not None:
         systems[PAPER] = partial(paper_attention, x.q, x.k, x.v, rel, causal=causal)
+    if causal:
+        systems |= flash_linear_systems(x.q, x.k, x.v)
     chosen = set(options.mechanisms)
     for tokens in options.segments or () if GATED in chosen else ():
         numbers = segment_numbers(options, length, tokens)

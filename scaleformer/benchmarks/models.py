@@ -92,8 +92,10 @@ def state_bytes(state: Any) -> int:
     return sum(storages.values())
 
 
-def available_memory() -> float:
-    """Bytes of the machine's memory that are free for a new process; infinite where the system does not report it."""
+def available_memory(device: torch.device) -> float:
+    """Bytes free for a new process on a GPU, or else on the machine; infinite where the system does not report it."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

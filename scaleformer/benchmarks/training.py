@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection
 from statistics import median
 
 import torch
@@ -20,8 +17,7 @@ from scaleformer.batch import Batch
 from scaleformer.benchmarks import peers
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model, our_loss
 from scaleformer.ops.common.matmul import linear
-from scaleformer.system.cpu import set_up_cpu
-from scaleformer.system.timing import alternate, peak_memory
+from scaleformer.system.timing import alternate, peak_memory, wait
 from scaleformer.training.optimization import OptimizerConfig
 
 PEERS = (peers.MARIAN, peers.T5, peers.JOEYNMT)
@@ -35,9 +31,18 @@ class TrainedSystem:
     positions  the length of the longest document
     """
 
-    def __init__(self, system: str, sizes: Sizes, positions: int, precision: str, checkpointing: bool = False) -> None:
+    def __init__(
+        self,
+        system: str,
+        sizes: Sizes,
+        positions: int,
+        precision: str,
+        checkpointing: bool = False,
+        device: torch.device = CPU,
+    ) -> None:
         self.model, self.loss = make_system(system, sizes, positions, checkpointing)
-        self.model.train()
+        self.model.to(device).train()
+        self.device = device
         self.optimizer = OptimizerConfig(learning_rate=1e-4).build(self.model.named_parameters(), fused=True)
         self.dtype = getattr(torch, precision)
 
@@ -55,7 +60,7 @@ class TrainedSystem:
         return sum(t.numel() * t.element_size() for t in (*self.model.parameters(), *states))
 
     def _autocast(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.dtype == torch.float32 else torch.autocast("cpu", dtype=self.dtype)
+        return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device.type, dtype=self.dtype)
 
 
 def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) -> tuple[nn.Module, peers.Loss]:
@@ -147,37 +152,39 @@ def measure_steps(
     batch_tokens: int,
     segment: int,
     limits: Limits,
+    peak: float,
     say: Callable[[str], None],
-) -> tuple[list[StepCost], tuple[float, float]]:
-    """All systems at all lengths in one precision, in turn; and the rates of a matrix product (`product_rates`).
+    device: torch.device = CPU,
+) -> Iterator[list[StepCost]]:
+    """All systems in one precision, in turn: the rows of one length after the other.
 
-    `say` receives the current step.
+    peak  FLOP/s of a matrix product, for the share of it (`product_rates`)
+    say   receives the current step
     """
-    rates = product_rates(getattr(torch, precision))
     trained, courses = {}, {}
     for system in systems:
         say(f"{precision}, {system}: building")
         torch.manual_seed(0)
-        trained[system] = TrainedSystem(system, sizes, max(lengths), precision)
-        trained[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
+        trained[system] = TrainedSystem(system, sizes, max(lengths), precision, device=device)
+        trained[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)).to(device))
         courses[system] = Course(trained[system].held())
-    rows: list[StepCost] = []
     for length in sorted(lengths):
+        rows: list[StepCost] = []
         say(f"{precision}, {length:,} tokens")
         batch = make_batch(
             max(1, batch_tokens // length), length, segment, sizes.vocabulary, torch.Generator().manual_seed(length)
-        )
+        ).to(device)
         tokens = batch.source.numel()
         skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
         steps = {system: partial(trained[system].step, batch) for system in systems if not skipped[system]}
         memory = {}
         for system in list(steps):  # the warm-up too
             start = time.perf_counter()
-            memory[system] = peak_memory(steps[system], CPU)
+            memory[system] = peak_memory(steps[system], device)
             if (warm_up := time.perf_counter() - start) > 2 * limits.step_seconds:
                 skipped[system] = f"skipped: {warm_up:,.0f} s to warm up"
                 del steps[system]
-        times = take_turns(steps, limits)
+        times = take_turns(steps, limits, device)
         seconds = {system: median(values) for system, values in times.items()}
         best = min((seconds[system] for system in steps if system in PEERS), default=None)
         for system in systems:
@@ -198,14 +205,16 @@ def measure_steps(
                     len(times[system]),
                     2 * tokens / took,
                     None if best is None else best / took,
-                    weight_flops(sizes, tokens, tokens) / took / max(rates),
+                    weight_flops(sizes, tokens, tokens) / took / peak,
                     courses[system].held + memory[system],
                 )
             )
-    return rows, rates
+        yield rows
 
 
-def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[str, list[float]]:
+def take_turns(
+    steps: Mapping[str, Callable[[], None]], limits: Limits, device: torch.device = CPU
+) -> dict[str, list[float]]:
     """Seconds of each step, all in turn, `limits.repeats` times; those that have used more than their share of
     `limits.seconds` stop after the second time."""
     times: dict[str, list[float]] = {name: [] for name in steps}
@@ -213,17 +222,21 @@ def take_turns(steps: Mapping[str, Callable[[], None]], limits: Limits) -> dict[
         for name, step in steps.items():
             if len(times[name]) >= 2 and sum(times[name]) > limits.seconds / len(steps):
                 continue
+            wait(device)
             start = time.perf_counter()
             step()
+            wait(device)
             times[name].append(time.perf_counter() - start)
     return times
 
 
-def product_rates(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> tuple[float, float]:
+def product_rates(
+    dtype: torch.dtype, device: torch.device = CPU, size: int = 1536, repeats: int = 7
+) -> tuple[float, float]:
     """FLOP/s of a square matrix product with torch and with `scaleformer.ops.common.matmul`, medians of a few in turn:
     the larger one is the peak of this machine with the set number of threads."""
-    a, b = torch.randn(2, size, size).to(dtype)
-    times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, CPU, repeats, 0.0)
+    a, b = torch.randn(2, size, size).to(device, dtype)
+    times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, device, repeats, 0.0)
     return 2 * size**3 / times["torch"], 2 * size**3 / times["ours"]
 
 
@@ -234,60 +247,3 @@ def weight_flops(sizes: Sizes, source: int, target: int) -> float:
     encoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D)  # with keys and values of cross-attention
     decoder = sizes.layers * (4 * D * D + 2 * D * F + 2 * D * D) + D * sizes.vocabulary
     return 6.0 * (encoder * source + decoder * target)
-
-
-@dataclass(frozen=True)
-class LongStep:
-    """One training step on a pair of long documents in its own process: its seconds and the peak resident bytes of the
-    process, or why it failed."""
-
-    system: str
-    precision: str
-    tokens: int
-    seconds: float = 0.0
-    resident: float = 0.0
-    failure: str = ""
-
-
-def long_steps(
-    systems: list[str], sizes: Sizes, precision: str, tokens: int, segment: int, memory: float, threads: int
-) -> Iterator[LongStep]:
-    """A step of each system with activations recomputed in the backward pass, within `memory` bytes."""
-    context = multiprocessing.get_context("spawn")
-    for system in systems:
-        receiver, sender = context.Pipe(duplex=False)
-        arguments = (sender, system, sizes, precision, tokens, segment, memory, threads)
-        process = context.Process(target=_long_step, args=arguments)
-        process.start()
-        sender.close()
-        try:
-            yield receiver.recv()
-        except EOFError:
-            process.join()
-            yield LongStep(system, precision, tokens, failure=f"ended with code {process.exitcode}")
-        process.join()
-
-
-def _long_step(
-    sender: Connection,
-    system: str,
-    sizes: Sizes,
-    precision: str,
-    tokens: int,
-    segment: int,
-    memory: float,
-    threads: int,
-) -> None:
-    set_up_cpu(threads)
-    resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
-    try:
-        trained = TrainedSystem(system, sizes, tokens, precision, checkpointing=True)
-        batch = make_batch(1, tokens, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
-        start = time.perf_counter()
-        trained.step(batch)
-        seconds = time.perf_counter() - start
-    except (MemoryError, RuntimeError) as error:
-        sender.send(LongStep(system, precision, tokens, failure=str(error).splitlines()[0]))
-        return
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    sender.send(LongStep(system, precision, tokens, seconds, resident))

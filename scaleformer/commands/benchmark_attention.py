@@ -6,17 +6,18 @@
     scaleformer benchmark attention part=auto       # the choice of algorithm=auto, and every algorithm
     scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
-The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system
-alternates with the peer alone (a call of a millisecond depends on what the call before left in the caches); beyond, all
-take turns, in one process. Times are medians of at least `repeats` calls after one warm-up, with memory kept by the C
-library, as in training. Cross-attention has a source as long as the target, and no relative positions. Prints tables
-and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the
-page of all benchmarks with results in OUTPUT.
+The peer is torch's fused softmax attention, without relative positions; on a GPU also the linear attention of
+flash-linear-attention where it is installed. Up to `pair_limit` tokens each system alternates with the peer alone (a
+call of a millisecond depends on what the call before left in the caches); beyond, all take turns, in one process. Times
+are medians of at least `repeats` calls after one warm-up, with memory kept by the C library, as in training.
+Cross-attention has a source as long as the target, and no relative positions. Prints tables and writes
+OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the page of all
+benchmarks with results in OUTPUT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,13 @@ from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
 from scaleformer.benchmarks.plain import plain_rows
+from scaleformer.system.devices import resolve_device
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
 
-def compare(options: Options, console: Console) -> dict[str, Any]:
+def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
+    """What is measured so far, after each length."""
     rows: list[AttentionCost] = []
     with console.status("") as status:
         for case in options.cases or ():
@@ -43,18 +46,18 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
                 for settings in options.settings:
                     status.update(f"{length} tokens, {case}, {settings}")
                     rows += (measure_costs if settings == "commands" else plain_rows)(options, length, case)
-    return {
-        "slope_from": SLOPE_FROM,
-        "slopes": slopes(rows),
-        "memory_slopes": slopes(rows, "memory"),
-        "rows": [asdict(row) for row in rows],
-    }
+                yield {
+                    "slope_from": SLOPE_FROM,
+                    "slopes": slopes(rows),
+                    "memory_slopes": slopes(rows, "memory"),
+                    "rows": [asdict(row) for row in rows],
+                }
 
 
-def choose(options: Options, console: Console) -> dict[str, Any]:
+def choose(options: Options, console: Console) -> Iterator[dict[str, Any]]:
     with console.status("") as status:
         rows = measure_choices(options, status.update)
-    return {"worst": worst(rows), "rows": [asdict(row) for row in rows]}
+    yield {"worst": worst(rows), "rows": [asdict(row) for row in rows]}
 
 
 def main(options: Options, given: Sequence[str]) -> None:
@@ -62,13 +65,15 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_file("page", options.page)
     options = options.with_defaults()
     console = Console()
-    found = (choose if options.part == "auto" else compare)(options, console)
-    conditions = provenance(options.device, options.seed)
-    result = {**conditions, "settings": asdict(options), **found}
+    conditions = provenance(resolve_device(options.device), options.seed)
     name = "attention" if options.part == "compare" else f"attention_{options.part}"
+    output = Path(options.output)
+    result: dict[str, Any] = {}
+    for found in (choose if options.part == "auto" else compare)(options, console):
+        result = {**conditions, "settings": asdict(options), **found}
+        write_result(output / f"{name}.json", result)  # nothing measured is lost where the run is stopped
     text = "\n\n".join(SECTIONS[name].tables(result))
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    output = Path(options.output)
     words = device_in_words(conditions["device"])
     words += f", {options.dtype}, batch {options.batch}, {options.heads} heads of {options.width}, R={options.horizon}"
     if options.part == "auto":
@@ -77,7 +82,6 @@ def main(options: Options, given: Sequence[str]) -> None:
         draw(result["rows"], output / f"{name}.png", words)
     if options.memory and options.part != "auto":
         draw(result["rows"], output / f"{name}-memory.png", words, "memory")
-    written = write_result(output / f"{name}.json", result)
-    console.print(f"{words}\n{written} and {name}.png", highlight=False, soft_wrap=True)
+    console.print(f"{words}\n{output / name}.json and {name}.png", highlight=False, soft_wrap=True)
     if options.page:
         console.print(f"{write_page(output, Path(options.page))}", highlight=False, soft_wrap=True)

@@ -1,6 +1,7 @@
 """Time whole training steps of our models and of other libraries' transformers by document length.
 
     scaleformer benchmark training [lengths=[128,512,2048]] [threads=2] [precisions=[float32]] ...
+    scaleformer benchmark training device=cuda       # on a GPU
     scaleformer benchmark training long=65536        # one step of the preset `base` on a pair of long documents
     scaleformer benchmark training profile=2048      # the time of a step by kind of operator, in each precision
 
@@ -12,7 +13,7 @@ in OUTPUT.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from scaleformer.benchmarks.long_step import long_steps
 from scaleformer.benchmarks.models import Sizes, available_memory
 from scaleformer.benchmarks.page import draw_training, profile_tables, training_tables, write_page
 from scaleformer.benchmarks.peers import PACKAGES, peer_versions
 from scaleformer.benchmarks.step_profile import profile_steps
-from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, long_steps, measure_steps
+from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, measure_steps, product_rates
 from scaleformer.model.attention import MECHANISMS
+from scaleformer.system.devices import resolve_device
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 
@@ -51,6 +54,7 @@ class Options:
     long_memory: float
     profile: int | None
     threads: int | None
+    device: str
     output: str
     page: str | None
 
@@ -68,20 +72,28 @@ class Options:
                 raise ValueError(f"{name}={value}: wanted at least {minimum}")
         if self.long is not None and self.profile is not None:
             raise ValueError(f"long={self.long}, profile={self.profile}: give one of the two")
+        if (self.long or self.profile) and self.device != "cpu":
+            raise ValueError(f"device={self.device}: long and profile measure a CPU; use device=cpu")
 
 
-def compare(options: Options, console: Console) -> dict[str, Any]:
-    """The rows of all precisions, and the peaks of the machine."""
-    installed = peer_versions()
+def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
+    """The rows of all precisions, and the peaks of the machine: what is measured so far, after each length."""
+    installed, device = peer_versions(), resolve_device(options.device)
     systems = [s for s in options.systems if PACKAGES.get(s, "") in ("", *installed)]
     notes = [f"{s} left out: not installed." for s in options.systems if s not in systems]
-    memory = 0.8 * available_memory() if options.memory_limit is None else options.memory_limit * GIB
+    memory = 0.8 * available_memory(device) if options.memory_limit is None else options.memory_limit * GIB
     limits = Limits(options.step_limit, memory, options.seconds, options.repeats)
     rows: list[StepCost] = []
     peaks = {}
     with console.status("") as status:
         for precision in options.precisions:
-            more, (torchs, ours) = measure_steps(
+            torchs, ours = product_rates(getattr(torch, precision), device)
+            peaks[precision] = max(torchs, ours)
+            notes.append(
+                f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s with torch, "
+                f"{ours / 1e12:.2f} with `scaleformer.ops.common.matmul`."
+            )
+            for more in measure_steps(
                 systems,
                 options.sizes,
                 precision,
@@ -89,27 +101,26 @@ def compare(options: Options, console: Console) -> dict[str, Any]:
                 options.batch_tokens,
                 options.segment,
                 limits,
+                peaks[precision],
                 status.update,
-            )
-            rows += more
-            peaks[precision] = max(torchs, ours)
-            notes.append(
-                f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s with torch, "
-                f"{ours / 1e12:.2f} with `scaleformer.ops.common.matmul`."
-            )
-    return {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
+                device,
+            ):
+                rows += more
+                yield {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
 
 
 def run_lengths(options: Options, console: Console) -> None:
     """Measure the steps of all systems at all lengths; write tables, a figure and the results file."""
-    output = Path(options.output)
-    conditions = provenance("cpu", 0)
+    written = Path(options.output) / "training.json"
+    conditions = provenance(resolve_device(options.device), 0)
     conditions["versions"] |= peer_versions()
-    result = {**conditions, "settings": asdict(options), **compare(options, console)}
+    result: dict[str, Any] = {}
+    for found in compare(options, console):
+        result = {**conditions, "settings": asdict(options), **found}
+        write_result(written, result)  # nothing measured is lost where the run is stopped
     text = "\n\n".join([*training_tables(result), *result["notes"]])
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-    draw_training(result["rows"], output / "training.png")
-    written = write_result(output / "training.json", result)
+    draw_training(result["rows"], written.with_suffix(".png"))
     console.print(f"{written} and training.png", highlight=False, soft_wrap=True)
 
 

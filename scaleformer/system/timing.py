@@ -33,10 +33,10 @@ def alternate(
         if done >= repeats and sum(map(sum, times.values())) >= seconds:
             break
         for name, function in functions.items():
-            _wait(device)
+            wait(device)
             start = clock()
             function()
-            _wait(device)
+            wait(device)
             times[name].append(clock() - start)
     return {name: median(values) for name, values in times.items()}
 
@@ -81,6 +81,7 @@ def saved_bytes(function: Callable[[], object]) -> int:
     return sum(x.untyped_storage().nbytes() for x in kept.values())
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Return once the device has done what it was given; a CPU always has."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -41,6 +42,50 @@ def test_training(
     assert all(r["ratio"] is None and not r["skipped"] for r in result["rows"])
     assert "JoeyNMT left out: not installed." in capsys.readouterr().out
     assert "A training step" in page.read_text()
+
+
+@pytest.mark.usefixtures("small_products")
+@pytest.mark.parametrize(
+    ("name", "measure", "written", "sizes"),
+    [
+        ("benchmark training", "measure_steps", "training.json", [*TINY, "precisions=[float32]", "batch_tokens=16"]),
+        (
+            "benchmark attention",
+            "measure_costs",
+            "attention.json",
+            ["heads=2", "width=4", "horizon=2", "cases=[causal]"],
+        ),
+    ],
+)
+def test_what_is_measured_stays_where_the_benchmark_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, measure: str, written: str, sizes: list[str]
+) -> None:
+    benchmark, batches = Benchmark(name), list[tuple[object, ...]]()
+    whole = getattr(benchmark.module, measure)
+
+    def stopped(*arguments: object) -> object:
+        batches.append(arguments)
+        if measure == "measure_costs":
+            if len(batches) == 2:
+                raise KeyboardInterrupt
+            return whole(*arguments)
+        return itertools.chain(itertools.islice(whole(*arguments), 1), map(interrupt, [0]))
+
+    def interrupt(_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark.module, measure, stopped)
+    with pytest.raises(SystemExit):
+        benchmark.main([*sizes, "lengths=[8,16]", "repeats=1", "seconds=0", f"output={tmp_path}"])
+    rows = json.loads((tmp_path / written).read_text())["rows"]
+    assert rows
+    assert {row["length"] for row in rows} == {8}
+
+
+def test_long_steps_and_profiles_are_of_a_cpu(training: Benchmark, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        training.main(["long=40", "device=cuda"])
+    assert "device=cuda: long and profile measure a CPU; use device=cpu" in capsys.readouterr().err
 
 
 def test_a_long_step(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
