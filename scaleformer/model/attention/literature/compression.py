@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.functional import scaled_dot_product_attention
 
 COMPRESSIONS = ("mean", "max", "convolution", "dilated", "most_used")
 
@@ -67,20 +66,6 @@ def most_used(usage: Tensor, memory: int, rate: int) -> Tensor:
 def rows_of(x: Tensor, chosen: Tensor) -> Tensor:
     """x (B, H, T, d) at the positions chosen (B, n), the same for all heads: (B, H, n, d)."""
     return x.gather(2, chosen[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
-
-
-def reconstruction_errors(query: Tensor, old: list[Tensor], new: list[Tensor], in_text: Tensor) -> Tensor:
-    """[Rae 2020, algorithm 2]: the norm of the difference between attention to what leaves and to what stays of it, the
-    mean over the C queries of a piece: (B, N).
-
-    query    (B, H, N, C, d)
-    old      keys and values (B, H, N, C, d), and new, compressed (B, H, N, C / r, d)
-    in_text  (B, 1, N, 1, C) bool, False before the text
-    """
-    rate = in_text.shape[-1] // new[0].shape[-2]
-    wanted = scaled_dot_product_attention(query, old[0], old[1], in_text)  # (B, H, N, C, d)
-    found = scaled_dot_product_attention(query, new[0], new[1], in_text[..., ::rate])  # (B, H, N, C, d)
-    return (wanted - found).movedim(1, 3).flatten(3).to(full(query.dtype)).norm(dim=-1).mean(-1)
 
 
 def full(dtype: torch.dtype) -> torch.dtype:

@@ -14,13 +14,12 @@ from scaleformer.model.attention.literature.compression import (
     Compression,
     full,
     most_used,
-    reconstruction_errors,
     rows_of,
 )
+from scaleformer.model.attention.literature.reconstruction import reconstruction_loss
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.model.attention.options import at_least, one_of
 from scaleformer.model.attention.softmax import KeyValueCache
-from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import chunks, strips
 
@@ -99,34 +98,15 @@ class CompressiveAttention(TransformerXLAttention):
     def penalise(self) -> Tensor | None:
         if not self._reconstructs or self._latest is None:
             return None
-        (x, mask), self._latest = self._latest, None
-        C, first = self.piece, self.memory // self.piece  # the first piece after which tokens leave
-        size, known = 0, mask.new_zeros(len(mask), dtype=torch.long)  # (B,)
-        if self._former is not None:
-            x, size, known = self._former.before(x), self._former.states.shape[1], self._former.known
-        counts = functional.pad(mask, (size, 0))[:, C::C]  # (B, N), whether a token of x follows the piece
-        counts = counts & (
-            C * torch.arange(counts.shape[1], device=x.device) >= size - known[:, None]
-        )  # and it is known
-        counts = counts[:, first:]  # (B, n)
-        pieces = slice(first, first + counts.shape[1])
-        with torch.no_grad():
-            query = chunks(self._split(self.query(x)), C)[:, :, pieces]  # (B, H, n, C, d)
-        old = self._leaving(x)[:, : counts.shape[1]]  # (B, n, C, D)
-        begin = (size - known // self.rate * self.rate)[:, None, None, None, None]  # (B, 1, 1, 1, 1), whole groups
-        parts = torch.arange(old.shape[1] * C, device=x.device).view(-1, 1, C)  # (n, 1, C)
-        in_text = parts - self.memory % C >= begin  # (B, 1, n, 1, C)
-        counts = counts & in_text.any(-1)[:, 0, :, 0]
-        in_text = in_text | ~counts[:, None, :, None, None]  # no softmax over nothing where nothing counts
-        errors = reconstruction_errors(query, self._heads(old), self._heads(self.compress(old)), in_text)  # (B, n)
-        return self.reconstruction * (errors * counts).sum() / counts.sum().clamp(min=1)
+        latest, self._latest = self._latest, None
+        return self.reconstruction * reconstruction_loss(self, *latest)
 
     def _keys_and_values(self, x: Tensor, past: Tensor) -> list[Tensor]:
         seen = super()._keys_and_values(x, past)  # (B, H, N, M + C, d)
         if self.compression == "most_used":  # what `_meet_pieces` may choose from comes first
             pasts = (chunks(self._split(f(past)), self.piece) for f in (self.key, self.value))
             return [torch.cat(parts, dim=-2) for parts in zip(pasts, seen, strict=True)]  # (B, H, N, C + M + C, d)
-        states = self.compress(self._leaving(past)).flatten(1, 2)  # (B, T, D)
+        states = self.compress(self.leaving(past)).flatten(1, 2)  # (B, T, D)
         states = states[:, self.memory % self.piece // self.rate :]  # the first ones are before the text
         if self._reconstructs:
             states = states.detach()
@@ -208,11 +188,6 @@ class CompressiveAttention(TransformerXLAttention):
     def _reconstructs(self) -> bool:
         return bool(self.compress.layers) and self.reconstruction > 0
 
-    def _leaving(self, x: Tensor) -> Tensor:
+    def leaving(self, x: Tensor) -> Tensor:
         """x (B, L, D) in parts that leave the memory together (B, N, C, D), with zeros before and after the text."""
         return chunks(functional.pad(x, (0, 0, self.memory % self.piece, 0)), self.piece)
-
-    def _heads(self, states: Tensor) -> list[Tensor]:
-        """Keys and values (B, H, n, T, d) of states (B, n, T, D), without gradient to the projections."""
-        weights = (self.key.weight.detach(), self.value.weight.detach())
-        return [linear(states, w).unflatten(-1, (self.heads, -1)).movedim(-2, 1) for w in weights]
