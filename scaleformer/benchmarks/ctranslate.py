@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from scaleformer.benchmarks.models import Sizes
-from scaleformer.model.attention.base import sinusoids
+from scaleformer.model.attention.positions import sinusoids
 from scaleformer.vocabulary import BOS_PIECE, EOS_PIECE, UNK_PIECE
 
 CTRANSLATE2 = "CTranslate2"

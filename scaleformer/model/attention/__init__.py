@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from scaleformer.model.attention.alibi import AlibiAttention
-from scaleformer.model.attention.base import SITES, Attention, sinusoids
+from scaleformer.model.attention.base import SITES, Attention
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
 from scaleformer.model.attention.literature.bigbird import BigBirdAttention
@@ -73,7 +73,7 @@ MECHANISMS: dict[str, type[Attention]] = {
 #: removed mechanisms, and the advice for each
 RETIRED = {"segment_hybrid": "is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it"}
 
-__all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of", "sinusoids"]
+__all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of"]
 
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),

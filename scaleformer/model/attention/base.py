@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.carried import CarriedStates
+from scaleformer.model.attention.positions import Sinusoids
 from scaleformer.ops.common.matmul import Int8Weight, Linear, linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -284,23 +285,3 @@ def take_rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
         buffer = room(buffer, buffer.shape[2], len(rows), buffer.shape[1], buffer.shape[3])
     buffer.movedim(2, 0)[:length] = written
     return buffer
-
-
-class Sinusoids(nn.Module):
-    """Absolute positions without parameters: (L,) -> (L, D)."""
-
-    most: ClassVar[float] = math.inf
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, positions: Tensor) -> Tensor:
-        return sinusoids(positions, self.width)  # (L, D)
-
-
-def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Absolute positions, for any length [Vaswani 2017, section 3.5]: positions (L,) -> (L, width) fp32."""
-    exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
-    angles = positions.float()[:, None] * torch.pow(10_000.0, -exponents)[None, :]  # (L, width/2)
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :width]  # (L, width)

@@ -15,11 +15,7 @@ from scaleformer.model.attention.base import FIRST_ROOM, Attention, Extent, most
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
-from scaleformer.ops.recall.decoding import (
-    RecallCausalState,
-    recall_causal_init,
-    relative_excess,
-)
+from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, relative_excess
 from scaleformer.ops.recall.decoding_cross import recall_cross_state
 from scaleformer.ops.recall.decoding_text import recall_causal_states
 from scaleformer.ops.segments.layout import SegmentLayout

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import Extent, OwnState, grow, room, sinusoids, take_rows
+from scaleformer.model.attention.base import Extent, OwnState, grow, room, take_rows
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
+from scaleformer.model.attention.positions import sinusoids
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.ops.segments.layout import NO_SEGMENT, SegmentLayout
 

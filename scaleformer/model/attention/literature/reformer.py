@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from scaleformer.model.attention.base import FIRST_ROOM, grow
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.ops.common.permuted import Permuted
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
 
@@ -89,14 +90,14 @@ class ReformerAttention(SoftmaxAttention):
         places = places.transpose(-1, -2)  # (B, H, rounds, L, rounds)
         after = 0 if self.causal else C
         key, value = (x.masked_fill(~layout.mask[:, None, :, None], 0.0) for x in (normalize(key, dim=-1), value))
-        query, key, value = (_Sorted.apply(x, order, rank) for x in (query, key, value))  # (B, H, rounds, L, d)
+        query, key, value = (Permuted.apply(x, order, rank) for x in (query, key, value))  # (B, H, rounds, L, d)
         q, p = (chunks(x, C) for x in (query, places))  # (B, H, rounds, N, C, d | rounds)
         k, s, v = (strips(x, C, C, after) for x in (key, places, value))  # (B, H, rounds, N, W, d | rounds)
         size = max(1, BLOCK_SCORES // (q[:, :, :, 0, :, 0].numel() * k.shape[-2]))
         parts = zip(*(x.split(size, 3) for x in (q, p, k, s, v)), strict=True)
         outs, totals = zip(*(self.meet(C, *part) for part in parts), strict=True)
         out, total = (torch.cat(x, dim=3).flatten(3, 4)[:, :, :, :length] for x in (outs, totals))
-        out, total = (_Sorted.apply(x, rank, order) for x in (out, total))  # (B, H, rounds, L, d | 1)
+        out, total = (Permuted.apply(x, rank, order) for x in (out, total))  # (B, H, rounds, L, d | 1)
         return (total.softmax(2).to(out.dtype) * out).sum(2)  # (B, H, L, d)
 
     def meet(self, C: int, q: Tensor, p: Tensor, k: Tensor, s: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,24 +153,3 @@ class ReformerAttention(SoftmaxAttention):
         if self.site == "cross":
             return super().reorder(state, rows)
         return BucketState(state.key[rows], state.value[rows], state.recent[rows])
-
-
-class _Sorted(torch.autograd.Function):
-    """Reordered rows. The order is a permutation: backward gathers by its inverse and needs no scatter-add."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, order: Tensor, inverse: Tensor) -> Tensor:  # type: ignore[override]
-        ctx.save_for_backward(inverse)
-        ctx.shared = x.ndim == 4
-        return _rows(x, order)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
-        back = _rows(grad, *ctx.saved_tensors)
-        return back.sum(2) if ctx.shared else back, None, None
-
-
-def _rows(x: Tensor, order: Tensor) -> Tensor:
-    """x (B, H, L, n) or (B, H, rounds, L, n), order (B, H, rounds, L) -> (B, H, rounds, L, n)"""
-    texts = torch.arange(x.shape[:-2].numel(), device=x.device).view(*x.shape[:-2], *[1] * (6 - x.ndim))
-    return x.flatten(0, -2)[order + texts * x.shape[-2]]  # (B, H, rounds, L, n)

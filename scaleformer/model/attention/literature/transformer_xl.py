@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scaleformer.model.attention.base import sinusoids
 from scaleformer.model.attention.carried import CarriedStates
 from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.positions import sinusoids
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention import build_attention
-from scaleformer.model.attention.base import sinusoids
 from scaleformer.model.attention.literature.hibert import HibertAttention
+from scaleformer.model.attention.positions import sinusoids
 from tests.helpers import make_batch, make_model
 from tests.model.attention.equation import assert_follows_by_segment, one_segment
 from tests.model.attention.literature.test_g_transformer import slow_softmax

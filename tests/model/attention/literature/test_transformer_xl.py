@@ -12,8 +12,9 @@ from torch import Tensor
 
 from scaleformer.checkpoints.changed_attention import change_attention
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.model.attention import build_attention, sinusoids
+from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
+from scaleformer.model.attention.positions import sinusoids
 from tests.helpers import make_model
 from tests.model.attention.equation import assert_steps_follow, one_segment
 from tests.runs import tokenizer
