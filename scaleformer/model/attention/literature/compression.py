@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,39 @@ def most_used(usage: Tensor, memory: int, rate: int) -> Tensor:
     n = usage.shape[1]
     mean = usage / torch.arange(memory + n, memory, -1, device=usage.device)  # (rows, n)
     return mean.argsort(dim=1, descending=True, stable=True)[:, : n // rate].sort(1).values
+
+
+def keep_most_used(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    weights: Callable[[int, Tensor, Tensor], Tensor],
+    memory: int,
+    compressed: int,
+    rate: int,
+) -> Tensor:
+    """Attention piece by piece, since what is kept of one depends on the attention that it got: (B, H, N, C, d).
+
+    query         (B, H, N, C, d)
+    keys, values  (B, H, N, C + M + C, d): of each piece, then of what it sees: the memory of M tokens and itself
+    weights       of piece n by its queries (B, H, C, d) and keys (B, H, W, d), those kept first: (B, H, C, W)
+    compressed    K, how many of the tokens kept are seen
+    """
+    C, M, K = query.shape[3], memory, compressed
+    tokens = [x[..., :C, :].flatten(2, 3) for x in (keys, values)]  # (B, H, N C, d)
+    kept = [x.new_zeros(*x.shape[:2], K, x.shape[3]) for x in tokens]  # (B, H, K, d)
+    usage = torch.zeros(len(query), tokens[0].shape[2], dtype=full(query.dtype), device=query.device)  # (B, N C)
+    outputs = []
+    for n, (q, *own) in enumerate(zip(*(x.unbind(2) for x in (query, keys, values)), strict=True)):
+        start = C * n
+        first, end = max(0, start - M - C), max(0, start - M)
+        chosen = first + most_used(usage[:, first:end], M, rate)  # (B, C / r or less)
+        kept = [torch.cat([k, rows_of(x, chosen)], dim=2)[:, :, -K:] for k, x in zip(kept, tokens, strict=True)]
+        k, v = (torch.cat([old, x[:, :, C:]], dim=2) for old, x in zip(kept, own, strict=True))  # (B, H, W, d)
+        shares = weights(n, q, k)  # (B, H, C, W)
+        outputs.append(shares.to(v.dtype) @ v)
+        usage[:, end : start + C] += shares.detach().sum((1, 2))[:, end - start - C :]
+    return torch.stack(outputs, dim=2)
 
 
 def rows_of(x: Tensor, chosen: Tensor) -> Tensor:

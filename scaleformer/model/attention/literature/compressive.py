@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from scaleformer.model.attention.base import OwnState, take_rows
+from scaleformer.model.attention.base import OwnState
+from scaleformer.model.attention.literature.compressed_cache import CompressedCache
 from scaleformer.model.attention.literature.compression import (
     COMPRESSIONS,
     Compression,
     full,
+    keep_most_used,
     most_used,
     rows_of,
 )
@@ -22,15 +22,6 @@ from scaleformer.model.attention.options import at_least, one_of
 from scaleformer.model.attention.softmax import KeyValueCache
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import chunks, strips
-
-
-@dataclass
-class CompressiveState(KeyValueCache):
-    """Beside keys and values, of the last M + C tokens what the compression reads: their states (rows, 1, M + C, D), or
-    the attention that they got (rows, 1, W, 1)."""
-
-    states: Tensor | None = None
-    usage: Tensor | None = None
 
 
 class CompressiveAttention(TransformerXLAttention):
@@ -121,50 +112,32 @@ class CompressiveAttention(TransformerXLAttention):
     def _meet_pieces(self, query: Tensor, keys: Tensor, values: Tensor, seen: Tensor, table: Tensor) -> Tensor:
         if self.compression != "most_used":
             return super()._meet_pieces(query, keys, values, seen, table)
-        C, M, K = self.piece, self.memory, self.compressed
-        tokens = [x[..., :C, :].flatten(2, 3) for x in (keys, values)]  # (B, H, N C, d)
-        kept = [x.new_zeros(*x.shape[:2], K, x.shape[3]) for x in tokens]  # (B, H, K, d)
-        usage = torch.zeros(len(query), tokens[0].shape[2], dtype=full(query.dtype), device=query.device)  # (B, N C)
-        outputs = []
-        for n, (q, *own) in enumerate(zip(*(x.unbind(2) for x in (query, keys, values)), strict=True)):
-            start = C * n
-            first, end = max(0, start - M - C), max(0, start - M)
-            chosen = first + most_used(usage[:, first:end], M, self.rate)  # (B, C / r or less)
-            kept = [torch.cat([k, rows_of(x, chosen)], dim=2)[:, :, -K:] for k, x in zip(kept, tokens, strict=True)]
-            k, v = (
-                torch.cat([old, x[:, :, C:]], 2)[:, :, None] for old, x in zip(kept, own, strict=True)
-            )  # (B, H, 1, W, d)
-            weights = self._weights(q[:, :, None], k, seen[n : n + 1], table)  # (B, H, 1, C, W)
-            outputs.append(weights.to(v.dtype) @ v)
-            usage[:, end : start + C] += weights.detach().sum((1, 2, 3))[:, end - start - C :]
-        return torch.cat(outputs, dim=2)  # (B, H, N, C, d)
 
-    def empty_state(self, rows: int, like: Tensor) -> CompressiveState:
+        def weights(n: int, q: Tensor, k: Tensor) -> Tensor:
+            return self._weights(q[:, :, None], k[:, :, None], seen[n : n + 1], table)[:, :, 0]  # (B, H, C, W)
+
+        return keep_most_used(query, keys, values, weights, self.memory, self.compressed, self.rate)
+
+    def empty_state(self, rows: int, like: Tensor) -> CompressedCache:
         state, size = super().empty_state(rows, like), self.memory + self.piece
         states = usage = None
         if self.compression == "most_used":
             usage = torch.zeros(rows, 1, self.compressed + size, 1, dtype=full(like.dtype), device=like.device)
         elif self.compression != "mean":  # the mean of keys is the key of the mean
             states = like.new_zeros(rows, 1, size, self.heads * self.head_width)
-        return CompressiveState(state.key, state.value, state.length, states=states, usage=usage)
+        return CompressedCache(state.key, state.value, state.length, states=states, usage=usage)
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: OwnState) -> tuple[Tensor, OwnState]:
-        inner, slot = state.inner, position % (self.memory + self.piece)
         if position % self.piece == 0 and position > self.memory:
-            self._advance(inner, position)
-        if inner.states is not None:
-            inner.states[:, 0, slot] = x
-        if inner.usage is not None:
-            inner.usage[:, 0, self.compressed + slot] = 0
+            self._advance(state.inner, position)
+        state.inner.arrive(x, position % (self.memory + self.piece), self.compressed)
         return super().step(x, position, segments, state)
 
-    def reorder(self, state: KeyValueCache, rows: Tensor) -> CompressiveState:
-        assert isinstance(state, CompressiveState)
-        key, value = (take_rows(x, rows, x.shape[2]) for x in (state.key, state.value))
-        rest = (x if x is None else take_rows(x, rows, x.shape[2]) for x in (state.states, state.usage))
-        return CompressiveState(key, value, state.length, None, *rest)
+    def reorder(self, state: KeyValueCache, rows: Tensor) -> CompressedCache:
+        assert isinstance(state, CompressedCache)
+        return state.of(rows)
 
-    def _advance(self, state: CompressiveState, start: int) -> None:
+    def _advance(self, state: CompressedCache, start: int) -> None:
         """Before the piece that begins at `start` is written: compress the tokens that leave the memory."""
         slots = self._slots(start - self.memory - self.piece, start - self.memory, state.key)
         buffers = (state.key, state.value)
@@ -176,13 +149,10 @@ class CompressiveAttention(TransformerXLAttention):
             parts = [rows_of(x[:, :, slots], chosen) for x in buffers]
         else:
             parts = [self.compress(x[:, :, slots]) for x in buffers]
-        for buffer, part in zip(buffers, parts, strict=True):
-            kept = torch.cat([buffer[:, :, : self.compressed], part], dim=2)
-            buffer[:, :, : self.compressed] = kept[:, :, -self.compressed :]
+        state.keep(parts, self.compressed)
 
-    def _note(self, state: CompressiveState, slots: Tensor, weights: Tensor) -> None:
-        if state.usage is not None:
-            state.usage[:, 0, :, 0].index_add_(1, slots, weights.sum((1, 2)))  # the first K are never read
+    def _note(self, state: CompressedCache, slots: Tensor, weights: Tensor) -> None:
+        state.note(slots, weights)
 
     @property
     def _reconstructs(self) -> bool:
