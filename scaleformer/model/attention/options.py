@@ -15,6 +15,13 @@ def at_least(least: int, **options: float) -> None:
             raise ValueError(f"model.attention.{name} is {value}: it must be at least {least}")
 
 
+def between(least: float, most: float, **options: float) -> None:
+    """Raise ValueError for an option outside [least, most], with its name in the configuration."""
+    for name, value in options.items():
+        if not least <= value <= most:
+            raise ValueError(f"model.attention.{name} is {value}: it must be between {least} and {most}")
+
+
 def one_of(choices: Collection[str], **options: str) -> None:
     """Raise ValueError for an option that is not among the choices, with its name in the configuration."""
     for name, value in options.items():

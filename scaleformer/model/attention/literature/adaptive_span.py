@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.base import FIRST_ROOM
-from scaleformer.model.attention.options import at_least, relative_embedding
+from scaleformer.model.attention.options import at_least, between, relative_embedding
 from scaleformer.model.attention.softmax import SoftmaxAttention, write
 from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -57,11 +57,8 @@ class AdaptiveSpanAttention(SoftmaxAttention):
     ) -> None:
         super().__init__(site, width, heads)
         at_least(1, max_span=max_span, ramp=ramp, horizon=horizon)
-        if not 0 <= initial <= 1 or not 0 <= penalty < math.inf:
-            raise ValueError(
-                f"model.attention.initial is {initial} and penalty is {penalty}: initial must be in [0, 1], penalty at "
-                "least 0 and finite"
-            )
+        at_least(0, penalty=penalty)
+        between(0, 1, initial=initial)
         self.max_span, self.ramp, self.penalty, self.dynamic = max_span, ramp, penalty, dynamic
         self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
         self._mean: Tensor | None = None  # of the spans of the last batch

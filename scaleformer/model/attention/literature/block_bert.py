@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.literature.bigbird import pick
-from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks
@@ -35,8 +35,7 @@ class BlockBertAttention(SoftmaxAttention):
     def __init__(self, site: str, width: int, heads: int, block: int = 64, shifted: float = 0.5) -> None:
         super().__init__(site, width, heads)
         at_least(1, block=block)
-        if not 0 <= shifted <= 1:
-            raise ValueError(f"model.attention.shifted is {shifted}: it must be between 0 and 1")
+        between(0, 1, shifted=shifted)
         self.block = block
         moved = math.ceil(shifted * heads)
         self.shifts = [0] * (heads - moved) + [(n // 2 + 1) * (-1) ** n for n in range(moved)]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.base import FIRST_ROOM, Extent, room
 from scaleformer.model.attention.marked_cache import MarkedCache
-from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -56,9 +56,7 @@ class LongformerAttention(SoftmaxAttention):
         super().__init__(site, width, heads)
         at_least(1, window=window, dilation=dilation)
         at_least(0, global_tokens=global_tokens, bottom_window=bottom_window)
-        if not 0 <= dilated_heads <= heads:
-            raise ValueError(f"model.attention.dilated_heads is {dilated_heads}: it must be between 0 and the {heads} "
-                             "of model.heads")  # fmt: skip
+        between(0, heads, dilated_heads=dilated_heads)
         self.window, self.bottom_window = window, bottom_window
         self.segment_tokens = segment_tokens
         self.global_tokens = max(global_tokens, int(segment_tokens))  # the first token begins a segment

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize, one_hot
 
-from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -75,9 +75,7 @@ class RoutingAttention(SoftmaxAttention):
     ) -> None:
         super().__init__(site, width, heads)
         at_least(1, window=window, clusters=clusters, members=members)
-        for name, given in (("local", local), ("decay", decay)):
-            if not 0 <= given <= 1:
-                raise ValueError(f"model.attention.{name} is {given}: it must be from 0 to 1")
+        between(0, 1, local=local, decay=decay)
         self.near = math.ceil(local * heads)
         self.window, self.clusters, self.members, self.decay = window, clusters, members, decay
         if shared and self.causal:
