@@ -10,7 +10,7 @@ from torch import Tensor
 
 from scaleformer.ops.common.checks import check_positive, check_qkv
 from scaleformer.ops.common.precision import full_precision
-from scaleformer.ops.softmax.windowed import chunks
+from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks
 
 
 def gated_delta_rule(
@@ -34,6 +34,7 @@ def gated_delta_rule(
 
     Its solutions for both terms on the right hold for any S, so that all chunks solve at once, and one product
     (d, d) x (d, e) a chunk carries S on. Cost O(L (C + d) (d + e)) time; memory O(L (C + d + e) + L d (d + e) / C).
+    What gradients do not need is held for a section of the text only.
     Returns (B, H, L, e) in the dtype of v and the last S (B, H, d, e), computed in float32 at least. Raises ValueError
     if the arguments do not fit together. Source: [Yang 2024, Gated delta networks]; the root of d is that of the
     authors' code.
@@ -44,30 +45,41 @@ def gated_delta_rule(
         if x.shape != q.shape[:3]:
             raise ValueError(f"{name} covers tokens {tuple(x.shape)}: wanted those of q, {tuple(q.shape[:3])}")
     dtype, C = torch.promote_types(q.dtype, torch.float32), min(chunk_size, q.shape[2])
-    d, e = q.shape[3], v.shape[3]
-    memory = q.new_zeros(*q.shape[:2], d, e, dtype=dtype)  # (B, H, d, e)
+    memory = q.new_zeros(*q.shape[:2], q.shape[3], v.shape[3], dtype=dtype)  # (B, H, d, e)
     if not v.numel():
         return torch.zeros_like(v), memory
+    section = C * max(1, BLOCK_SCORES // (q.shape[0] * q.shape[1] * C * C))  # tokens that are computed at once
+    outs = []
     with full_precision(q.device):
-        Q, K, V = (chunks(x.to(dtype), C) for x in (q * d**-0.5, k, v))  # (B, H, N, C, d | e)
-        rates = (chunks(x.to(dtype)[..., None], C) for x in (log_decay, beta))  # (B, H, N, C, 1)
-        total, beta = next(rates).cumsum(-2), next(rates)  # log a_1 ... a_t
-        between = total - total.transpose(-1, -2)  # (B, H, N, C, C), log A_ts
-        later = torch.ones(C, C, dtype=torch.bool, device=q.device).triu(1)
-        A = between.masked_fill(later, float("-inf")).exp()  # (B, H, N, C, C)
-        system = beta * (K @ K.transpose(-1, -2)) * A  # (B, H, N, C, C), of which what is under the diagonal is read
-        asked = torch.cat([beta * V, beta * total.exp() * K], dim=-1)  # (B, H, N, C, e + d)
-        solved = torch.linalg.solve_triangular(system, asked, upper=False, unitriangular=True)
-        fresh, answers = solved.split([e, d], dim=-1)  # W = fresh - answers S
-        left = ((total[..., -1:, :] - total).exp() * K).transpose(-1, -2)  # (B, H, N, d, C), by the end of the chunk
-        kept = torch.eye(d, dtype=dtype, device=q.device) * total[..., -1:, :].exp() - left @ answers  # (B, H, N, d, d)
-        before = []
-        for keep, add in zip(kept.unbind(2), (left @ fresh).unbind(2), strict=True):
-            before.append(memory)
-            memory = add + keep @ memory  # (B, H, d, e)
-        S = torch.stack(before, dim=2)  # (B, H, N, d, e)
-        out = (total.exp() * Q) @ S + (Q @ K.transpose(-1, -2) * A) @ (fresh - answers @ S)  # (B, H, N, C, e)
-    return out.flatten(2, 3)[:, :, : q.shape[2]].to(v.dtype), memory
+        for parts in zip(*(x.split(section, 2) for x in (q, k, v, log_decay, beta)), strict=True):
+            out, memory = _section(*(x.to(dtype) for x in parts), memory, C)
+            outs.append(out)
+    return torch.cat(outs, dim=2).to(v.dtype), memory
+
+
+def _section(
+    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, memory: Tensor, C: int
+) -> tuple[Tensor, Tensor]:
+    """Some of the chunks, after those that left the memory."""
+    length, d, e = q.shape[2], q.shape[3], v.shape[3]
+    Q, K, V = (chunks(x, C) for x in (q * d**-0.5, k, v))  # (B, H, N, C, d | e)
+    total, rate = chunks(log_decay[..., None], C).cumsum(-2), chunks(beta[..., None], C)  # (B, H, N, C, 1)
+    between = total - total.transpose(-1, -2)  # (B, H, N, C, C), log A_ts
+    later = torch.ones(C, C, dtype=torch.bool, device=q.device).triu(1)
+    A = between.masked_fill(later, float("-inf")).exp()  # (B, H, N, C, C)
+    system = rate * (K @ K.transpose(-1, -2)) * A  # (B, H, N, C, C), of which what is under the diagonal is read
+    asked = torch.cat([rate * V, rate * total.exp() * K], dim=-1)  # (B, H, N, C, e + d)
+    solved = torch.linalg.solve_triangular(system, asked, upper=False, unitriangular=True)
+    fresh, answers = solved.split([e, d], dim=-1)  # W = fresh - answers S
+    left = ((total[..., -1:, :] - total).exp() * K).transpose(-1, -2)  # (B, H, N, d, C), by the end of the chunk
+    kept = torch.eye(d, dtype=q.dtype, device=q.device) * total[..., -1:, :].exp() - left @ answers  # (B, H, N, d, d)
+    before = []
+    for keep, add in zip(kept.unbind(2), (left @ fresh).unbind(2), strict=True):
+        before.append(memory)
+        memory = add + keep @ memory  # (B, H, d, e)
+    S = torch.stack(before, dim=2)  # (B, H, N, d, e)
+    out = (total.exp() * Q) @ S + (Q @ K.transpose(-1, -2) * A) @ (fresh - answers @ S)  # (B, H, N, C, e)
+    return out.flatten(2, 3)[:, :, :length], memory
 
 
 def gated_delta_step(

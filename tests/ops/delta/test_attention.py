@@ -9,6 +9,7 @@ from torch.nn.functional import normalize
 
 from scaleformer.ops.delta.attention import gated_delta_rule, gated_delta_step
 from scaleformer.ops.delta.naive import recurrent_delta_rule
+from scaleformer.ops.softmax.windowed import BLOCK_SCORES
 
 
 def make(length: int, d: int = 4, e: int = 3, dtype: torch.dtype = torch.double, fade: float = 1.0) -> list[Tensor]:
@@ -19,9 +20,11 @@ def make(length: int, d: int = 4, e: int = 3, dtype: torch.dtype = torch.double,
     return [x.requires_grad_() for x in (q, normalize(k, dim=-1), v, log_decay, beta)]
 
 
+@pytest.mark.parametrize("scores", [1, 128, BLOCK_SCORES], ids=["a chunk at once", "two chunks of 4", "all"])
 @pytest.mark.parametrize("chunk", [1, 4, 64])
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 13])
-def test_chunks_follow_the_recurrence(length: int, chunk: int) -> None:
+def test_chunks_follow_the_recurrence(length: int, chunk: int, scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.ops.delta.attention.BLOCK_SCORES", scores)
     leaves = make(length)
     found, wanted = gated_delta_rule(*leaves, chunk_size=chunk), recurrent_delta_rule(*leaves)
     weights = [torch.randn_like(x) for x in wanted]
