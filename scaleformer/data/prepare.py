@@ -215,7 +215,7 @@ def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -
     if config.format == "hub":
         return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split or "train")
     if config.format == "translations":
-        return read_translations(config.input, report.dropped_documents)
+        return read_translations(config.input, report.dropped_documents, report.dropped_segments)
     if config.format == "sacrebleu":
         return read_test_set(config.input)
     assert config.target is not None

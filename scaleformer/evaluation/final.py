@@ -112,7 +112,10 @@ def print_report(report: BleuReport, console: Console, title: str = "") -> None:
     )
     if report.unfinished:
         shown = ", ".join(report.unfinished[:5]) + (" ..." if len(report.unfinished) > 5 else "")
-        lines.append(f"cut at the length limit: {len(report.unfinished)} of {report.documents} documents: {shown}")
+        number = report.cut_segments
+        segments = f"{number} segment{'s' * (number != 1)} in " if number else ""
+        of = f"{len(report.unfinished)} of {report.documents} documents"
+        lines.append(f"cut at the length limit: {segments}{of}: {shown}")
     for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 

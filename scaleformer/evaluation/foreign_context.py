@@ -39,13 +39,15 @@ class ForeignContext:
         """Segments that a translation lacks are empty."""
         segments = [[""] * count for count in self._counts]
         finished = [True] * len(self._counts)
+        cut: list[list[int]] = [[] for _ in self._counts]
         order = iter(self._order)
         for translation, count in zip(translations, self._counts, strict=True):
             for m, (document, place) in enumerate(islice(order, count)):
                 segments[document][place] = translation.segments[m] if m < len(translation.segments) else ""
                 finished[document] &= translation.finished
+                cut[document] += [place] if m in translation.cut else []
         nan = float("nan")
         return [
-            Translation((DocumentHypothesis(tuple(s), nan, nan, f),), len(s), t.source_tokens)
-            for s, f, t in zip(segments, finished, translations, strict=True)
+            Translation((DocumentHypothesis(tuple(s), nan, nan, f, cut=tuple(sorted(c))),), len(s), t.source_tokens)
+            for s, f, c, t in zip(segments, finished, cut, translations, strict=True)
         ]

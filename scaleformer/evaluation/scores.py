@@ -25,12 +25,13 @@ JOINING = (
 
 @dataclass(frozen=True)
 class TranslatedDocument:
-    """A document to score. finished is False if the hypothesis was cut at the length limit."""
+    """A document to score. finished is False if the hypothesis was cut at the length limit, in `cut` segments."""
 
     id: str
     reference: Sequence[str]
     hypothesis: Sequence[str]
     finished: bool = True
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class BleuReport:
     hypothesis_segments: int
     count_mismatches: int
     unfinished: tuple[str, ...]
+    cut_segments: int
     scores: tuple[MetricScore, ...]
     parts: dict[str, MetricScore]
     part_documents: dict[str, int]
@@ -128,6 +130,7 @@ def evaluate_documents(
         hypothesis_segments=sum(len(d.hypothesis) for d in documents),
         count_mismatches=sum(len(d.hypothesis) != len(d.reference) for d in documents),
         unfinished=tuple(d.id for d in documents if not d.finished),
+        cut_segments=sum(d.cut for d in documents),
         scores=tuple(scores),
         parts={
             name or "(no prefix)": _score(

@@ -102,7 +102,7 @@ def evaluate(
             translations = foreign.restore(translations)
         pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
         scored = [
-            TranslatedDocument(d.id, d.target, hypothesis, t.finished)
+            TranslatedDocument(d.id, d.target, hypothesis, t.finished, len(t.cut))
             for (d, hypothesis), t in zip(pairs, translations, strict=True)
         ]
         report = evaluate_documents(scored, metrics, ter=ter)
@@ -115,7 +115,7 @@ def write_evaluation(
 ) -> Path:
     """Write NAME.json with the scores and their conditions, and next to it their inputs:
 
-    NAME.jsonl            id, source, target (the reference), hypothesis, finished: one document per line
+    NAME.jsonl            id, source, target (the reference), hypothesis, finished, cut: one document per line
     NAME.hypotheses.txt   one document per line, as for d-BLEU; NAME.references.txt likewise, so that
                           `sacrebleu NAME.references.txt -i NAME.hypotheses.txt` gives the same number
     Existing results of that name from a different checkpoint or documents move to previous/, with a warning.
@@ -134,7 +134,7 @@ def write_evaluation(
     with atomic_writer(folder / f"{name}.jsonl") as file:
         for d, h, t in zip(evaluation.documents, evaluation.hypotheses, evaluation.translations, strict=True):
             record: dict[str, Any] = {"id": d.id, "source": list(d.source), "target": list(d.target)}
-            record |= {"hypothesis": list(h), "finished": t.finished}
+            record |= {"hypothesis": list(h), "finished": t.finished, "cut": list(t.cut)}
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
         file.writelines(one_line(h) + "\n" for h in evaluation.hypotheses)

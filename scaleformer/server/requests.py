@@ -109,10 +109,10 @@ class Alternative(BaseModel):
 
 
 class TranslatedDocument(BaseModel):
-    """A translation. finished: False if a length limit cut it; long: segments (from 0) longer than any in training,
-    parts of which may stay untranslated; empty: segments with text but an empty translation; shared: segments merged
-    into the translation of the one before; alignments: one per segment, with `align`. For a text also its segments and
-    the translated text."""
+    """A translation. finished: False if a length limit cut it; cut: the segments (from 0) in which it did; long:
+    segments longer than any in training, parts of which may stay untranslated; empty: segments with text but an empty
+    translation; shared: segments merged into the translation of the one before; alignments: one per segment, with
+    `align`. For a text also its segments and the translated text."""
 
     id: str
     target: list[str]
@@ -120,6 +120,7 @@ class TranslatedDocument(BaseModel):
     score: float
     log_probability: float
     source_tokens: int
+    cut: list[int] = []
     long: list[int] = []
     empty: list[int] = []
     shared: list[int] = []
@@ -151,6 +152,7 @@ class FileReport(BaseModel):
     documents: int
     segments: int
     finished: bool
+    cut: int
     long: int
     empty: int
     notes: dict[str, int]

@@ -61,20 +61,3 @@ def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor,
     mask = torch.arange(length) < torch.tensor([len(tokens) for tokens in sources])[:, None]
     separators = (source == SEP).long()
     return source.to(device), mask.to(device), (separators.cumsum(1) - separators).to(device)
-
-
-def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]:
-    """The segments of a translation, one for each source segment, and the places of those that are empty because the
-    one before them translates theirs, too. written: of each target segment its text and the source segments that it
-    consumes; texts of one source segment are joined by a space."""
-    segments: list[str] = []
-    shared: list[int] = []
-    texts: list[str] = []
-    for text, consumed in written:
-        texts.append(text)
-        if consumed:
-            segments.append(" ".join(texts))
-            shared += range(len(segments), len(segments) + consumed - 1)
-            segments += [""] * (consumed - 1)
-            texts = []
-    return ([*segments, " ".join(texts)] if texts else segments), shared

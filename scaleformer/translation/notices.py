@@ -18,11 +18,13 @@ Place = Callable[[int, int], str]  # what to call a segment, by document and seg
 def warn_of_cut(translations: Sequence[Translation], names: Sequence[str]) -> None:
     """Name the documents that hit the length limit."""
     cut = [name for name, translation in zip(names, translations, strict=True) if not translation.finished]
+    segments = sum(len(translation.cut) for translation in translations)
     if cut:
         log.warning(
-            "%d of %d documents hit the length limit and are cut (decoding.max_length_ratio, max_length_offset): %s",
+            "%d of %d documents hit the length limit and are cut%s (decoding.max_length_ratio, max_length_offset): %s",
             len(cut),
             len(translations),
+            f" in {segments} segment{'s' * (segments != 1)}" if segments else "",
             some_of(cut),
         )
 

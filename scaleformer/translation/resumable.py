@@ -121,7 +121,7 @@ def _read(file: BinaryIO, conditions: dict[str, Any], path: Path) -> list[Transl
             while (line := file.readline()).endswith(b"\n"):
                 record = json.loads(line)
                 record["hypotheses"] = tuple(
-                    DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared")}})
+                    DocumentHypothesis(**{**h, **{name: tuple(h[name]) for name in ("segments", "shared", "cut")}})
                     for h in record["hypotheses"]
                 )
                 found.append(Translation(**record))

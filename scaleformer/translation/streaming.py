@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.translation.active import Watch
-from scaleformer.translation.batches import by_source
+from scaleformer.translation.matching import by_source
 from scaleformer.vocabulary import EOS, steps_of
 
 

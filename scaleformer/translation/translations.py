@@ -12,6 +12,7 @@ class DocumentHypothesis:
     """One translation of a document; log_probability, score and finished as in `search.Hypothesis`.
 
     shared  places of segments that are empty because they were merged into the translation of the one before
+    cut     places of source segments whose translation the length limit ended; () where segments are not matched
     """
 
     segments: tuple[str, ...]
@@ -19,6 +20,7 @@ class DocumentHypothesis:
     score: float
     finished: bool
     shared: tuple[int, ...] = ()
+    cut: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ class Translation:
     def finished(self) -> bool:
         """False if a length limit cut the best hypothesis."""
         return self.hypotheses[0].finished
+
+    @property
+    def cut(self) -> tuple[int, ...]:
+        """The source segments whose translation the length limit ended, in the best hypothesis."""
+        return self.hypotheses[0].cut
 
 
 def check_documents(documents: Sequence[Sequence[str]]) -> None:
@@ -66,8 +73,11 @@ def join(parts: list[Translation], mode: str) -> Translation:
     best = [part.hypotheses[0] for part in parts]
     if mode != "document":
         segments = tuple(" ".join(h.segments) for h in best)
+        cut = tuple(place for place, h in enumerate(best) if not h.finished)
     else:
         segments = tuple(segment for h in best for segment in h.segments)
+        sources = accumulate((part.source_segments for part in parts), initial=0)
+        cut = tuple(start + i for start, h in zip(sources, best, strict=False) for i in h.cut)
     starts = accumulate((len(h.segments) for h in best), initial=0)
     joined = DocumentHypothesis(
         segments,
@@ -75,6 +85,7 @@ def join(parts: list[Translation], mode: str) -> Translation:
         sum(h.score for h in best),
         all(h.finished for h in best),
         () if mode == "segment" else tuple(start + i for start, h in zip(starts, best, strict=False) for i in h.shared),
+        cut,
     )
     return Translation(
         (joined,), sum(part.source_segments for part in parts), sum(part.source_tokens for part in parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -36,11 +37,15 @@ def test_every_segment_moves_and_comes_back():
 def test_what_a_shuffled_document_lacks_is_empty_and_unfinished_where_it_belongs():
     foreign = ForeignContext(DOCUMENTS, seed=3)
     cut = [translated(s if n else s[:-1], finished=bool(n)) for n, s in enumerate(foreign.sources)]
+    last = len(foreign.sources[0]) - 1
+    [best] = cut[0].hypotheses
+    cut[0] = replace(cut[0], hypotheses=(replace(best, cut=(last,)),))
     back = foreign.restore(cut)
     lost = foreign.sources[0][-1]
     assert [[m for m, s in enumerate(t.segments) if not s] for t in back] == [
         [int(lost[1:])] if d.id == lost[0] else [] for d in DOCUMENTS
     ]
+    assert [t.cut for t in back] == [(int(lost[1:]),) if d.id == lost[0] else () for d in DOCUMENTS]
     touched = {segment[0] for segment in foreign.sources[0]}
     assert [t.finished for t in back] == [d.id not in touched for d in DOCUMENTS]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from scaleformer.translation.batches import by_source, runs, token_budget
+from scaleformer.translation.batches import runs, token_budget
 
 
 def test_batches_of_a_budget():
@@ -16,17 +14,3 @@ def test_batches_of_a_budget():
 def test_runs_keep_the_order_and_hold_one_at_least() -> None:
     assert list(runs(zip("abcde", [3, 2, 9, 1, 4], strict=True), 5)) == [["a", "b"], ["c"], ["d", "e"]]
     assert list(runs([], 5)) == []
-
-
-@pytest.mark.parametrize(
-    ("written", "expected", "shared"),
-    [
-        ([("a", 1), ("b", 1)], ["a", "b"], []),
-        ([("a", 0), ("b", 1), ("c", 1)], ["a b", "c"], []),
-        ([("a", 2), ("b", 3)], ["a", "", "b", "", ""], [1, 3, 4]),
-        ([("a", 1), ("b", 0)], ["a", "b"], []),
-        ([], [], []),
-    ],
-)
-def test_segments_of_a_translation_are_those_of_its_source(written, expected, shared):
-    assert by_source(written) == (expected, shared)

@@ -80,7 +80,8 @@ def test_documents_at_the_limit_are_reported(copier, caplog):
             ids=["first", "second"],
         )
     assert [t.finished for t in translations] == [False, True]
-    assert "1 of 2 documents hit the length limit" in caplog.text
+    assert [t.cut for t in translations] == [(0,), ()]
+    assert "1 of 2 documents hit the length limit and are cut in 1 segment (" in caplog.text
     assert "first" in caplog.text
     assert "second" not in caplog.text
 

@@ -12,10 +12,11 @@ from scaleformer.data.readers.documents import Document
 from scaleformer.data.readers.lines import read_lines
 
 
-def read_translations(path: str | Path, dropped: Counter[str]) -> Iterator[Document]:
+def read_translations(path: str | Path, dropped: Counter[str], segments: Counter[str]) -> Iterator[Document]:
     """Documents with the translation as source and the translated text as target [Sennrich 2016].
 
-    Documents cut by a length limit, or whose segment count differs from the translation's, are left out and counted.
+    Segments that a length limit cut are left out and counted in `segments`; in `dropped`, documents that it cut in
+    every segment or in unknown ones, and those whose segment count differs from the translation's.
     Raises DataError with file and line for lines that `translate` did not write.
     """
     for number, line in read_lines(path, "jsonl"):
@@ -23,13 +24,15 @@ def read_translations(path: str | Path, dropped: Counter[str]) -> Iterator[Docum
         try:
             record = json.loads(line)
             name, text, translation = record["id"], record["source"], record["hypothesis"]
-            finished = record["finished"]
+            finished, cut = record["finished"], set(record.get("cut", ()))
         except (ValueError, TypeError, KeyError) as error:
             missing = f"no {error}" if isinstance(error, KeyError) else "not a JSON object"
             raise DataError(f"{where}: {missing}: wanted the output of translate output=FILE.jsonl") from None
-        if not finished:
+        if len(text) != len(translation):
+            dropped["cut by the length limit" if not finished else "another number of segments"] += 1
+        elif not finished and len(cut) in (0, len(text)):
             dropped["cut by the length limit"] += 1
-        elif len(text) != len(translation):
-            dropped["another number of segments"] += 1
         else:
-            yield Document(str(name), tuple(translation), tuple(text))
+            segments["cut by the length limit"] += len(cut)
+            kept = [place for place in range(len(text)) if place not in cut]
+            yield Document(str(name), *(tuple(side[place] for place in kept) for side in (translation, text)))

@@ -5,6 +5,8 @@ N chunks, C chunk length, e width of the values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -52,15 +54,14 @@ def gated_delta_rule(
     outs = []
     with full_precision(q.device):
         for parts in zip(*(x.split(section, 2) for x in (q, k, v, log_decay, beta)), strict=True):
-            out, memory = _section(*(x.to(dtype) for x in parts), memory, C)
+            out, memory = _section([x.to(dtype) for x in parts], memory, C)
             outs.append(out)
     return torch.cat(outs, dim=2).to(v.dtype), memory
 
 
-def _section(
-    q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor, memory: Tensor, C: int
-) -> tuple[Tensor, Tensor]:
-    """Some of the chunks, after those that left the memory."""
+def _section(parts: Sequence[Tensor], memory: Tensor, C: int) -> tuple[Tensor, Tensor]:
+    """Some of the chunks, after those that left the memory; parts: q, k, v, log_decay, beta of their tokens."""
+    q, k, v, log_decay, beta = parts
     length, d, e = q.shape[2], q.shape[3], v.shape[3]
     Q, K, V = (chunks(x, C) for x in (q * d**-0.5, k, v))  # (B, H, N, C, d | e)
     total, rate = chunks(log_decay[..., None], C).cumsum(-2), chunks(beta[..., None], C)  # (B, H, N, C, 1)

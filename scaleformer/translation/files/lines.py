@@ -175,8 +175,8 @@ def write_translations(
     alignments: for each translation, by segment, for JSON Lines.
 
     text: one segment per line (line breaks become spaces), blank lines as in the source. jsonl: id, source, target (the
-    reference, if the source has one), hypothesis, finished, log_probability and score; with `lists` also all hypotheses
-    in n_best, even a single one.
+    reference, if the source has one), hypothesis, finished, cut, log_probability and score; with `lists` also all
+    hypotheses in n_best, even a single one.
     """
     text = (format or source.format) == "text"
     number = first
@@ -206,6 +206,7 @@ def _record(document: Document, translation: Translation, lists: bool) -> dict[s
     record |= {
         "hypothesis": best.segments,
         "finished": best.finished,
+        "cut": best.cut,
         "log_probability": best.log_probability,
         "score": best.score,
     }

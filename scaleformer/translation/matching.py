@@ -1,0 +1,57 @@
+"""Which source segments the segments of a translation translate, by its separators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from scaleformer.translation.config import DecodingConfig
+from scaleformer.vocabulary import SEP, steps_of
+
+
+def by_source(written: Sequence[tuple[str, int]]) -> tuple[list[str], list[int]]:
+    """The segments of a translation, one for each source segment, and the places of those that are empty because the
+    one before them translates theirs, too. written: of each target segment its text and the source segments that it
+    consumes; texts of one source segment are joined by a space."""
+    segments: list[str] = []
+    shared: list[int] = []
+    texts: list[str] = []
+    for text, consumed in written:
+        texts.append(text)
+        if consumed:
+            segments.append(" ".join(texts))
+            shared += range(len(segments), len(segments) + consumed - 1)
+            segments += [""] * (consumed - 1)
+            texts = []
+    return ([*segments, " ".join(texts)] if texts else segments), shared
+
+
+def cut_segments(
+    source: Sequence[int],
+    written: Sequence[int],
+    told: Mapping[int, Sequence[int]],
+    config: DecodingConfig,
+    counted: bool,
+) -> tuple[int, ...]:
+    """The source segments whose translation has as many tokens as the length limit allows, and those without any, in a
+    translation that a limit has cut.
+
+    source   tokens of the document, `<sep>` after each segment
+    written  those of its translation, without `</s>`
+    told     the tokens with which translations begin, as in `search.decode`
+    """
+    ends = [place for place, token in enumerate(source) if token == SEP]
+    sizes = torch.tensor(ends, dtype=torch.long).diff(prepend=torch.tensor([-1])) - 1
+    limits = config.limit(sizes).tolist()
+    found, segment, length = [], 0, 0
+    for token in written:
+        steps = steps_of(token, counted)
+        if not steps:  # words, and what ends a target segment for the same source segment
+            length += 1
+            continue
+        first = told.get(segment, ())
+        if token == SEP and SEP not in first and length >= max(limits[segment], len(first)):
+            found.append(segment)
+        segment, length = segment + steps, 0
+    return (*found, *range(segment, len(ends)))
