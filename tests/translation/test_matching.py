@@ -6,7 +6,9 @@ import pytest
 
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.matching import by_source, cut_segments
+from scaleformer.translation.search import decode
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
+from tests.search import SOURCES, FakeModel, batch, random_logits
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,15 @@ def test_segments_at_their_limit_are_cut(written, told, cut):
     config = DecodingConfig(max_length_ratio=1.0, max_length_offset=1)
     source = [20, SEP, 20, 20, SEP, 20, SEP, EOS]
     assert cut_segments(source, written, told, config, counted=True) == cut
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_what_the_search_calls_cut_has_a_segment_at_its_limit(strategy: str) -> None:
+    settings = {"n_best": 4} if strategy == "sample" else {"beam_size": 3} if strategy == "beam" else {}
+    config = DecodingConfig(strategy=strategy, max_length_ratio=1.0, max_length_offset=4, **settings)
+    found = decode(FakeModel(random_logits), *batch(*SOURCES), config)
+    pairs = [(source, h) for source, hypotheses in zip(SOURCES, found, strict=True) for h in hypotheses]
+    assert {h.finished for _, h in pairs} == {True, False}
+    for source, h in pairs:
+        cut = cut_segments(source, h.tokens, {}, config, counted=False)
+        assert h.finished or cut
