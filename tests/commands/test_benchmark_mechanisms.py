@@ -64,18 +64,18 @@ def test_stages_can_run_in_several_calls(
     tmp_path: Path, calls: list, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scaleformer.report.mechanisms.draw", lambda results, path: None)
-    given = ["mechanisms=[softmax,shaw]", f"output={tmp_path / 'out'}", f"report={tmp_path / 'page.md'}"]
+    given = ["mechanisms=[softmax,shaw]", f"output={tmp_path}"]
     COMMAND.main([*given, "stages=[lengths]"])
     assert calls == []
     assert "not trained yet" in capsys.readouterr().out
     COMMAND.main([*given, "stages=[train,lengths]"])
     stages = ("train", "evaluate_lengths")
     assert calls == [(stage, mechanism) for mechanism in ("softmax", "shaw") for stage in stages]
-    assert "| `softmax` | 100 |" not in (tmp_path / "page.md").read_text()
+    assert "| `softmax` | 100 |" not in (tmp_path / "report.md").read_text()
     calls.clear()
     COMMAND.main([*given, "stages=[speed]"])
     assert calls == [("speed", "softmax"), ("speed", "shaw")]
-    page = (tmp_path / "page.md").read_text()
+    page = (tmp_path / "report.md").read_text()
     assert "| `softmax` | 1,000 | 1.250 |" in page
     assert "| `softmax` | 100 (1.00) |" in page
 
