@@ -12,12 +12,26 @@ import torch
 from scaleformer.checkpoints.model_file import make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.training.resume import record_overrides
 
 DOCUMENTS = [
     {"id": "north/one", "source": ["the cat sees", "it runs"], "target": ["die katze sieht", "sie rennt"]},
     {"id": "south/two", "source": ["a dog"], "target": ["ein hund"]},
     {"id": "north/three", "source": ["a house", "a tree", "a cat"], "target": ["ein haus", "ein baum", "eine katze"]},
 ]
+
+#: settings of a run, as far as the tests of resuming ask for them
+CONFIG = {
+    "model": {
+        "width": 16,
+        "dropout": 0.1,
+        "sites": {"cross": {"name": "softmax"}, "decoder": None},
+        "attention": {"name": "scaleformer", "horizon": 16},
+    },
+    "tokenizer": {"vocab_size": 290, "sample_alpha": 0.0},
+    "optimizer": {"name": "adamw", "learning_rate": 1e-3},
+    "trainer": {"max_steps": 9},
+}
 
 
 @functools.cache
@@ -46,3 +60,10 @@ def make_run(folder: Path, config: dict[str, Any] | None = None, attention: dict
     (folder / "checkpoints").mkdir(parents=True)
     torch.save({"scaleformer": package, "state_dict": weights}, folder / "checkpoints" / "best.ckpt")
     return folder
+
+
+def make_recorded_run(folder: Path) -> Path:
+    """A run of `CONFIG`, whose command line is recorded."""
+    run = make_run(folder / "it's a run", CONFIG)
+    record_overrides(run, ["experiment=smoke", "seed=3"])
+    return run

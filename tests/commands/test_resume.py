@@ -19,26 +19,12 @@ from scaleformer.training.resume import (
     record_overrides,
 )
 from scaleformer.training.run_folder import write_status
-from tests.runs import make_run
-
-CONFIG = {
-    "model": {
-        "width": 16,
-        "dropout": 0.1,
-        "sites": {"cross": {"name": "softmax"}, "decoder": None},
-        "attention": {"name": "scaleformer", "horizon": 16},
-    },
-    "tokenizer": {"vocab_size": 290, "sample_alpha": 0.0},
-    "optimizer": {"name": "adamw", "learning_rate": 1e-3},
-    "trainer": {"max_steps": 9},
-}
+from tests.runs import CONFIG, make_recorded_run, make_run
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    run = make_run(tmp_path / "it's a run", CONFIG)
-    record_overrides(run, ["experiment=smoke", "seed=3"])
-    return run
+    return make_recorded_run(tmp_path)
 
 
 def test_without_resume_nothing_changes() -> None:

@@ -21,29 +21,14 @@ from scaleformer.training.resume import (
     merge_overrides,
     open_checkpoint,
     read_tokenizers,
-    record_overrides,
     renewed,
 )
-from tests.runs import make_run, tokenizer
-
-CONFIG = {
-    "model": {
-        "width": 16,
-        "dropout": 0.1,
-        "sites": {"cross": {"name": "softmax"}, "decoder": None},
-        "attention": {"name": "scaleformer", "horizon": 16},
-    },
-    "tokenizer": {"vocab_size": 290, "sample_alpha": 0.0},
-    "optimizer": {"name": "adamw", "learning_rate": 1e-3},
-    "trainer": {"max_steps": 9},
-}
+from tests.runs import CONFIG, make_recorded_run, tokenizer
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    run = make_run(tmp_path / "it's a run", CONFIG)
-    record_overrides(run, ["experiment=smoke", "seed=3"])
-    return run
+    return make_recorded_run(tmp_path)
 
 
 def test_the_last_override_of_a_key_wins() -> None:
