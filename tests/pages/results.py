@@ -26,7 +26,19 @@ COMMAND = "python -m tests.pages.results"
 KEPT = (
     *("kind", "time", "versions", "device", "seed", "signatures", "decoding", "mode", "context", "max_tokens", "split"),
     *("precision", "translation_seconds", "documents", "reference_segments", "hypothesis_segments", "mismatch_rate"),
-    *("unfinished", "scores", "positions", "program", "level", "minutes", "recipe", "updates", "parameters", "version"),
+    *(
+        "unfinished",
+        "cut_segments",
+        "scores",
+        "positions",
+        "program",
+        "level",
+        "minutes",
+        "recipe",
+        "updates",
+        "parameters",
+        "version",
+    ),
     *("search", "difference", "pieces_of_other_segments"),
 )
 BLOCK = re.compile(r"(<!-- (\w+) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
