@@ -207,9 +207,11 @@ async def _file_events(opened: Opened, name: str) -> AsyncGenerator[str, None]:
         async for event in events:
             if isinstance(event, Done):
                 found[event.document] = event.translation
-                target = list(event.translation.segments)
-                aligned = {} if event.alignments is None else {"alignments": in_pharaoh(event)}
-                yield _event("document", {"document": event.document, "target": target, **aligned})
+                translation = event.translation
+                told: dict[str, Any] = {"target": list(translation.segments), "cut": list(translation.cut)}
+                if event.alignments is not None:
+                    told["alignments"] = in_pharaoh(event)
+                yield _event("document", {"document": event.document, **told})
             else:
                 yield event
     report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])

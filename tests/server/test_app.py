@@ -171,6 +171,9 @@ def test_a_file_streams(server, tmp_path):
     events = server.events("/translate/file?report=stream", files=files)
     assert [name for name, _ in events if name != "segment"] == ["source", "document", "file", "end"]
     whole = server.client.post("/translate/file", files=files)
+    [document] = [event for name, event in events if name == "document"]
+    assert set(document) == {"document", "target", "cut"}
+    assert len(document["cut"]) == json.loads(whole.headers["x-scaleformer-report"])["cut"]
     content = next(event["content"] for name, event in events if name == "file")
     assert base64.b64decode(content) == whole.content
 

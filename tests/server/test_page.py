@@ -80,6 +80,30 @@ def test_a_text_side_by_side(page, server):
     assert Path(download.value.path()).read_text(encoding="utf-8") == document["text"]
 
 
+@pytest.mark.parametrize("as_file", [False, True], ids=["text", "file"])
+def test_what_the_limit_cut_is_marked(page, server, tmp_path, as_file):
+    """The answers of the server are replaced: only one segment of each is cut."""
+    document = json.dumps({"document": 0, "target": ["eins", "zwei zwei"], "cut": [1], "finished": False})
+    report = json.dumps({"report": {"name": "note.txt", "finished": False, "notes": {}}, "content": ""})
+    last = f"event: file\ndata: {report}\n\n" if as_file else ""
+    page.route(f"**/translate/{'file?report=stream' if as_file else 'stream'}", lambda route: route.fulfill(
+        headers={"Content-Type": "text/event-stream"},
+        body='event: source\ndata: {"documents": [{"id": "a", "source": ["one", "two"]}]}\n\n'
+        f"event: document\ndata: {document}\n\n{last}event: end\ndata: {{}}\n\n",
+    ))  # fmt: skip
+    if as_file:
+        (tmp_path / "note.txt").write_text("one\ntwo\n")
+        page.get_by_label(re.compile("or a file")).set_input_files(tmp_path / "note.txt")
+    else:
+        page.get_by_label("Text", exact=True).fill("one\ntwo")
+    page.get_by_role("button", name="Translate").click()
+    page.get_by_text("1 cut by the length limit").wait_for()
+    targets = page.get_by_role("list").get_by_role("button")
+    assert targets.nth(1).all_inner_texts() == ["zwei zwei"]
+    ends = [target.evaluate("target => getComputedStyle(target, '::after').content") for target in targets.all()]
+    assert ends == ["none", '" (cut by the length limit)"']
+
+
 def test_a_file_comes_back_as_one(page, server, tmp_path):
     path = markdown(tmp_path)
     page.get_by_label(re.compile("or a file")).set_input_files(path)
