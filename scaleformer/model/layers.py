@@ -50,7 +50,26 @@ class FeedForward(nn.Module):
         return self.contract(self.dropout(self.activation(self.expand(x))))
 
 
-class EncoderLayer(nn.Module):
+class Layer(nn.Module):
+    """A layer of the encoder or the decoder."""
+
+    @property
+    def attentions(self) -> list[Attention]:
+        return [module for module in self.children() if isinstance(module, Attention)]
+
+    @property
+    def penalises(self) -> bool:
+        """Whether an attention may add to the training loss."""
+        return any(type(attention).penalise is not Attention.penalise for attention in self.attentions)
+
+    def penalty(self) -> Tensor | None:
+        """The sum of what the attentions add to the training loss, or None."""
+        parts = [attention.penalise() for attention in self.attentions]
+        found = [part for part in parts if part is not None]
+        return torch.stack(found).sum() if found else None
+
+
+class EncoderLayer(Layer):
     """x + attention(norm(x)), then x + feed-forward(norm(x))."""
 
     def __init__(self, attention: Attention, width: int, hidden: int, dropout: float, activation: str) -> None:
@@ -75,7 +94,7 @@ class LayerState(NamedTuple):
     memory: Any
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Layer):
     """Causal self-attention, cross-attention and feed-forward, each x + f(norm(x))."""
 
     def __init__(

@@ -181,7 +181,7 @@ class Transformer(nn.Module):
 
     def penalty(self) -> Tensor | float:
         """What training adds to the cross-entropy of each target token."""
-        parts = [module.penalise() for module in self.modules() if isinstance(module, Attention)]
+        parts = [layer.penalty() for layer in (*self.encoder_layers, *self.decoder_layers)]
         return sum(part for part in parts if part is not None)
 
     def logits(self, states: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
 if TYPE_CHECKING:
@@ -81,4 +81,6 @@ def shard_model(model: Transformer, mesh: DeviceMesh) -> None:
     the rest."""
     for layer in (*model.encoder_layers, *model.decoder_layers):
         fully_shard(layer, mesh=mesh)
+        if layer.penalises:  # which needs the weights again that the forward pass has freed
+            register_fsdp_forward_method(layer, "penalty")
     fully_shard(model, mesh=mesh)  # the root stays gathered after the forward pass: the loss needs output_weight

@@ -60,6 +60,24 @@ def test_sharded_training_equals_ordinary_training(runs: dict[str, Path], tmp_pa
         torch.testing.assert_close(weight, sharded["state_dict"][f"model.{name}"], rtol=0, atol=0)
 
 
+def test_penalties_and_centroids(cache: Path, tmp_path: Path) -> None:
+    """Weights of a layer that the loss reads after its forward pass, and buffers that the backward pass moves."""
+    sites = {
+        "decoder": {"name": "compressive", "compression": "convolution", "piece": 2, "memory": 4, "rate": 2},
+        "encoder": {"name": "routing", "window": 2, "clusters": 3, "members": 2, "decay": 0.9},
+    }
+    options = [
+        *(f"model/attention@model.sites.{site}={choice.pop('name')}" for site, choice in sites.items()),
+        *(f"model.sites.{site}.{name}={value}" for site, choice in sites.items() for name, value in choice.items()),
+        "trainer.max_steps=4",
+    ]
+    for strategy in ("ddp", "fsdp"):
+        train(tmp_path / strategy, cache, strategy, *options)
+    torch.testing.assert_close(numbers(tmp_path / "fsdp"), numbers(tmp_path / "ddp"), rtol=1e-5, atol=1e-6)
+    whole, sharded = (content(tmp_path / strategy)["state_dict"] for strategy in ("ddp", "fsdp"))
+    torch.testing.assert_close(sharded, whole, rtol=1e-4, atol=1e-6)
+
+
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> dict[str, Path]:
     """The first three steps of both runs."""

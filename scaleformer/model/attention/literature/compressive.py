@@ -43,7 +43,7 @@ class CompressiveAttention(TransformerXLAttention):
     keys and values, and the states of C + M tokens for max, convolution and dilated.
     Source: [Rae 2020, section 3, algorithms 1 and 2]. Left out: the auto-encoding loss, and memory carried from one
     document to the next; most_used carries none to the next piece of a document in training either (`transformer_xl`),
-    since the attention that tokens got would have to be carried, too. Sharded weights need `reconstruction` 0.
+    since the attention that tokens got would have to be carried, too.
 
     piece           C, in tokens, a multiple of rate
     memory          M, in tokens, a multiple of rate
