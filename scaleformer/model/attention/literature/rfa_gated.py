@@ -35,21 +35,22 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
     phi_r(x) = [sin w_r.x', cos w_r.x'] / sqrt(m) with x' = x / (scale |x|) and normally distributed w_r. On average
     phi(q).phi(k) is exp(-|q' - k'|^2 / 2): for unit vectors exp(q'.k') up to a factor. The sentential gate f_i is
     sigmoid(w.x_i + b) where i begins a segment, and scales all that came before; elsewhere it is 1. Cross-attention has
-    no gate and sums over the whole source.
+    no gate, sums over the whole source, and weighs each key by exp(|K_j|^2 / (2 d scale^2)), the largest one by 1.
     Cost O((L + S) d m) time, O((L + S) (d + m)) memory; decoding keeps one 2m x (d+1) matrix a head, exactly.
     Source: [Wu 2022] for the gate and both sites (the encoder keeps softmax), [Peng 2021] for the features; positions
     are added to the embeddings. In the authors' code the separator ends a segment and fades with it. Here, as in the
     paper, it begins the next segment, and the gate is read from it. Kernel estimates may be negative: a denominator
     below 0.1 counts as 0.1 (the authors bound theirs too).
-    Left out: arc-cosine features, the gate at every token [Peng 2021], a deviation for each dimension of w_r, and the
-    key norms by which the authors' trained models weigh keys in cross-attention. The authors take the w_r from a stored
-    pool and fix them in translation; here translation uses the last draw.
+    Left out: arc-cosine features, the gate at every token [Peng 2021], and a deviation for each dimension of w_r. The
+    authors take the w_r from a stored pool and fix them in translation; here translation uses the last draw.
 
-    features       m; the authors take 32 in the decoder and 256 in cross-attention
-    redraw_every   training passes between new draws of the w_r; 0 keeps the first draw
-    scale          of the unit vectors; the larger, the flatter the kernel
-    learned_scale  whether each head learns its own scale, starting from `scale`
-    gate_bias      initial b: at first the past counts sigmoid(b)
+    decoder_features m in the decoder
+    cross_features   m in cross-attention, where the authors take more
+    key_norms        whether cross-attention weighs keys by their norms, as in the authors' training script
+    redraw_every     training passes between new draws of the w_r; 0 keeps the first draw
+    scale            of the unit vectors; the larger, the flatter the kernel
+    learned_scale    whether each head learns its own scale, starting from `scale`
+    gate_bias        initial b: at first the past counts sigmoid(b)
     """
 
     sites: ClassVar[tuple[str, ...]] = ("decoder", "cross")
@@ -60,17 +61,20 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         site: str,
         width: int,
         heads: int,
-        features: int = 64,
+        decoder_features: int = 32,
+        cross_features: int = 256,
+        key_norms: bool = True,
         redraw_every: int = 1,
         scale: float = 1.0,
         learned_scale: bool = True,
         gate_bias: float = 2.0,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, features=features)
+        at_least(1, decoder_features=decoder_features, cross_features=cross_features)
         if not 0 < scale < math.inf:
             raise ValueError(f"model.attention.scale is {scale}: it must be above 0")
-        self.feature_count = features
+        self.feature_count = decoder_features if self.causal else cross_features
+        self.key_norms = key_norms
         self.log_scale = nn.Parameter(torch.full((heads,), math.log(scale)), requires_grad=learned_scale)
         if self.causal:
             self.gate = Linear(width, heads)
@@ -149,8 +153,18 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
 
     def _sum(self, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """The sum (B, H, 2m, d+1) over a source, key and value (B, H, S, d), mask (B, S)."""
-        answers = without_pads(self.features(key), mask)  # (B, H, S, 2m)
-        return answers.mT @ values_with_ones(value.to(answers.dtype), mask)
+        key = without_pads(key, mask)
+        answers = self.features(key)  # (B, H, S, 2m)
+        u = values_with_ones(value.to(answers.dtype), mask)  # (B, H, S, d+1), zeros at pads
+        if self.key_norms:
+            u = u * self._norm_weights(key.to(answers.dtype))
+        return answers.mT @ u
+
+    def _norm_weights(self, key: Tensor) -> Tensor:
+        """The factors (B, H, S, 1) of keys (B, H, S, d), which are zero at pads."""
+        scaled = key * self.log_scale.to(key.dtype).neg().exp()[:, None, None]
+        exponent = scaled.square().sum(-1, keepdim=True) / (2 * self.head_width)  # (B, H, S, 1)
+        return (exponent - exponent.detach().amax(2, keepdim=True)).exp()
 
 
 def _mean(sums: Tensor) -> Tensor:

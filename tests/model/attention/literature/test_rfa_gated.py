@@ -36,6 +36,10 @@ def slow_form(attention: RandomFeatureGatedAttention, x: Tensor, memory: Tensor,
             if attention.causal and j > 0 and segments[j] != segments[j - 1]:
                 gate = 1 / (1 + (-(attention.gate.weight[head] @ x[j] + attention.gate.bias[head])).exp())
             feature = phi(key[j, part])
+            if not attention.causal and attention.key_norms:
+                norms = key[:, part].norm(dim=-1) / scale
+                # the largest counts as a constant, which matters below the least denominator
+                feature = feature * ((norms[j] ** 2 - norms.detach().max() ** 2) / (2 * d)).exp()
             S, z = gate * S + torch.outer(feature, value[j, part]), gate * z + feature
             rows.append((S, z))
         states = rows if attention.causal else [rows[-1]] * len(x)
@@ -49,7 +53,8 @@ def slow_form(attention: RandomFeatureGatedAttention, x: Tensor, memory: Tensor,
 @pytest.mark.parametrize("site", SITES)
 def test_it_follows_the_recurrence(site: str, features: int, scale: float, learned: bool) -> None:
     torch.manual_seed(1)
-    attention = RandomFeatureGatedAttention(site, 16, 2, features, scale=scale, learned_scale=learned, gate_bias=0.5)
+    options = {"scale": scale, "learned_scale": learned, "gate_bias": 0.5, "key_norms": learned}
+    attention = RandomFeatureGatedAttention(site, 16, 2, features, features + 1, **options)
     assert attention.log_scale.requires_grad == learned
 
     def slow(x: Tensor, memory: Tensor, query_segments: Tensor, key_segments: Tensor) -> Tensor:
@@ -60,7 +65,7 @@ def test_it_follows_the_recurrence(site: str, features: int, scale: float, learn
 
 def test_random_features_give_the_kernel_of_unit_vectors_on_average() -> None:
     torch.manual_seed(5)
-    attention = RandomFeatureGatedAttention("cross", 16, 2, features=40_000, scale=0.8).double()
+    attention = RandomFeatureGatedAttention("cross", 16, 2, cross_features=40_000, scale=0.8).double()
     query, key = (torch.randn(1, 2, 20, 8, dtype=torch.double) for _ in range(2))
     found = attention.features(query) @ attention.features(key).mT
     q, k = (x / x.norm(dim=-1, keepdim=True) / 0.8 for x in (query, key))
@@ -71,7 +76,7 @@ def test_random_features_give_the_kernel_of_unit_vectors_on_average() -> None:
 @torch.no_grad()
 def test_steps_follow_over_many_segments() -> None:
     torch.manual_seed(1)
-    attention = RandomFeatureGatedAttention("decoder", 16, 2, features=8).double()
+    attention = RandomFeatureGatedAttention("decoder", 16, 2, decoder_features=8).double()
     state = assert_steps_follow(attention, 200, torch.arange(200) // torch.tensor([[7], [11]]))
     assert state.inner.memory.shape == (2, 2, 16, 9)
 
@@ -79,7 +84,7 @@ def test_steps_follow_over_many_segments() -> None:
 @torch.no_grad()
 def test_a_shut_gate_leaves_each_segment_to_itself() -> None:
     torch.manual_seed(1)
-    attention = RandomFeatureGatedAttention("decoder", 16, 2, features=64, gate_bias=-1e4).double()
+    attention = RandomFeatureGatedAttention("decoder", 16, 2, decoder_features=64, gate_bias=-1e4).double()
     attention.gate.weight.zero_()
     x = torch.randn(1, 30, 16, dtype=torch.double)
     segments, mask = torch.arange(30)[None] // 10, torch.ones(1, 30).bool()
@@ -90,7 +95,7 @@ def test_a_shut_gate_leaves_each_segment_to_itself() -> None:
 
 
 def test_directions_are_drawn_anew_in_each_pass_and_from_the_state_alone() -> None:
-    choice = {"name": "rfa_gated", "features": 4, "fallback": "softmax"}
+    choice = {"name": "rfa_gated", "decoder_features": 4, "fallback": "softmax"}
     model, batch = make_model(attention=choice).train(), make_batch([([3], [2])])
     attention = model.decoder_layers[0].attention
     drawn = []
@@ -105,7 +110,9 @@ def test_directions_are_drawn_anew_in_each_pass_and_from_the_state_alone() -> No
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("features", 0), ("redraw_every", -1), ("scale", 0.0), ("scale", -1.0)], ids=str
+    ("option", "value"),
+    [("decoder_features", 0), ("cross_features", 0), ("redraw_every", -1), ("scale", 0.0), ("scale", -1.0)],
+    ids=str,
 )
 def test_wrong_options_are_named(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{option} is {value}"):

@@ -147,7 +147,7 @@ def draw_directions(attention: Module, generator: np.random.RandomState) -> None
 
 
 @oracle("rfa_gated", "torch", "the weight of each pair, summed", "decoder cross",
-        prepare=draw_directions, options={"features": 6, "scale": 0.8})  # fmt: skip
+        prepare=draw_directions, options={"decoder_features": 6, "cross_features": 6, "scale": 0.8})  # fmt: skip
 def rfa_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
     query, key, value = heads_of(attention, x, memory)
 
@@ -163,6 +163,10 @@ def rfa_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayou
         first[:, 1:] = layout.query_segments[:, 1:] > layout.query_segments[:, :-1]
         fading = torch.where(first[..., None], gate, 1.0).cumprod(1).transpose(1, 2)  # (B, H, L)
         weights = weights * fading[..., None] / fading[:, :, None]
+    else:
+        norms = key.norm(dim=-1) / attention.log_scale.exp()[:, None]  # (B, H, S)
+        exponents = (norms**2 / (2 * attention.head_width)).masked_fill(~layout.mask[:, None], -math.inf)
+        weights = weights * (exponents - exponents.detach().amax(-1, keepdim=True)).exp()[:, :, None]
     return output_of(attention, weights @ value / weights.sum(-1, keepdim=True).clamp(min=0.1))
 
 
