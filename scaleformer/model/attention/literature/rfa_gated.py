@@ -19,6 +19,8 @@ from scaleformer.ops.segments.layout import NO_SEGMENT, SegmentLayout
 
 #: the least denominator: kernel estimates may be negative, so that their sum may come close to zero
 LEAST = 0.1
+#: tokens whose features cross-attention computes at once, which holds less memory
+SECTION = 2048
 
 
 class FadingState(NamedTuple):
@@ -94,7 +96,7 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         self.projection = self.projection.to(x.device)
         unit = functional.normalize(x.to(dtype), dim=-1) * self.log_scale.to(dtype).neg().exp()[:, None, None]
         angles = unit @ self.projection.to(dtype).mT  # (B, H, L, m)
-        return torch.cat([angles.sin(), angles.cos()], dim=-1) * self.feature_count**-0.5
+        return torch.cat([angles.sin(), angles.cos()], dim=-1).mul_(self.feature_count**-0.5)
 
     def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
         if not self.causal:
@@ -114,7 +116,8 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
                 u = values_with_ones(value.to(asked.dtype), None)  # (B, H, L, d+1)
                 sums = fading_sums(asked, answers, u, key[..., -1].to(asked.dtype))  # (B, H, L, d+1)
             else:
-                sums = self.features(query) @ self._sum(key, value, layout.mask)
+                memory = self._sum(key, value, layout.mask)
+                sums = torch.cat([self.features(q) @ memory for q in query.split(SECTION, 2)], dim=2)
             return self.counted(_mean(sums).to(value.dtype))  # (B, H, L, d)
 
     def empty_state(self, rows: int, like: Tensor) -> FadingState:
@@ -153,12 +156,12 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
 
     def _sum(self, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """The sum (B, H, 2m, d+1) over a source, key and value (B, H, S, d), mask (B, S)."""
-        key = without_pads(key, mask)
-        answers = self.features(key)  # (B, H, S, 2m)
-        u = values_with_ones(value.to(answers.dtype), mask)  # (B, H, S, d+1), zeros at pads
+        dtype = torch.promote_types(key.dtype, torch.float32)
+        key, u = without_pads(key, mask).to(dtype), values_with_ones(value.to(dtype), mask)  # (B, H, S, d | d+1)
         if self.key_norms:
-            u = u * self._norm_weights(key.to(answers.dtype))
-        return answers.mT @ u
+            u = u * self._norm_weights(key)
+        parts = zip(key.split(SECTION, 2), u.split(SECTION, 2), strict=True)
+        return torch.stack([self.features(k).mT @ own for k, own in parts]).sum(0)
 
     def _norm_weights(self, key: Tensor) -> Tensor:
         """The factors (B, H, S, 1) of keys (B, H, S, d), which are zero at pads."""
