@@ -173,6 +173,7 @@ def test_a_file_streams(server, tmp_path):
     whole = server.client.post("/translate/file", files=files)
     [document] = [event for name, event in events if name == "document"]
     assert set(document) == {"document", "target", "cut"}
+    assert document["cut"]
     assert len(document["cut"]) == json.loads(whole.headers["x-scaleformer-report"])["cut"]
     content = next(event["content"] for name, event in events if name == "file")
     assert base64.b64decode(content) == whole.content

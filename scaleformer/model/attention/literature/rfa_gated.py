@@ -42,9 +42,9 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
     Source: [Wu 2022] for the gate and both sites (the encoder keeps softmax), [Peng 2021] for the features; positions
     are added to the embeddings. In the authors' code the separator ends a segment and fades with it. Here, as in the
     paper, it begins the next segment, and the gate is read from it. Kernel estimates may be negative: a denominator
-    below 0.1 counts as 0.1 (the authors bound theirs too).
-    Left out: arc-cosine features, the gate at every token [Peng 2021], and a deviation for each dimension of w_r. The
-    authors take the w_r from a stored pool and fix them in translation; here translation uses the last draw.
+    below 0.1 counts as 0.1 (the authors bound theirs too). They take the w_r from a stored pool and fix them in
+    translation; here translation uses the last draw. Left out: arc-cosine features, the gate at every token [Peng 2021],
+    and a deviation for each dimension of w_r.
 
     decoder_features m in the decoder
     cross_features   m in cross-attention, where the authors take more
@@ -87,14 +87,13 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
     def draw(self) -> None:
         """The w_r of each head, (H, m, d)."""
         generator = torch.Generator().manual_seed(self.seed + self.drawn)
-        shape = self.heads, self.feature_count, self.head_width
-        self.projection = torch.randn(shape, generator=generator, device="cpu")
+        self.projection = torch.randn(self.heads, self.feature_count, self.head_width, generator=generator, device="cpu")
 
     def features(self, x: Tensor) -> Tensor:
         """phi of queries or keys (B, H, L, d): (B, H, L, 2m), in float32 at least."""
         dtype = torch.promote_types(x.dtype, torch.float32)
         self.projection = self.projection.to(x.device)
-        unit = functional.normalize(x.to(dtype), dim=-1) * self.log_scale.to(dtype).neg().exp()[:, None, None]
+        unit = functional.normalize(x.to(dtype), dim=-1) / self.log_scale.to(dtype).exp()[:, None, None]
         angles = unit @ self.projection.to(dtype).mT  # (B, H, L, m)
         return torch.cat([angles.sin(), angles.cos()], dim=-1).mul_(self.feature_count**-0.5)
 
@@ -158,16 +157,12 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         """The sum (B, H, 2m, d+1) over a source, key and value (B, H, S, d), mask (B, S)."""
         dtype = torch.promote_types(key.dtype, torch.float32)
         key, u = without_pads(key, mask).to(dtype), values_with_ones(value.to(dtype), mask)  # (B, H, S, d | d+1)
-        if self.key_norms:
-            u = u * self._norm_weights(key)
+        if self.key_norms:  # zero at pads, so that no pad has the largest
+            scaled = key / self.log_scale.to(dtype).exp()[:, None, None]
+            exponent = scaled.square().sum(-1, keepdim=True) / (2 * self.head_width)  # (B, H, S, 1)
+            u = u * (exponent - exponent.detach().amax(2, keepdim=True)).exp()
         parts = zip(key.split(SECTION, 2), u.split(SECTION, 2), strict=True)
         return torch.stack([self.features(k).mT @ own for k, own in parts]).sum(0)
-
-    def _norm_weights(self, key: Tensor) -> Tensor:
-        """The factors (B, H, S, 1) of keys (B, H, S, d), which are zero at pads."""
-        scaled = key * self.log_scale.to(key.dtype).neg().exp()[:, None, None]
-        exponent = scaled.square().sum(-1, keepdim=True) / (2 * self.head_width)  # (B, H, S, 1)
-        return (exponent - exponent.detach().amax(2, keepdim=True)).exp()
 
 
 def _mean(sums: Tensor) -> Tensor:

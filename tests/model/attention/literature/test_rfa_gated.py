@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention import build_attention
+from scaleformer.model.attention.literature import rfa_gated
 from scaleformer.model.attention.literature.rfa_gated import LEAST, RandomFeatureGatedAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from tests.helpers import make_batch, make_model
@@ -51,7 +52,10 @@ def slow_form(attention: RandomFeatureGatedAttention, x: Tensor, memory: Tensor,
 
 @pytest.mark.parametrize(("features", "scale", "learned"), [(5, 1.0, True), (2, 0.4, True), (16, 0.7, False)])
 @pytest.mark.parametrize("site", SITES)
-def test_it_follows_the_recurrence(site: str, features: int, scale: float, learned: bool) -> None:
+def test_it_follows_the_recurrence(
+    monkeypatch: pytest.MonkeyPatch, site: str, features: int, scale: float, learned: bool
+) -> None:
+    monkeypatch.setattr(rfa_gated, "SECTION", 5)  # several sections, the last one shorter
     torch.manual_seed(1)
     options = {"scale": scale, "learned_scale": learned, "gate_bias": 0.5, "key_norms": learned}
     attention = RandomFeatureGatedAttention(site, 16, 2, features, features + 1, **options)
