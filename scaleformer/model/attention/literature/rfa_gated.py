@@ -43,8 +43,8 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
     are added to the embeddings. In the authors' code the separator ends a segment and fades with it. Here, as in the
     paper, it begins the next segment, and the gate is read from it. Kernel estimates may be negative: a denominator
     below 0.1 counts as 0.1 (the authors bound theirs too). They take the w_r from a stored pool and fix them in
-    translation; here translation uses the last draw. Left out: arc-cosine features, the gate at every token [Peng 2021],
-    and a deviation for each dimension of w_r.
+    translation; here translation uses the last draw. Left out: arc-cosine features, the gate at every token
+    [Peng 2021], and a deviation for each dimension of w_r.
 
     decoder_features m in the decoder
     cross_features   m in cross-attention, where the authors take more
@@ -86,8 +86,8 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
 
     def draw(self) -> None:
         """The w_r of each head, (H, m, d)."""
-        generator = torch.Generator().manual_seed(self.seed + self.drawn)
-        self.projection = torch.randn(self.heads, self.feature_count, self.head_width, generator=generator, device="cpu")
+        draws = torch.Generator().manual_seed(self.seed + self.drawn)
+        self.projection = torch.randn(self.heads, self.feature_count, self.head_width, generator=draws, device="cpu")
 
     def features(self, x: Tensor) -> Tensor:
         """phi of queries or keys (B, H, L, d): (B, H, L, 2m), in float32 at least."""
