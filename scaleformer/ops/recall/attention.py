@@ -104,11 +104,12 @@ def segment_recall_attention(
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
         priority = salience.detach()
         windows = algorithm == "linear"
+        head = plan.head if windows else None
         choosing = [windows or not side.all_kept for side in plan.sides]
         if explore and any(choosing):
             priority = priority - explore * torch.empty_like(priority).exponential_().log()
         recalled = [
-            select(priority - toward if side.after else priority + toward, key_mask, side, each, windows)
+            select(priority - toward if side.after else priority + toward, key_mask, side, each, head)
             if choose else None
             for side, choose in zip(plan.sides, choosing, strict=True)
         ]  # fmt: skip

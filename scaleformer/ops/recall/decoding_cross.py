@@ -12,7 +12,7 @@ from torch.nn import functional
 from scaleformer.ops.common.checks import check_gate, check_kv, check_segments
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import check_recall, check_salience
-from scaleformer.ops.recall.selection import RankedKeys
+from scaleformer.ops.recall.selection import RankedKeys, ends_of
 from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import clean_segments
 
@@ -184,7 +184,7 @@ class RecallCrossState:
         for after in (False, True):
             priority = self.salience.to(dtype) + (-toward if after else toward)  # (B, H, S)
             keys = RankedKeys(priority, self.mask, self.count, after)
-            ranks = keys.among(length - borders if after else borders)  # (B, H, E, N)
+            ranks = keys.among(ends_of(length - borders if after else borders, length))  # (B, H, E, N)
             found = keys.positions(ranks).masked_fill(ranks < 0, length)
             sets.append(found.transpose(1, 2).contiguous())
         return Kept(borders, *sets)

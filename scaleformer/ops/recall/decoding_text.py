@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init
-from scaleformer.ops.recall.selection import RankedKeys
+from scaleformer.ops.recall.selection import RankedKeys, ends_of
 from scaleformer.ops.segments.layout import NO_SEGMENT
 
 
@@ -41,7 +41,7 @@ def recall_causal_states(
     state.segment = torch.where(starts > 0, last, NO_SEGMENT)
     near = (starts[:, None] - most + torch.arange(most, device=k.device)).clamp(min=0)  # (n, P)
     ranked = RankedKeys((salience + recency[:, None] * segments.to(salience))[None], None, kept, after=False)
-    ranks = ranked.among(first[None])[0].transpose(0, 1).flip(2)  # (n, H, M), the highest last
+    ranks = ranked.among(ends_of(first[None], length))[0].transpose(0, 1).flip(2)  # (n, H, M), the highest last
     far = ranked.positions(ranks.transpose(0, 1)[None])[0].transpose(0, 1)  # (n, H, M)
     none = ranks < 0
     head = torch.arange(heads, device=k.device)[:, None]

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from scaleformer.ops.common.autograd import own_backward
 from scaleformer.ops.recall.plan import QuerySegments, RecallPlan
-from scaleformer.ops.recall.selection import NONE, Recalled
+from scaleformer.ops.recall.selection import Recalled
 from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.tiles import BLOCK, TileGroup
 from scaleformer.ops.segments.windows import (
@@ -56,7 +56,10 @@ class RecallAttention(torch.autograd.Function):
         """q (B, H, L_Q, d), k (B, H, L_K, d) and v (B, H, L_K, e), in the dtype of the products; the others and the
         result in fp32 at least: salience (B, H, L_K), ignored at pads; log_gate (H, 2N+3); table (1 or H, n, d) of
         `score_table`, or None; result (B, H, L_Q, e)"""
-        call = _Call(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
+        kept = [torch.stack(x, dim=3).flatten() for x in zip(*(x.outside for x in recalled if x.outside), strict=True)]
+        recalled = [x._replace(outside=None) for x in recalled]
+        terms = _terms(log_gate, table, plan, q.shape[3])
+        call = _Call(q, k, v, salience, terms, plan, recalled, kept, key_mask)
         count, heads, size, _ = call.q.shape
         out, log_total = (salience.new_empty(count, heads, size, n) for n in (v.shape[3], 1))
         products = q.dtype
@@ -71,16 +74,15 @@ class RecallAttention(torch.autograd.Function):
             out.index_copy_(0, group.tiles, sums.div_(total.masked_fill(none, 1.0)))
             log_total.index_copy_(0, group.tiles, total.log2_().add_(top).masked_fill_(none, float("inf")))
         ctx.save_for_backward(q, k, v, salience, table, log_gate, log_total, key_mask)
-        ctx.options = plan, recalled
+        ctx.options = terms, plan, recalled, kept
         return from_tiles(out, q.shape[0], q.shape[2])
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, salience, table, log_gate, log_total, key_mask = ctx.saved_tensors
-        plan, recalled = ctx.options
-        products = q.dtype
-        call = _Call(q, k, v, salience, table, log_gate, plan, recalled, key_mask)
+        plan, products = ctx.options[1], q.dtype
+        call = _Call(q, k, v, salience, *ctx.options, key_mask)
         d, total = q.shape[3], len(call.keys.blocks)
         d_q = log_total.new_empty(call.q.shape)
         d_k, d_v, d_salience = (log_total.new_zeros(total, BLOCK, n) for n in (d, v.shape[3], 1))
@@ -133,8 +135,25 @@ class _Scores(NamedTuple):
     scores: Tensor
 
 
+class _Terms(NamedTuple):
+    """The gate (H, 2N+4), its last entry for hidden keys, and the table of distances (1 or H, d, R or 2R) or None; both
+    in bits."""
+
+    gate: Tensor
+    table: Tensor | None
+
+
+def _terms(log_gate: Tensor, table: Tensor | None, plan: RecallPlan, width: int) -> _Terms:
+    gate = log_gate * BITS
+    if plan.tiles.causal:
+        gate[:, -1] = HIDDEN
+    scaled = None if table is None else table.transpose(-1, -2) * (BITS * width**-0.5)
+    return _Terms(functional.pad(gate, (0, 1), value=HIDDEN), scaled)
+
+
 class _Call(Windows):
-    """The tensors of a call, for both passes. A row of marks is [salience, rank on each side]."""
+    """The tensors of a call, for both passes. A row of marks is [salience, rank on each side]; `kept` are the rows and
+    the ranks of the kept keys, each (B tiles H sides room,), if there are any."""
 
     def __init__(
         self,
@@ -142,15 +161,16 @@ class _Call(Windows):
         k: Tensor,
         v: Tensor,
         salience: Tensor,
-        table: Tensor | None,
-        log_gate: Tensor,
+        terms: _Terms,
         plan: RecallPlan,
         recalled: list[Recalled],
+        kept: list[Tensor],
         key_mask: Tensor | None,
     ) -> None:
-        tiles = plan.tiles
-        self.after = table is not None and not tiles.causal  # whether keys after the tile have a column of the table
-        super().__init__(q, 0 if table is None else table.shape[1] - self.after, tiles, salience.dtype)
+        tiles, (self.gate, self.table) = plan.tiles, terms
+        # Whether keys after the tile have a column of the table.
+        self.after = self.table is not None and not tiles.causal
+        super().__init__(q, 0 if self.table is None else self.table.shape[2] - self.after, tiles)
         more = tiles.low.numel() * self.heads * plan.room * len(recalled)
         pads = None if key_mask is None else ~key_mask[:, None, :, None]  # (B, 1, L_K, 1)
         marks = salience.unsqueeze(-1), *(x.rank.unsqueeze(-1) for x in recalled)
@@ -159,50 +179,31 @@ class _Call(Windows):
             KeyBlocks(to_blocks(*parts, pads=pads, more=more), self.heads, tiles) for parts in ((k,), (v,), marks)
         )
         self.scale = BITS * self.width**-0.5
-        self.table = None if table is None else table.transpose(-1, -2) * self.scale  # (1 or H, d, R or 2R)
-        gate = log_gate * BITS
-        if tiles.causal:
-            gate = torch.cat([gate[:, :-1], torch.full_like(gate[:, -1:], HIDDEN)], dim=1)
-        self.gate = functional.pad(gate, (0, 1), value=HIDDEN)  # (H, 2N+4)
-        self.room, self.own_blocks = plan.room, len(self.keys.blocks) - more  # the blocks of the keys themselves
+        self.own_blocks = len(self.keys.blocks) - more  # the blocks of the keys themselves
         self.least = [x.least for x in recalled]  # (B, H, numbers)
-        self.sides = len(recalled)
-        if recalled:
-            self._copy_kept([x.outside for x in recalled if x.outside is not None])
+        self.rows = kept[0] if kept else None
+        if kept:
+            for keys in (self.keys, self.values, self.marks):
+                own, copies = self._split(keys.blocks, kept[0])
+                torch.index_select(own, 0, kept[0], out=copies)
+            copies[:, 1:] = kept[1][:, None]
 
-    def _copy_kept(self, outside: list[tuple[Tensor, Tensor]]) -> None:
-        """Append copies of the kept rows after all others: by tile, head and side, in whole blocks."""
-        room = self.room * BLOCK
-        places, ranks = [], []
-        for position, kept in outside:  # (B, H, tiles, N) each
-            batch, heads, tiles, count = kept.shape
-            head = torch.arange(batch * heads, device=kept.device).view(batch, heads, 1, 1)
-            place = (head * self.plan.blocks + 1) * BLOCK + position  # a row of `flat`
-            place = place.masked_fill(kept < 0, 0)  # a row of zeros
-            filled = place.new_zeros(batch, tiles, heads, room)
-            filled[..., :count] = place.transpose(1, 2)
-            rank = kept.new_full(filled.shape, NONE)
-            rank[..., :count] = kept.transpose(1, 2)
-            places.append(filled)
-            ranks.append(rank)
-        self.places = torch.stack(places, dim=3).flatten()  # (B tiles H sides room,)
-        for rows in (self.keys, self.values, self.marks):
-            own, copies = rows.blocks.flatten(0, 1).split((self.own_blocks * BLOCK, len(self.places)))  # (rows, n)
-            torch.index_select(own, 0, self.places, out=copies)
-        copies[:, 1:] = torch.stack(ranks, dim=3).flatten()[:, None]
+    def _split(self, blocks: Tensor, rows: Tensor) -> tuple[Tensor, ...]:
+        """The rows of the keys themselves and of the copies of `rows`, of all blocks."""
+        return blocks.flatten(0, 1).split((self.own_blocks * BLOCK, len(rows)))
 
     def add_kept(self, gradient: Tensor) -> None:
         """Add the gradients of the copies, in blocks (N, 32, n), to those of the original keys."""
-        if self.sides:
-            own, copies = gradient.flatten(0, 1).split((self.own_blocks * BLOCK, len(self.places)))
-            own.index_add_(0, self.places, copies)
+        if self.rows is not None:
+            own, copies = self._split(gradient, self.rows)
+            own.index_add_(0, self.rows, copies)
 
     def scores(self, group: TileGroup, asked: QuerySegments) -> _Scores:
-        blocks = self._numbers(group)
+        blocks = group.blocks
         keys, values = self.keys.gather(blocks), self.values.gather(blocks)  # (m, H, W, d), (m, H, W, e)
         query = self.q.index_select(0, group.tiles)  # (m, H, T, d)
-        inside = asked.inside[:, None].expand(-1, self.heads, -1, -1)  # (m, H, T, n)
-        features, bias, by_distance = inside, self._bias(group, asked, blocks), None
+        inside = asked.inside
+        features, bias, by_distance = inside, self._bias(group, asked), None
         if self.table is not None:
             by_distance = query.to(self.table.dtype) @ self.table  # (m, H, T, R or 2R)
             if self.after:
@@ -212,48 +213,28 @@ class _Call(Windows):
         scores = product(query, keys.transpose(-1, -2))  # (m, H, T, W)
         scores.flatten(0, 1).baddbmm_(features.flatten(0, 1), bias.flatten(0, 1), beta=self.scale)
         if self.plan.causal:
-            self.own(group, scores).add_(self.later * HIDDEN)
+            self.own(group, scores).add_(self.plan.later, alpha=HIDDEN)
         if by_distance is not None:
             if self.after:
-                self.own(group, scores).addcmul_(by_distance[..., -1:], self.later)
+                self.own(group, scores).addcmul_(by_distance[..., -1:], self.plan.later)
             self.within(group, scores).add_(by_distance[..., : self.band].flatten(0, 1))
         return _Scores(blocks, query, inside, keys, values, scores)
 
-    def _bias(self, group: TileGroup, asked: QuerySegments, blocks: Tensor) -> Tensor:
+    def _bias(self, group: TileGroup, asked: QuerySegments) -> Tensor:
         """The term added to the score of each key, for all queries of a segment: (m, H, n, W)."""
         count = len(asked.distance)
-        marks = self.marks.gather(blocks)  # (m, H, W, 1 or more)
+        marks = self.marks.gather(group.blocks)  # (m, H, W, 1 or more)
         gates = self.gate.index_select(1, asked.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
         bias = (gates @ group.slot).unflatten(1, (self.heads, count))  # (m, H, n, W)
         for side, part in enumerate(asked.far):
             some, columns = bias[..., part.columns], marks[:, :, None, part.columns]
             some.addcmul_(part.pairs, columns[..., 0] * BITS)
-            dropped = columns[..., 1 + side] < self._least(side, group, asked)  # (m, H, n, w)
-            some.masked_fill_(dropped.logical_and_(part.pairs > 0), HIDDEN)
+            least = self.least[side][asked.row, :, asked.number]  # (m, n, H), the lowest rank that a segment sees
+            dropped = columns[..., 1 + side] < least.transpose(1, 2).unsqueeze(-1)  # (m, H, n, w)
+            some.masked_fill_(dropped.logical_and_(part.are), HIDDEN)
         return bias
-
-    def _least(self, side: int, group: TileGroup, asked: QuerySegments) -> Tensor:
-        """The lowest rank that the queries of a segment see: (m, H, n, 1)."""
-        least = self.least[side]  # (B, H, numbers)
-        row = group.tiles // (len(self.q) // len(least))  # (m,)
-        number = asked.first[:, None] + torch.arange(len(asked.distance), device=row.device)  # (m, n)
-        number = number.clamp(max=least.shape[2] - 1)
-        return least[row[:, None], :, number].transpose(1, 2).unsqueeze(-1)
 
     def sums_by_distance(self, group: TileGroup, d_scores: Tensor) -> Tensor:
         """The gradient (m, H, T, n) of the queries' products with the table, from that of the scores (m, H, T, W)."""
         band = self.within(group, d_scores).unflatten(0, d_scores.shape[:2])
         return torch.cat([band, self.later_sums(group, d_scores)], dim=-1) if self.after else band
-
-    def _numbers(self, group: TileGroup) -> Tensor:
-        """The blocks of a group's keys, including the kept ones: (m, H, W/32)."""
-        numbers = self.block_numbers(group)
-        if not self.sides:
-            return numbers
-        head = torch.arange(self.heads, device=numbers.device)
-        first = (group.tiles[:, None] * self.heads + head) * (self.sides * self.room) + self.own_blocks  # (m, H)
-        parts = [numbers]
-        for side in range(self.sides):
-            kept = first[..., None] + side * self.room + torch.arange(self.room, device=numbers.device)
-            parts.insert(2 * side, kept)
-        return torch.cat(parts, dim=-1)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from scaleformer.ops.recall.selection import FarSide
+from scaleformer.ops.recall.selection import FarSide, ends_of
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.segments.tiles import BLOCK, Numbers, TileGroup, TilePlan, fill_up, number_segments, plan_tiles
 
@@ -17,22 +17,26 @@ class FarColumns(NamedTuple):
     """The columns of a group whose keys may be far from its queries on one side.
 
     pairs (m, 1, n, w) 1 where a key is far from a segment of the queries on this side
+    are   the same as bool
     """
 
     columns: slice
     pairs: Tensor
+    are: Tensor
 
 
 class QuerySegments(NamedTuple):
     """The segments of a group's queries, n in each tile, counted from the segment of the first query.
 
-    first     (m,) the number of that segment
-    inside    (m, T, n) 1 where a query is in a segment
+    row       (m, 1) the row of each tile
+    number    (m, n) the number of each segment; that of the row's last where a tile has fewer
+    inside    (m, H, T, n) 1 where a query is in a segment, a view for all heads
     distance  (n, S) from a segment to a slot of the group, plus N + 1; 2N + 3 for the last slot
     far       by side
     """
 
-    first: Tensor
+    row: Tensor
+    number: Tensor
     inside: Tensor
     distance: Tensor
     far: list[FarColumns]
@@ -40,9 +44,11 @@ class QuerySegments(NamedTuple):
 
 @dataclass(frozen=True)
 class RecallPlan:
-    """Windows whose groups have columns for kept keys, before and after the keys of the window.
+    """Windows whose groups have columns for kept keys, before and after the keys of the window. Copies of these keys
+    follow all others, by tile, head and side.
 
     room      blocks of such columns on either side; 0, without sides, where nothing is far
+    head      (B, H, 1, 1) the first row of keys of each head, among all rows
     asked     the segments of each group's queries
     numbers   of segments, from 0 on
     segments  (B, L_K) of the keys, as given
@@ -50,6 +56,7 @@ class RecallPlan:
 
     tiles: TilePlan
     room: int
+    head: Tensor
     sides: list[FarSide]
     asked: list[QuerySegments]
     numbers: Numbers
@@ -73,10 +80,17 @@ def plan_recall(
         tiles = plan_tiles(numbers, layout.real(), near, causal, horizon, heads, dtype)
         far = numbers.total > near + 1
         room, sides = (-(-count // BLOCK), _sides(numbers, tiles, near, count)) if far else (0, [])
-        own = fill_up(numbers.queries, tiles.queries).flatten(0, 1)  # (M, T)
-        groups = [_with_room(group, room, len(sides)) for group in tiles.groups]
-        asked = [_asked(group, own[group.tiles], near, len(sides)) for group in groups]
-        return RecallPlan(replace(tiles, groups=groups), room, sides, asked, numbers, keys)
+        own = fill_up(numbers.queries, tiles.queries)  # (B, tiles, T)
+        batch, each, _ = own.shape
+        head = torch.arange(batch * heads, device=own.device).view(batch, heads, 1, 1)
+        copies = batch * heads * tiles.blocks  # the first block of these
+        groups = [_with_room(group, room, len(sides), copies) for group in tiles.groups]
+        asked = [
+            _asked(group, group.tiles[:, None] // each, own.flatten(0, 1)[group.tiles], near, len(sides), numbers.total)
+            for group in groups
+        ]
+        head = (head * tiles.blocks + 1) * BLOCK
+        return RecallPlan(replace(tiles, groups=groups), room, head, sides, asked, numbers, keys)
 
     return layout.derived(("recall", near, causal, horizon, count, heads, dtype), make)
 
@@ -94,35 +108,43 @@ def _sides(numbers: Numbers, tiles: TilePlan, near: int, count: int) -> list[Far
         ends.append((length - end, length - after))
     on_cpu = number.device.type == "cpu"  # on a GPU this would synchronise
     return [
-        FarSide(bool(side), far, outside, on_cpu and bool((far <= count).all()))
+        FarSide(bool(side), ends_of(far, length), ends_of(outside, length), on_cpu and bool((far <= count).all()))
         for side, (far, outside) in enumerate(ends)
     ]
 
 
-def _with_room(group: TileGroup, room: int, sides: int) -> TileGroup:
-    """The group with columns for kept keys, in the slots before and after all segments of the window."""
+def _with_room(group: TileGroup, room: int, sides: int, copies: int) -> TileGroup:
+    """The group with columns for kept keys, in the slots before and after all segments of the window. Their blocks are
+    numbered from `copies` on."""
     if room == 0:
         return group
     kept = group.slot.new_zeros(*group.slot.shape[:2], room * BLOCK)  # (m, S, n)
     first, last = kept.clone(), kept
     first[:, 0], last[:, -2] = 1, 1
     slot = torch.cat([first, group.slot, last][: sides + 1], dim=2)  # (m, S, W)
+    head = torch.arange(group.blocks.shape[1], device=kept.device)
+    start = (group.tiles[:, None] * len(head) + head)[..., None] * (sides * room) + copies  # (m, H, 1)
+    own = [start + torch.arange(side * room, (side + 1) * room, device=kept.device) for side in range(sides)]
+    blocks = torch.cat([own[0], group.blocks, *own[1:]], dim=2)  # (m, H, W / 32)
     ahead, before, after = (x + kept.shape[2] for x in (group.ahead, group.before, group.after))
-    return group._replace(slot=slot, width=slot.shape[2], ahead=ahead, before=before, after=after)
+    return group._replace(blocks=blocks, slot=slot, width=slot.shape[2], ahead=ahead, before=before, after=after)
 
 
-def _asked(group: TileGroup, own: Tensor, near: int, sides: int) -> QuerySegments:
-    """The segments of a group whose queries have the segment numbers `own` (m, T)."""
+def _asked(group: TileGroup, row: Tensor, own: Tensor, near: int, sides: int, total: int) -> QuerySegments:
+    """The segments of a group whose tiles are in `row` (m, 1) and whose queries have the segment numbers `own` (m, T),
+    all below `total`."""
     slots, dtype, reach = group.slot.shape[1], group.slot.dtype, near + 1
     number = torch.arange(slots - 3 - 2 * near, device=own.device)  # (n,)
     inside = (own[..., None] - own[:, :1, None] == number).to(dtype)  # (m, T, n)
+    inside = inside[:, None].expand(-1, group.blocks.shape[1], -1, -1)  # (m, H, T, n)
     # The window begins `near` segments before that of the first query, in the second slot.
     distance = torch.arange(slots, device=own.device) - 1 - near - number[:, None]  # (n, S)
     distance = distance.clamp(-reach, reach) + reach
     distance[:, -1] = 2 * reach + 1
     columns = [slice(0, group.before), slice(group.after, group.width)][:sides]
-    far = [
-        FarColumns(part, ((distance == beyond).to(dtype) @ group.slot[..., part]).unsqueeze(1))
+    pairs = [
+        ((distance == beyond).to(dtype) @ group.slot[..., part]).unsqueeze(1)
         for part, beyond in zip(columns, (0, 2 * reach), strict=False)
     ]
-    return QuerySegments(own[:, 0], inside, distance, far)
+    far = [FarColumns(part, x, x > 0) for part, x in zip(columns, pairs, strict=True)]
+    return QuerySegments(row, (own[:, :1] + number).clamp(max=total - 1), inside, distance, far)

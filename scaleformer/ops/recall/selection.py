@@ -18,6 +18,28 @@ from scaleformer.ops.segments.tiles import BLOCK
 NONE = -1.0  # the rank of pads and missing keys
 
 
+class Ends(NamedTuple):
+    """How many keys of a row count, from one end of it; E such numbers a row, of the L keys in P blocks.
+
+    keys    (B, E) their number
+    whole   (B, E) the number of whole blocks of them
+    block   (B, E) the block that comes then; the last where there is none
+    beyond  (B, 1, E, 32) bool, the keys of that block that do not count
+    """
+
+    keys: Tensor
+    whole: Tensor
+    block: Tensor
+    beyond: Tensor
+
+
+def ends_of(keys: Tensor, length: int) -> Ends:
+    """The ends after so many `keys` (B, E) of rows of that length."""
+    whole, rest = keys // BLOCK, keys % BLOCK
+    beyond = torch.arange(BLOCK, device=keys.device) >= rest[..., None]  # (B, E, 32)
+    return Ends(keys, whole, whole.clamp(max=-(-length // BLOCK) - 1), beyond[:, None])
+
+
 class RankedKeys:
     """Keys by priority: for any n, the `count` highest among the n keys at one end of each row.
 
@@ -61,13 +83,11 @@ class RankedKeys:
         too_few = (standing < self.count).sum(-1)  # (B, H, E)
         return (self.order.shape[-1] - 1 - too_few).clamp(min=0).to(self.rank.dtype)
 
-    def among(self, ends: Tensor) -> Tensor:
-        """The ranks kept among the first `ends` (B, E) keys: (B, H, E, N), highest first; `NONE` where keys run out."""
-        whole, rest = ends // BLOCK, ends % BLOCK
-        own = _take(self.blocks, whole.clamp(max=self.blocks.shape[2] - 1))  # (B, H, E, 32)
-        steps = torch.arange(BLOCK, device=ends.device)
-        own = own.masked_fill((steps >= rest[..., None])[:, None], NONE)
-        return torch.cat([_take(self.tops, whole), own], dim=-1).topk(self.count).values
+    def among(self, ends: Ends) -> Tensor:
+        """The ranks kept among the first keys, up to each end: (B, H, E, N), highest first; `NONE` where keys run
+        out."""
+        own = _take(self.blocks, ends.block).masked_fill_(ends.beyond, NONE)  # (B, H, E, 32)
+        return torch.cat([_take(self.tops, ends.whole), own], dim=-1).topk(self.count).values
 
     def positions(self, ranks: Tensor) -> Tensor:
         """The positions of the keys of `ranks` (B, H, E, N) in their rows; arbitrary for `NONE`."""
@@ -109,14 +129,14 @@ class FarSide(NamedTuple):
     """How many keys are far from the queries on one side, before or after; counted from that end of the row.
 
     after     whether this is the side of later segments, counted from the last key
-    ends      (B, numbers) how many keys are far from the queries of each segment number
-    windows   (B, tiles) how many keys are outside each tile's window
+    ends      of the keys far from the queries of each segment number
+    windows   of the keys outside each tile's window
     all_kept  whether it is known that every far key is kept, since there are few enough
     """
 
     after: bool
-    ends: Tensor
-    windows: Tensor
+    ends: Ends
+    windows: Ends
     all_kept: bool
 
 
@@ -125,8 +145,8 @@ class Recalled(NamedTuple):
 
     rank      (B, H, L_K) of the keys, whole numbers as floats; `NONE` at pads
     least     (B, H, numbers): the lowest rank that the queries of a segment number see
-    outside   kept keys outside each tile's window: positions (B, H, tiles, count) and ranks, `NONE` where there are
-              fewer; None without windows
+    outside   kept keys outside each tile's window, in whole blocks: their rows among those of all heads
+              (B, tiles, H, room) and their ranks, 0 and `NONE` where there are fewer; None without windows
     """
 
     rank: Tensor
@@ -135,14 +155,18 @@ class Recalled(NamedTuple):
 
 
 @torch.no_grad()
-def select(priority: Tensor, real: Tensor | None, side: FarSide, count: int, windows: bool) -> Recalled:
-    """The keys kept on a side for every segment number and, with `windows`, for every tile.
+def select(priority: Tensor, real: Tensor | None, side: FarSide, count: int, head: Tensor | None) -> Recalled:
+    """The keys kept on a side for every segment number and, unless `head` is None, for every tile.
 
-    priority (B, H, L_K), real (B, L_K) bool or None
+    priority (B, H, L_K), real (B, L_K) bool or None; head (B, H, 1, 1) the first row of each head's keys
     """
     keys = RankedKeys(priority, real, count, side.after)
-    if not windows:
-        return Recalled(keys.rank, keys.least(side.ends), None)
+    if head is None:
+        return Recalled(keys.rank, keys.least(side.ends.keys), None)
     least = keys.among(side.ends)[..., -1].clamp(min=0)  # (B, H, numbers)
     kept = keys.among(side.windows)  # (B, H, tiles, count)
-    return Recalled(keys.rank, least, (keys.positions(kept), kept))
+    row = (head + keys.positions(kept)).masked_fill_(kept < 0, 0)  # a row of zeros
+    room = -count % BLOCK
+    if room:
+        row, kept = functional.pad(row, (0, room)), functional.pad(kept, (0, room), value=NONE)
+    return Recalled(keys.rank, least, (row.transpose(1, 2), kept.transpose(1, 2)))

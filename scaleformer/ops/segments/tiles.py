@@ -11,7 +11,8 @@ from torch.nn import functional
 
 BLOCK = 32  # keys in a block
 _MOST_QUERIES = 64
-_ALIKE = 0.75  # the narrowest window in a group, as a share of the widest
+# The narrowest window in a group, as a share of the widest. On a GPU one group more costs more than wider windows.
+ALIKE = {"cpu": 0.75, "cuda": 0.5}
 # The most scores computed together: enough to make the cost of operator calls small; it bounds memory.
 SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 25}
 _NO_KEY = -(1 << 62)
@@ -41,8 +42,8 @@ class TileGroup(NamedTuple):
     """m tiles computed together.
 
     tiles   (m,) their numbers
-    blocks  (m, W / 32) the key blocks of each window, numbered through the P + 2 blocks of each row; the row's first,
-            empty block where a window reaches past its keys
+    blocks  (m, H, W / 32) the key blocks of each window, numbered through the P + 2 blocks of every row and head; its
+            first block, which is empty, where a window reaches past its keys
     slot    (m, S, W) 1 where a key is in a slot. The slots: one before the window's segments; one for each of these,
             n + 2N for queries in n segments; one after them; and one for hidden keys
     width   W, keys of a window
@@ -66,12 +67,14 @@ class TilePlan:
 
     queries    T
     blocks     P + 2
+    later      (T, T) 1 for the keys after each query of a tile
     low, high  (M,) the first block of each tile's window, and the block after its last
     """
 
     groups: list[TileGroup]
     queries: int
     blocks: int
+    later: Tensor
     low: Tensor
     high: Tensor
     causal: bool
@@ -130,30 +133,33 @@ def plan_tiles(
     else:
         begin, own, before, behind = low, 0, torch.zeros_like(low), (high - low).clamp(min=1)
     order = (before + behind).argsort(descending=True)
-    most = SCORE_NUMBERS.get(device.type, SCORE_NUMBERS["cuda"]) // (heads * size * BLOCK)
+    kind = device.type if device.type in SCORE_NUMBERS else "cuda"
+    most = SCORE_NUMBERS[kind] // (heads * size * BLOCK)
     count = -(-length // BLOCK)
     edges = [x - begin * BLOCK for x in inner]  # counted from the first query
     asked = torch.stack([before, behind, last - first + 1, *edges])[:, order]
     *sides, lefts, rights = asked.tolist()
     key_codes = fill_up(codes if real is None else codes.masked_fill(~real, _NO_KEY), BLOCK, _NO_KEY)  # (B, P, 32)
     key_codes = functional.pad(key_codes, (0, 0, 1, 1), value=_NO_KEY).flatten(0, 1)  # (B (P + 2), 32)
-    found = _Tiles(row * (count + 2), first - near, begin, low, high, key_codes)
+    found = _Tiles(row, first - near, begin, low, high, key_codes, heads, count + 2)
     groups = []
-    for chosen, ahead, width, segments in _together(sides, own, most):
+    for chosen, ahead, width, segments in _together(sides, own, most, ALIKE[kind]):
         left = min(max(ahead - -max(lefts[chosen]) // BLOCK, 0), width)  # in blocks, rounded up
         right = min(max(ahead + min(rights[chosen]) // BLOCK, 0), width)
         groups.append(found.group(order[chosen], ahead, width, segments + 2 * near, left, right, dtype))
-    return TilePlan(groups, size, count + 2, low, high, causal)
+    later = torch.ones(size, size, dtype=dtype, device=device).triu_(1)
+    return TilePlan(groups, size, count + 2, later, low, high, causal)
 
 
 class _Tiles(NamedTuple):
     """Tiles and their windows; a code is a segment number, shifted so that no two rows share one.
 
-    row            (M,) the first block of each tile's row
+    row            (M,) the row of each tile
     base           (M,) the code of the first segment of the window
     begin          (M,) the block that windows are counted from
     low, high      (M,) the first block of the window, and the block after its last
     key_codes      (B (P + 2), 32), far below all others where there is no key
+    heads, count   H and P + 2
     """
 
     row: Tensor
@@ -162,6 +168,8 @@ class _Tiles(NamedTuple):
     low: Tensor
     high: Tensor
     key_codes: Tensor
+    heads: int
+    count: int
 
     def group(
         self, at: Tensor, ahead: int, width: int, segments: int, before: int, after: int, dtype: torch.dtype
@@ -169,24 +177,27 @@ class _Tiles(NamedTuple):
         """The group of tiles `at` (m,); ahead, width, before and after in blocks; segments: the most in a window."""
         block = self.begin[at, None] - ahead + torch.arange(width, device=at.device)  # (m, W / 32), in the row
         block = torch.where((block >= self.low[at, None]) & (block < self.high[at, None]), block + 1, 0)
-        block = block + self.row[at, None]
-        code = self.key_codes[block].flatten(1)  # (m, W)
+        row = self.row[at, None]  # (m, 1)
+        code = self.key_codes[block + row * self.count].flatten(1)  # (m, W)
         # The slots before and after the segments of the window take the other keys of its blocks.
         place = (code - self.base[at, None] + 1).clamp(0, segments + 1).masked_fill_(code == _NO_KEY, segments + 2)
         slot = (place[:, None] == torch.arange(segments + 3, device=at.device)[:, None]).to(dtype)  # (m, S, W)
-        return TileGroup(at, block, slot, *(BLOCK * n for n in (width, ahead, before, after)))
+        head = torch.arange(self.heads, device=at.device)
+        blocks = block[:, None] + ((row * self.heads + head) * self.count)[..., None]  # (m, H, W / 32)
+        return TileGroup(at, blocks, slot, *(BLOCK * n for n in (width, ahead, before, after)))
 
 
-def _together(sides: list[list[int]], own: int, most: int) -> list[tuple[slice, int, int, int]]:
-    """Runs of tiles in order of decreasing width: at most `most` blocks in all, no tile much narrower than the widest.
-    For each run: its slice, the largest part ahead, the width, and the most segments of a tile's queries."""
+def _together(sides: list[list[int]], own: int, most: int, alike: float) -> list[tuple[slice, int, int, int]]:
+    """Runs of tiles in order of decreasing width: at most `most` blocks in all, no tile narrower than a share `alike`
+    of the widest. For each run: its slice, the largest part ahead, the width, and the most segments of a tile's
+    queries."""
     befores, afters, spans = sides
     runs: list[tuple[slice, int, int, int]] = []
     begin = ahead = behind = segments = 0
     for tile, (before, after, span) in enumerate(zip(befores, afters, spans, strict=True)):
         wider = max(ahead, before) + own + max(behind, after)
         if tile > begin and (
-            (tile + 1 - begin) * wider > most or before + own + after < _ALIKE * (ahead + own + behind)
+            (tile + 1 - begin) * wider > most or before + own + after < alike * (ahead + own + behind)
         ):
             runs.append((slice(begin, tile), ahead, ahead + own + behind, segments))
             begin, ahead, behind, segments = tile, before, after, span

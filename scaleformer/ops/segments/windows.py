@@ -79,19 +79,11 @@ class KeyBlocks:
 class Windows:
     """Access to the queries and keys of a call, group by group, for both passes."""
 
-    def __init__(self, q: Tensor, band: int, plan: TilePlan, dtype: torch.dtype) -> None:
-        """q (B, H, L_Q, d); band: number of distances within the horizon, 2R - 1 or, if causal, R; dtype: of scores"""
+    def __init__(self, q: Tensor, band: int, plan: TilePlan) -> None:
+        """q (B, H, L_Q, d); band: number of distances within the horizon, 2R - 1 or, if causal, R"""
         self.heads, self.width = q.shape[1], q.shape[3]
         self.q = to_tiles(q, plan.queries)  # (M, H, T, d)
         self.plan, self.band = plan, band
-        self.later = q.new_ones(plan.queries, plan.queries, dtype=dtype).triu_(1)  # (T, T)
-
-    def block_numbers(self, group: TileGroup) -> Tensor:
-        """The blocks of a group's keys, among all blocks: (m, H, W/32)."""
-        count = self.plan.blocks
-        row, block = group.blocks // count, group.blocks % count  # (m, W/32)
-        head = torch.arange(self.heads, device=row.device)[:, None]
-        return (row[:, None] * self.heads + head) * count + block[:, None]
 
     def own(self, group: TileGroup, scores: Tensor) -> Tensor:
         """The scores (m, H, T, T) at the tile's own positions, of (m, H, T, W); only with relative positions."""
@@ -108,5 +100,5 @@ class Windows:
 
     def later_sums(self, group: TileGroup, d_scores: Tensor) -> Tensor:
         """The sums (m, H, T, 1) over the keys after each query."""
-        sums = (self.own(group, d_scores) * self.later).sum(-1, keepdim=True)
+        sums = (self.own(group, d_scores) * self.plan.later).sum(-1, keepdim=True)
         return sums + self.beyond(group, d_scores).sum(-1, keepdim=True)

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from scaleformer.ops import SegmentLayout, segment_recall_attention
 from scaleformer.ops.recall import quadratic
 from scaleformer.ops.recall.naive import segment_recall_loop
+from scaleformer.ops.recall.plan import plan_recall
 from scaleformer.ops.segments import tiles
 from tests.ops.inputs import gradients
 from tests.ops.kernel.test_attention import LargestTensor
@@ -95,6 +96,25 @@ def test_several_groups(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str
     """A few tiles at a time, with many keys outside their windows."""
     monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 9)
     assert_forms_agree(make(*lengths, kind, causal=causal, masked=True, horizon=3), kept=7, causal=causal)
+
+
+@each_direction
+def test_fewer_groups_on_a_gpu(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
+    """Its settings join tiles with windows of different widths, whose spare columns change nothing."""
+    case = make(600, 600, causal=causal, horizon=3)
+    lengths = torch.randint(3, 60, (2, 200), generator=torch.Generator().manual_seed(0))
+    segments = torch.stack([torch.arange(200).repeat_interleave(row)[:600] for row in lengths])
+    case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", tiles.SCORE_NUMBERS["cuda"])
+
+    def groups() -> int:
+        layout = SegmentLayout(segments, segments)
+        return len(plan_recall(layout, 1, causal, 3, 9, 2, torch.float64).tiles.groups)
+
+    many = groups()
+    monkeypatch.setitem(tiles.ALIKE, "cpu", tiles.ALIKE["cuda"])
+    assert groups() < many
+    assert_forms_agree(case, kept=9, causal=causal)
 
 
 @each_direction

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops.recall.selection import NONE, RankedKeys, running_tops, scan_tops
+from scaleformer.ops.recall.selection import NONE, RankedKeys, ends_of, running_tops, scan_tops
 
 
 @pytest.mark.parametrize("tops", [running_tops, scan_tops])
@@ -36,7 +36,7 @@ def test_kept_of_any_number_of_keys(after: bool) -> None:
     real = torch.arange(length) < torch.tensor([[length], [41]])
     keys = RankedKeys(priority, real, count, after)
     ends = torch.tensor([[0, 1, 4, 31, 32, 33, 64, 70]]).expand(2, -1)
-    ranks = keys.among(ends)  # (2, 2, 8, 5)
+    ranks = keys.among(ends_of(ends, length))  # (2, 2, 8, 5)
     positions = keys.positions(ranks)
     least = keys.least(ends)  # (2, 2, 8)
     for row in range(2):
