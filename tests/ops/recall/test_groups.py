@@ -1,0 +1,87 @@
+"""How `segment_recall_attention` groups its tiles: no group changes the result, and what a call costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from scaleformer.ops import SegmentLayout
+from scaleformer.ops.recall.plan import plan_recall
+from scaleformer.ops.segments import tiles
+from tests.ops.inputs import gradients
+from tests.ops.kernel.test_attention import LargestTensor
+from tests.ops.recall.inputs import call, make
+from tests.ops.recall.test_attention import BOTH, assert_forms_agree, each_direction
+from tests.ops.segments.inputs import SEGMENTS
+from tests.pairwise import pairwise
+
+
+@pytest.mark.parametrize(
+    ("causal", "kind", "lengths"), pairwise(BOTH, SEGMENTS, ((90, 90), (30, 90), (90, 30))), ids=str
+)
+def test_several_groups(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str, lengths: tuple[int, int]) -> None:
+    """A few tiles at a time, with many keys outside their windows."""
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 9)
+    assert_forms_agree(make(*lengths, kind, causal=causal, masked=True, horizon=3), kept=7, causal=causal)
+
+
+@each_direction
+def test_fewer_groups_on_a_gpu(monkeypatch: pytest.MonkeyPatch, causal: bool) -> None:
+    """Its settings join tiles with windows of different widths, whose spare columns change nothing."""
+    case = make(600, 600, causal=causal, horizon=3)
+    lengths = torch.randint(3, 60, (2, 200), generator=torch.Generator().manual_seed(0))
+    segments = torch.stack([torch.arange(200).repeat_interleave(row)[:600] for row in lengths])
+    case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", tiles.SCORE_NUMBERS["cuda"])
+
+    def groups() -> int:
+        layout = SegmentLayout(segments, segments)
+        return len(plan_recall(layout, 1, causal, 3, 9, 2, torch.float64).tiles.groups)
+
+    many = groups()
+    monkeypatch.setitem(tiles.ALIKE, "cpu", tiles.ALIKE["cuda"])
+    assert groups() < many
+    assert_forms_agree(case, kept=9, causal=causal)
+
+
+@each_direction
+@pytest.mark.parametrize("relative", [{}, {"horizon": 40}], ids=["no-rel", "R40"])
+def test_a_short_row_beside_a_long_one(monkeypatch: pytest.MonkeyPatch, causal: bool, relative: dict[str, int]) -> None:
+    """Tiles of pads far after the last key: none reads the pads between, and scores do not change."""
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 12)
+    case = make(500, 500, "long", causal=causal, **relative)
+    key_mask = torch.arange(500) < torch.tensor([[500], [45]])
+    assert_forms_agree(case, kept=9, causal=causal, key_mask=key_mask)
+
+
+@each_direction
+@pytest.mark.parametrize("kind", ["one-token", "single"])
+def test_memory_is_linear(monkeypatch: pytest.MonkeyPatch, causal: bool, kind: str) -> None:
+    """Neither (L, L) nor (L, d, d) nor segments squared, forward or backward; a key has a number for each segment that
+    a tile of 64 queries may lie in, beside its own 2d and a few."""
+    monkeypatch.setitem(tiles.SCORE_NUMBERS, "cpu", 1 << 16)
+    length, d = 1024, 16
+    case = make(length, length, kind, near=3, horizon=3, batch=1, heads=1, d=d, e=d, causal=causal)
+    with LargestTensor() as largest:
+        gradients(call(case, kept=16, causal=causal, algorithm="linear"), case.leaves)
+    assert largest.numel <= (10 if kind == "single" else 14) * d * length
+
+
+@each_direction
+@pytest.mark.parametrize("short", [300, 0])
+def test_pads_cost_no_more_than_keys(causal: bool, short: int) -> None:
+    """In products of matrices, counted."""
+    case = make(2048, 2048, near=3, causal=causal, horizon=16)
+    segments = (torch.arange(2048) // 25).expand(2, -1)
+    case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
+
+    def cost(length: int) -> int:
+        key_mask = torch.arange(2048) < torch.tensor([[2048], [length]])
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            call(case, kept=64, causal=causal, key_mask=key_mask, algorithm="linear")
+        return counter.get_total_flops()
+
+    assert 0 < cost(short) <= 1.02 * cost(2048)
