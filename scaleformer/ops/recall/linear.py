@@ -81,8 +81,8 @@ class RecallAttention(torch.autograd.Function):
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         q, k, v, salience, table, log_gate, log_total, key_mask = ctx.saved_tensors
-        plan, products = ctx.options[1], q.dtype
-        call = _Call(q, k, v, salience, *ctx.options, key_mask)
+        (terms, plan, recalled, kept), products = ctx.options, q.dtype
+        call = _Call(q, k, v, salience, terms, plan, recalled, kept, key_mask)
         d, total = q.shape[3], len(call.keys.blocks)
         d_q = log_total.new_empty(call.q.shape)
         d_k, d_v, d_salience = (log_total.new_zeros(total, BLOCK, n) for n in (d, v.shape[3], 1))

@@ -159,7 +159,7 @@ class _Tiles(NamedTuple):
     begin          (M,) the block that windows are counted from
     low, high      (M,) the first block of the window, and the block after its last
     key_codes      (B (P + 2), 32), far below all others where there is no key
-    heads, count   H and P + 2
+    heads, each    H, and the P + 2 blocks of each head
     """
 
     row: Tensor
@@ -169,7 +169,7 @@ class _Tiles(NamedTuple):
     high: Tensor
     key_codes: Tensor
     heads: int
-    count: int
+    each: int
 
     def group(
         self, at: Tensor, ahead: int, width: int, segments: int, before: int, after: int, dtype: torch.dtype
@@ -178,12 +178,12 @@ class _Tiles(NamedTuple):
         block = self.begin[at, None] - ahead + torch.arange(width, device=at.device)  # (m, W / 32), in the row
         block = torch.where((block >= self.low[at, None]) & (block < self.high[at, None]), block + 1, 0)
         row = self.row[at, None]  # (m, 1)
-        code = self.key_codes[block + row * self.count].flatten(1)  # (m, W)
+        code = self.key_codes[block + row * self.each].flatten(1)  # (m, W)
         # The slots before and after the segments of the window take the other keys of its blocks.
         place = (code - self.base[at, None] + 1).clamp(0, segments + 1).masked_fill_(code == _NO_KEY, segments + 2)
         slot = (place[:, None] == torch.arange(segments + 3, device=at.device)[:, None]).to(dtype)  # (m, S, W)
         head = torch.arange(self.heads, device=at.device)
-        blocks = block[:, None] + ((row * self.heads + head) * self.count)[..., None]  # (m, H, W / 32)
+        blocks = block[:, None] + ((row * self.heads + head) * self.each)[..., None]  # (m, H, W / 32)
         return TileGroup(at, blocks, slot, *(BLOCK * n for n in (width, ahead, before, after)))
 
 

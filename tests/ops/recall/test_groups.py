@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from scaleformer.ops import SegmentLayout
+from scaleformer.ops import SegmentLayout, segment_recall_attention
+from scaleformer.ops.recall import selection
 from scaleformer.ops.recall.plan import plan_recall
 from scaleformer.ops.segments import tiles
 from tests.ops.inputs import gradients
@@ -85,3 +89,35 @@ def test_pads_cost_no_more_than_keys(causal: bool, short: int) -> None:
         return counter.get_total_flops()
 
     assert 0 < cost(short) <= 1.02 * cost(2048)
+
+
+class OperatorCalls(TorchDispatchMode):
+    """Counts the calls of operators that compute: all but those that return views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def test_few_operator_calls_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its settings: there calls are what takes the time, up to some 16,384 tokens (docs/log/047)."""
+    for settings in (tiles.SCORE_NUMBERS, tiles.ALIKE):
+        monkeypatch.setitem(settings, "cpu", settings["cuda"])
+    monkeypatch.setattr(selection, "running_tops", selection.scan_tops)
+    case = make(1024, 1024, near=3, causal=True, horizon=16, batch=1)
+    segments = (torch.arange(1024) // 25)[None]
+    case = replace(case, x=replace(case.x, query_segments=segments, key_segments=segments))
+    layout = SegmentLayout(segments, segments)
+    x, given = case.x.tokens, {"causal": True, "algorithm": "linear", "layout": layout}
+
+    def attend() -> Tensor:
+        return segment_recall_attention(x.q, x.k, x.v, x.rel, case.x.log_gate, case.salience, case.recency, **given)
+
+    attend()  # makes the plan, which all layers share
+    with OperatorCalls() as calls:
+        gradients(attend(), case.leaves)
+    assert calls.count <= 250
