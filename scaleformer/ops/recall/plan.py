@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -42,6 +43,21 @@ class QuerySegments(NamedTuple):
     far: list[FarColumns]
 
 
+class DenseSegments(NamedTuple):
+    """All pairs of a segment of queries and a key, for scores of all pairs; n segments.
+
+    column  (B, n, S) of the gate: the distance from the segment to the key, plus N + 1
+    far     (B, 1, n, S) 1 where it is beyond N
+    beyond  (B, 1, n, S) bool by side, where it is beyond N on that side
+    inside  (B H, L, n) 1 where a query is in a segment
+    """
+
+    column: Tensor
+    far: Tensor
+    beyond: list[Tensor]
+    inside: Tensor
+
+
 @dataclass(frozen=True)
 class RecallPlan:
     """Windows whose groups have columns for kept keys, before and after the keys of the window. Copies of these keys
@@ -52,6 +68,7 @@ class RecallPlan:
     asked     the segments of each group's queries
     numbers   of segments, from 0 on
     segments  (B, L_K) of the keys, as given
+    reach     N + 1
     """
 
     tiles: TilePlan
@@ -61,6 +78,16 @@ class RecallPlan:
     asked: list[QuerySegments]
     numbers: Numbers
     segments: Tensor
+    reach: int
+
+    @cached_property
+    def dense(self) -> DenseSegments:
+        dtype, number = self.tiles.later.dtype, torch.arange(self.numbers.total, device=self.segments.device)
+        distance = (self.numbers.keys[:, None] - number[:, None]).clamp(-self.reach, self.reach)  # (B, n, S)
+        beyond = [(distance == end)[:, None] for end in (-self.reach, self.reach)]
+        inside = (self.numbers.queries[..., None] == number).to(dtype)  # (B, L, n)
+        inside = inside[:, None].expand(-1, self.head.shape[1], -1, -1).flatten(0, 1)
+        return DenseSegments(distance + self.reach, (beyond[0] | beyond[1]).to(dtype), beyond, inside)
 
 
 def plan_recall(
@@ -90,7 +117,7 @@ def plan_recall(
             for group in groups
         ]
         head = (head * tiles.blocks + 1) * BLOCK
-        return RecallPlan(replace(tiles, groups=groups), room, head, sides, asked, numbers, keys)
+        return RecallPlan(replace(tiles, groups=groups), room, head, sides, asked, numbers, keys, near + 1)
 
     return layout.derived(("recall", near, causal, horizon, count, heads, dtype), make)
 

@@ -20,7 +20,8 @@ from scaleformer.ops.recall.plan import RecallPlan
 from scaleformer.ops.recall.selection import Recalled
 from scaleformer.ops.segments.gate import HIDDEN, look_up
 
-_FEWEST_ROWS = 128  # in each part of the causal scores, at least: smaller parts cost more than they save
+# In each part of the causal scores, at least: smaller parts cost more than they save.
+FEWEST_ROWS = {"cpu": 128, "cuda": 1024}
 
 
 def dense_recall(
@@ -37,7 +38,7 @@ def dense_recall(
     """Arguments and result as in `RecallAttention`; `recalled` is None for a side where all keys are kept."""
     keys, causal = k.shape[2], plan.tiles.causal
     bias = segment_bias(salience, log_gate, plan, recalled, key_mask)
-    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.numbers.queries, key_mask, causal)
+    out: Tensor = _DenseRecall.apply(q, k, v, bias, table, plan.dense.inside, key_mask, causal)
     is_open = q.device.type == "cpu" and bool((log_gate > HIDDEN / 2).all())  # on a GPU this would synchronise
     if key_mask is None and is_open:
         return out
@@ -56,16 +57,13 @@ def segment_bias(
 ) -> Tensor:
     """The term added to the score of each key, for all queries of a segment: (B, H, n, L_K), `HIDDEN` where they do not
     see the key. Arguments as in `dense_recall`."""
-    reach = log_gate.shape[1] // 2
-    number = torch.arange(plan.numbers.total, device=log_gate.device)
-    distance = (plan.numbers.keys[:, None] - number[:, None]).clamp(-reach, reach)  # (B, n, L_K)
-    far = distance.abs() == reach
+    pairs = plan.dense
     # Where nothing is far, salience gets a zero gradient and not None: in distributed training the others wait for it.
-    bias = torch.addcmul(look_up(log_gate, distance + reach), salience[:, :, None], far[:, None].to(log_gate.dtype))
-    for kept, end in zip(recalled, (-reach, reach), strict=False):
+    bias = torch.addcmul(look_up(log_gate, pairs.column), salience[:, :, None], pairs.far)
+    for kept, beyond in zip(recalled, pairs.beyond, strict=False):
         if kept is not None:
             dropped = kept.rank[:, :, None] < kept.least[..., None]  # (B, H, n, L_K)
-            bias = bias.masked_fill(dropped & (distance == end)[:, None], HIDDEN)
+            bias = bias.masked_fill(dropped & beyond, HIDDEN)
     return bias if key_mask is None else bias.masked_fill(~key_mask[:, None, None], HIDDEN)
 
 
@@ -80,16 +78,13 @@ class _DenseRecall(torch.autograd.Function):
         v: Tensor,
         bias: Tensor,
         table: Tensor | None,
-        segments: Tensor,
+        inside: Tensor,
         key_mask: Tensor | None,
         causal: bool,
     ) -> Tensor:
-        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in `dense_recall`, segments
-        (B, L) of the queries, each below n"""
+        """q (B, H, L, d), k (B, H, S, d), v (B, H, S, e), bias (B, H, n, S), table as in `dense_recall`, inside
+        (X, L, n) of `DenseSegments`"""
         batch, heads, length, d = q.shape
-        number = torch.arange(bias.shape[2], device=q.device)
-        inside = (segments[..., None] == number).to(bias.dtype)  # (B, L, n)
-        inside = inside[:, None].expand(-1, heads, -1, -1).flatten(0, 1)  # (X, L, n)
         if key_mask is not None:  # masking the scores is not enough: pads may hold NaN
             pads = ~key_mask[:, None, :, None]  # (B, 1, S, 1)
             k, v = k.masked_fill(pads, 0.0), v.masked_fill(pads, 0.0)
@@ -99,7 +94,7 @@ class _DenseRecall(torch.autograd.Function):
             scaled = spread(table * d**-0.5, batch, heads)  # (X, R or 2R, d)
             by_distance = query.to(table.dtype) @ scaled.transpose(1, 2)  # (X, L, R or 2R)
         weights, out = [], bias.new_empty(len(values), length, values.shape[2])
-        for rows, end in _parts(length, key.shape[1], causal):
+        for rows, end in _parts(length, key.shape[1], causal, q.device):
             scores = (query[:, rows] @ key[:, :end].transpose(1, 2)).to(bias.dtype)  # (X, l, s)
             scores.baddbmm_(inside[:, rows], bias[..., :end], beta=d**-0.5)
             if by_distance is not None:
@@ -126,7 +121,8 @@ class _DenseRecall(torch.autograd.Function):
         )
         d_bias = inside.new_zeros(len(inside), inside.shape[2], key.shape[1])  # (X, n, S)
         d_by_distance = None if table is None else table.new_empty(*query.shape[:2], table.shape[1])
-        for (rows, end), weight in zip(_parts(query.shape[1], key.shape[1], ctx.causal), weights, strict=True):
+        parts = _parts(query.shape[1], key.shape[1], ctx.causal, query.device)
+        for (rows, end), weight in zip(parts, weights, strict=True):
             _add_product(d_v[:, :end], weight.transpose(1, 2), grad[:, rows])
             d_scores = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype).mul_(weight)  # (X, l, s)
             # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
@@ -159,9 +155,10 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total.add_(a @ b)
 
 
-def _parts(queries: int, keys: int, causal: bool) -> list[tuple[slice, int]]:
+def _parts(queries: int, keys: int, causal: bool, device: torch.device) -> list[tuple[slice, int]]:
     """Slices of queries to compute together, and the most keys that each slice sees (fewer than all if causal)."""
-    count = max(1, min(queries, keys) // _FEWEST_ROWS) if causal else 1
+    fewest = FEWEST_ROWS.get(device.type, FEWEST_ROWS["cuda"])
+    count = max(1, min(queries, keys) // fewest) if causal else 1
     starts = [queries * part // count for part in range(count + 1)]
     return [(slice(a, b), min(b, keys) if causal else keys) for a, b in pairwise(starts)]
 

@@ -81,7 +81,7 @@ def test_linear_equals_quadratic(
 @pytest.mark.parametrize(("queries", "keys", "horizon"), [(96, 96, 1), (99, 70, 3), (70, 99, 50), (99, 70, 50)])
 def test_causal_scores_made_in_parts(monkeypatch: pytest.MonkeyPatch, queries: int, keys: int, horizon: int) -> None:
     case = make(queries, keys, near=1, horizon=horizon, causal=True, masked=True)
-    monkeypatch.setattr(quadratic, "_FEWEST_ROWS", 20)
+    monkeypatch.setitem(quadratic.FEWEST_ROWS, "cpu", 20)
     assert_forms_agree(case, kept=9, causal=True)
 
 
