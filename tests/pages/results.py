@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ KEPT = (
     ),
     *("search", "difference", "pieces_of_other_segments"),
 )
+#: What the figure of README shows: rows of these saved scores, and after how much training they were made.
+DRAWN = {"documents": "2,000 updates", "longest": "7,536 updates"}
+LEVELS = "sentences, `segment_recall`", "documents, whole in one pass"
 BLOCK = re.compile(r"(<!-- (\w+) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -138,11 +141,17 @@ def main(arguments: Sequence[str], pages: Path = PAGES) -> int:
             print(f"{page}: has other tables than the saved scores: write them anew by {COMMAND}")
         elif new != old:
             page.write_text(new, encoding="utf-8")
-    drawn = pages / "saved" / "documents.json"
-    if arguments != ["--check"] and drawn.exists():
-        rows = json.loads(drawn.read_text(encoding="utf-8"))
-        plot_positions({name.replace("`", ""): row for name, row in rows.items()}, pages.parent / "documents.png")
+    if arguments != ["--check"] and pages == PAGES:
+        plot_positions(dict(_drawn(pages / "saved")), pages.parent / "documents.png")
     return stale
+
+
+def _drawn(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The lines of the figure of README: the name of each, and its result."""
+    for saved, when in DRAWN.items():
+        rows = json.loads((folder / f"{saved}.json").read_text(encoding="utf-8"))
+        for level in LEVELS:
+            yield f"{level.split(',')[0]}, {when}", rows[level]
 
 
 if __name__ == "__main__":
