@@ -231,7 +231,7 @@ class _Call(Windows):
             some.addcmul_(part.pairs, columns[..., 0] * BITS)
             least = self.least[side][asked.row, :, asked.number]  # (m, n, H), the lowest rank that a segment sees
             dropped = columns[..., 1 + side] < least.transpose(1, 2).unsqueeze(-1)  # (m, H, n, w)
-            some.masked_fill_(dropped.logical_and_(part.are), HIDDEN)
+            some.masked_fill_(dropped.logical_and_(part.mask), HIDDEN)
         return bias
 
     def sums_by_distance(self, group: TileGroup, d_scores: Tensor) -> Tensor:

@@ -18,12 +18,12 @@ class FarColumns(NamedTuple):
     """The columns of a group whose keys may be far from its queries on one side.
 
     pairs (m, 1, n, w) 1 where a key is far from a segment of the queries on this side
-    are   the same as bool
+    mask  the same as bool
     """
 
     columns: slice
     pairs: Tensor
-    are: Tensor
+    mask: Tensor
 
 
 class QuerySegments(NamedTuple):
