@@ -12,6 +12,7 @@ import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from scaleformer.checkpoints.model_file import read_checkpoint
+from scaleformer.system.errors import Interrupted
 
 LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 
@@ -24,7 +25,8 @@ class SafeCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Raises OSError with the path if it cannot be written; an existing file then stays unchanged."""
+        """Raises OSError with the path if it cannot be written, and Interrupted at a signal; an existing file then
+        stays unchanged."""
         path = Path(path)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -38,6 +40,8 @@ class SafeCheckpointIO(TorchCheckpointIO):
             os.replace(temporary, path)
             _sync_folder(path.parent)
         except (OSError, RuntimeError) as error:
+            if isinstance(error.__context__, Interrupted):  # torch's writer fails again while it handles a signal
+                raise error.__context__ from None
             # On a full disk torch's writer fails again while it handles the OSError: report that first error.
             first = error.__context__ if isinstance(error.__context__, OSError) else error
             number = getattr(first, "errno", None) or errno.EIO

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.system.errors import Interrupted
 
 CONTENT = {"scaleformer": {"format": 1}, "state_dict": {"model.weight": torch.arange(1000.0)}}
 
@@ -62,6 +65,30 @@ def test_the_original_reason_is_reported_not_the_writers(path: Path, monkeypatch
     with pytest.raises(OSError, match=r"cannot be written \(No space left on device\)") as error:
         SafeCheckpointIO().save_checkpoint(CONTENT, path)
     assert error.value.errno == errno.ENOSPC
+
+
+def test_a_signal_amid_writing_is_no_failure_to_write(path: Path, monkeypatch) -> None:
+    """A second SIGTERM, which ends the run at once: torch's writer fails over the file that it left."""
+    io, writes = SafeCheckpointIO(), []
+
+    class Interrupting(FileIO):
+        def write(self, data: Any) -> int:
+            writes.append(len(data))
+            if len(writes) == 3:
+                raise Interrupted("interrupted by SIGTERM at once")
+            return super().write(data)
+
+    io.save_checkpoint(CONTENT, path)
+    before, real = path.read_bytes(), Path.open
+
+    def opened(self: Path, *a: Any, **b: Any) -> Any:
+        return Interrupting(self, "w") if ".tmp" in self.name else real(self, *a, **b)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(Interrupted, match="at once"):
+        io.save_checkpoint(CONTENT, path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_outside_a_run_the_error_suggests_no_resume(tmp_path: Path, monkeypatch) -> None:
