@@ -142,11 +142,11 @@ def main(arguments: Sequence[str], pages: Path = PAGES) -> int:
         elif new != old:
             page.write_text(new, encoding="utf-8")
     if arguments != ["--check"] and pages == PAGES:
-        plot_positions(dict(_drawn(pages / "saved")), pages.parent / "documents.png")
+        plot_positions(dict(drawn(pages / "saved")), pages.parent / "documents.png")
     return stale
 
 
-def _drawn(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def drawn(folder: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The lines of the figure of README: the name of each, and its result."""
     for saved, when in DRAWN.items():
         rows = json.loads((folder / f"{saved}.json").read_text(encoding="utf-8"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages.results import filled, main
+from tests.pages.results import PAGES, drawn, filled, main
 
 
 def result(bleu: float, **more: Any) -> dict[str, Any]:
@@ -85,3 +85,11 @@ def test_phenomena_and_programs(tmp_path: Path) -> None:
 
 def test_the_pages_have_the_tables_of_the_saved_scores() -> None:
     assert main(["--check"]) == 0
+
+
+def test_the_figure_of_readme_shows_both_states_of_training() -> None:
+    lines = dict(drawn(PAGES / "saved"))
+    assert list(lines) == [f"{level}, {n} updates" for n in ("2,000", "7,536") for level in ("sentences", "documents")]
+    early, late = (lines[f"documents, {n} updates"]["scores"][0]["score"] for n in ("2,000", "7,536"))
+    assert early < late
+    assert all(line["positions"]["tenths"] for line in lines.values())

@@ -93,21 +93,21 @@ class RecallAttention(torch.autograd.Function):
             d_out, log_totals = (x.index_select(0, group.tiles) for x in (grad, log_total))
             p = call.scores(group, asked)
             weights = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W)
-            add_keys(d_v, p.blocks, weights.to(products), d_out)
+            add_keys(d_v, group.blocks, weights.to(products), d_out)
             d_scores = product(d_out, p.values.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
             # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
             d_scores.addcmul_(weights, d_scores.sum(-1, keepdim=True), value=-1)
             factor = d_scores.to(products)
             d_query = product(factor, p.keys)  # (m, H, T, d)
-            add_keys(d_k, p.blocks, factor, p.query)
+            add_keys(d_k, group.blocks, factor, p.query)
             if table is not None and d_table is not None:
                 by_distance = call.sums_by_distance(group, d_scores)  # (m, H, T, n)
                 d_query += by_distance @ table
                 d_table += (by_distance.transpose(-1, -2) @ p.query.to(table.dtype)).sum(0).sum_to_size(table.shape)
             d_q.index_copy_(0, group.tiles, d_query)
-            d_bias = product(p.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
+            d_bias = product(asked.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
             for part in asked.far:
-                blocks = p.blocks[..., part.columns.start // BLOCK : part.columns.stop // BLOCK]
+                blocks = group.blocks[..., part.columns.start // BLOCK : part.columns.stop // BLOCK]
                 sums = (d_bias[..., part.columns] * part.pairs).sum(2)  # (m, H, w)
                 d_salience.flatten(1).index_add_(0, blocks.flatten(), sums.view(-1, BLOCK))
             gates = (d_bias.flatten(1, 2) @ group.slot.transpose(-1, -2)).sum(0).view(len(d_gate), -1)  # (H, n S)
@@ -123,13 +123,10 @@ class RecallAttention(torch.autograd.Function):
 class _Scores(NamedTuple):
     """Operands and scores of a group: m tiles of T queries, in n segments at most, and W keys.
 
-    blocks (m, H, W/32) the blocks of the keys; query (m, H, T, d); inside (m, H, T, n) 1 where a query is in a segment;
-    keys (m, H, W, d); values (m, H, W, e); scores (m, H, T, W), base-2 logarithms
+    query (m, H, T, d); keys (m, H, W, d); values (m, H, W, e); scores (m, H, T, W), base-2 logarithms
     """
 
-    blocks: Tensor
     query: Tensor
-    inside: Tensor
     keys: Tensor
     values: Tensor
     scores: Tensor
@@ -199,15 +196,13 @@ class _Call(Windows):
             own.index_add_(0, self.rows, copies)
 
     def scores(self, group: TileGroup, asked: QuerySegments) -> _Scores:
-        blocks = group.blocks
-        keys, values = self.keys.gather(blocks), self.values.gather(blocks)  # (m, H, W, d), (m, H, W, e)
+        keys, values = self.keys.gather(group.blocks), self.values.gather(group.blocks)  # (m, H, W, d), (m, H, W, e)
         query = self.q.index_select(0, group.tiles)  # (m, H, T, d)
-        inside = asked.inside
-        features, bias, by_distance = inside, self._bias(group, asked), None
+        features, bias, by_distance = asked.inside, self._bias(group, asked), None
         if self.table is not None:
             by_distance = query.to(self.table.dtype) @ self.table  # (m, H, T, R or 2R)
             if self.after:
-                features = torch.cat([inside, by_distance[..., -1:]], dim=-1)
+                features = torch.cat([asked.inside, by_distance[..., -1:]], dim=-1)
                 bias = functional.pad(bias, (0, 0, 0, 1))
                 self.beyond(group, bias[..., -1, :]).fill_(1.0)
         scores = product(query, keys.transpose(-1, -2))  # (m, H, T, W)
@@ -218,7 +213,7 @@ class _Call(Windows):
             if self.after:
                 self.own(group, scores).addcmul_(by_distance[..., -1:], self.plan.later)
             self.within(group, scores).add_(by_distance[..., : self.band].flatten(0, 1))
-        return _Scores(blocks, query, inside, keys, values, scores)
+        return _Scores(query, keys, values, scores)
 
     def _bias(self, group: TileGroup, asked: QuerySegments) -> Tensor:
         """The term added to the score of each key, for all queries of a segment: (m, H, n, W)."""
