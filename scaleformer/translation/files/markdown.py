@@ -22,6 +22,7 @@ _FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$
 _LINE_END = re.compile(r"\r\n?|\n")
 _IN_TEXT = re.compile(r"\[\^[^\]\s]+\]:?|\\\|")  # footnote marks, and the stand-in for `|` in a cell
 _MARKS = re.compile(r"([\\`*_\[\]<>~|]|&(?=#?\w+;))")
+_ESCAPES = re.compile(r"\\(?=[!-/:-@\[-`{-~]|$)|&(?=#?\w+;)")  # what would turn the next characters into others
 _BLOCK_MARK = re.compile(r"^(\d*)([-+#=:.)>~])")
 
 
@@ -71,9 +72,10 @@ class MarkdownFile:
     def _edit(self, block: Block, inline: _Inline, changes: Sequence[Change], inside: list[Edit]) -> None:
         """Add the changes of a block to the edits of a heading, paragraph or cell."""
         for change in changes:
-            for escape in (_escape_cell if inline.kind == "cell" else str, _escape):
+            light = _escape_cell if inline.kind == "cell" else _escape_least
+            for escape in (_escape,) if inline.leads else (light, _escape):
                 text = render(block, change, inline.line_end, escape, letters=True)
-                if inline.kind != "cell" and change.start == 0 and escape is _escape:
+                if (inline.kind != "cell" or inline.leads) and change.start == 0 and escape is _escape:
                     text = _BLOCK_MARK.sub(r"\1\\\2", text)
                 edit = *block.origin(change.start, change.stop), text
                 if self._parser.is_alike(inline.content, inline.kind, [*inside, edit]):
@@ -87,13 +89,18 @@ def _escape(prose: str) -> str:
     return _MARKS.sub(r"\\\1", prose)
 
 
+def _escape_least(prose: str) -> str:
+    return _ESCAPES.sub(r"\\\g<0>", prose)
+
+
 def _escape_cell(prose: str) -> str:
-    return prose.replace("|", r"\|")
+    return _escape_least(prose).replace("|", r"\|")
 
 
 class _Inline:
     """The content of a heading, paragraph or cell as parsed; places: where each of its characters begins in the file,
-    and where the last ends. In a cell a `|` has a backslash in the file."""
+    and where the last ends; leads: whether it is a cell that begins its line. In a cell a `|` has a backslash in the
+    file."""
 
     def __init__(self, token: Any, kind: str, content: str, lines: Sequence[int], start: int) -> None:
         self.token, self.kind = token, kind
@@ -103,7 +110,7 @@ class _Inline:
             first, stop = lines[number], lines[number + 1]
             written = content[first:stop].rstrip()
             shown = line.strip()
-            if kind == "paragraph":  # the text before it marks the enclosing blocks
+            if kind in ("paragraph", "underlined"):  # the text before it marks the enclosing blocks
                 place = first + len(written) - len(shown)
             else:
                 begin = max(first, start) if kind == "cell" else content.index("#", first, stop) + 1
@@ -111,6 +118,8 @@ class _Inline:
             indent = len(line) - len(line.lstrip())
             self.places += [place] * indent + list(range(place, place + len(shown)))
             self.places += [place + len(shown)] * (len(line) - indent - len(shown) + 1)
+        first = lines[token.map[0]]
+        self.leads = kind == "cell" and "|" not in content[first : self.places[0]]
 
     def line_end(self, start: int, stop: int) -> str:
         """A line break if there is one between two places; `raw` has its form in the file."""
@@ -121,7 +130,8 @@ class _Inline:
         start, stop, text = edit
         breaks = [content[self.places[i] : self.places[i + 1]] for i in range(start, stop) if self.content[i] == "\n"]
         parts = text.split("\n")
-        written = parts[0] + "".join(break_ + part for break_, part in zip(breaks, parts[1:], strict=False))
+        # a break includes the indentation of the line after it
+        written = parts[0] + "".join(a + b.lstrip(" \t") for a, b in zip(breaks, parts[1:], strict=False))
         return self.places[start], self.places[stop - 1] + 1, written
 
     def blocks(self, parser: MarkdownParser) -> Iterator[Block]:
@@ -148,5 +158,5 @@ class _Inline:
                 builder.character(piece.content, piece.start, piece.stop, self.content[piece.start : piece.stop])
             else:
                 span = piece.content or self.content[piece.start : piece.stop]
-                builder.span(span, piece.start, piece.stop, piece.pair, piece.kind == "open")
+                builder.span(span, piece.start, piece.stop, piece.pair, piece.kind == "open", bool(piece.content))
             place = piece.stop if piece else start

@@ -42,7 +42,7 @@ class MarkdownParser:
         self._env: dict[str, Any] = {}
 
     def blocks(self, text: str, name: str) -> Iterator[tuple[Any, str]]:
-        """Tokens of blocks with content, and their kind: heading | paragraph | cell | html."""
+        """Tokens of blocks with content, and their kind: heading | underlined | paragraph | cell | html."""
         tokens = self._markdown.parse(text, self._env)
         if any(token.level >= DEEPEST - 1 for token in tokens):  # the parser drops deeper levels
             raise DataError(f"{name}: quotations or lists {DEEPEST // 2} deep or more: nest them less")
@@ -52,7 +52,7 @@ class MarkdownParser:
             elif token.type == "inline":
                 kinds = {"heading_open": "heading", "th_open": "cell", "td_open": "cell"}
                 kind = kinds.get(before.type, "paragraph") if before else "paragraph"
-                yield token, "paragraph" if before and before.markup in ("=", "-") and kind == "heading" else kind
+                yield token, "underlined" if before and before.markup in ("=", "-") and kind == "heading" else kind
 
     def pieces(self, content: str, token: Any) -> list[Piece]:
         """All inline elements of a token that are not prose, in order."""
@@ -83,7 +83,7 @@ class MarkdownParser:
                 pair, first = opened.pop()
                 short = child.type == "link_close" and content[start:stop] in ("]", "][]")
                 # its text is its name, which must not change
-                name = f"][{content[first:start]}]" if short else ""
+                name = f"][{' '.join(content[first:start].split())}]" if short else ""
                 found.append(Piece(start, stop, "close", pair, name))
             else:
                 found.append(Piece(start, stop, "break" if child.type == "hardbreak" else "lone"))
@@ -98,8 +98,9 @@ class MarkdownParser:
         return len({self._structure(text.replace(r"\|", "|") if cell else text, kind) for text in texts}) == 1
 
     def _structure(self, text: str, kind: str) -> str:
-        read: Callable[..., Any] = self._markdown.parse if kind == "paragraph" else self._markdown.parseInline
-        tokens = read(text, dict(self._env))
+        inline = kind in ("heading", "cell")
+        read: Callable[..., Any] = self._markdown.parseInline if inline else self._markdown.parse
+        tokens = read(f"{text}\n---" if kind == "underlined" else text, dict(self._env))
         shapes: list[tuple[Any, ...]] = []
         for token in tokens:
             shapes.append((token.type, token.tag, "\n" in token.content and kind == "heading"))

@@ -27,11 +27,13 @@ class Span:
     content  depends on the format
     pair     the number of the pair that it begins or ends (emphasis, a link, a tag); None for a single span
     opens    whether it begins the pair
+    changed  whether content differs from the file, so that the span has to be written with its segment
     """
 
     content: Any
     pair: int | None = None
     opens: bool = False
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,18 @@ class BlockBuilder:
         else:
             self._characters.append((character, start, stop, written or character))
 
-    def span(self, content: Any, start: int, stop: int, pair: int | None = None, opens: bool = False) -> None:
+    def span(
+        self,
+        content: Any,
+        start: int,
+        stop: int,
+        pair: int | None = None,
+        opens: bool = False,
+        changed: bool = False,
+    ) -> None:
         """Add a span at this place."""
         self._characters.append((MARK, start, stop, ""))
-        self._spans.append(Span(content, pair, opens))
+        self._spans.append(Span(content, pair, opens, changed))
 
     def build(self) -> Block | None:
         """The block, with URLs, placeholders, ... as spans, too; None if it has no letters."""
@@ -166,13 +176,13 @@ def split_block(block: Block, language: str, grain: str) -> list[Segment]:
 def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int]:
     """Where sentences end by the rules of the language. Pairs of marks do not influence them and stay with the prose
     that they enclose, like a note right after a full stop."""
+    # Other spans stay as `MARK`: a letter in their place would be an initial, after which a full stop ends nothing.
     seen = [
         i for i in range(len(text)) if i not in spans or (spans[i].pair is None and text[max(0, i - 1)] not in ".!?")
     ]
     seen_places = set(seen)
-    plain = "".join("X" if text[i] == MARK else text[i] for i in seen)
     ends = []
-    for end in sentence_ends(plain, language):
+    for end in sentence_ends("".join(text[i] for i in seen), language):
         place = seen[end - 1] + 1
         while place in spans and place not in seen_places and not spans[place].opens:
             place += 1
@@ -200,9 +210,11 @@ def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[
 
     while start < stop:
         first, last = spans.get(start), spans.get(stop - 1)
-        if text[start] == " " or (first and first.pair is not None and first.opens and single(start)):
+        if text[start].isspace() or (first and first.pair is not None and first.opens and single(start)):
             start += 1
-        elif text[stop - 1] == " " or (last and last.pair is not None and not last.opens and single(stop - 1)):
+        elif last and last.changed:
+            break
+        elif text[stop - 1].isspace() or (last and last.pair is not None and not last.opens and single(stop - 1)):
             stop -= 1
         elif first and last and first.opens and first.pair == last.pair and stop - start > 1:
             start, stop = start + 1, stop - 1

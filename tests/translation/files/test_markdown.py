@@ -95,6 +95,40 @@ def test_marks_that_a_translation_brings_are_escaped_where_they_would_mean_somet
 
 
 @pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("See [the\nname][], 'a'.\n\n[the name]: u\n", "SEE [THE\nNAME][the name], 'A'.\n\n[the name]: u\n"),
+        ("- [name][]\n\n[name]: u\n", "- [NAME][name]\n\n[name]: u\n"),
+        ("- **[name]**\n\n[name]: u\n", "- **[NAME][name]**\n\n[name]: u\n"),
+        ("> Run `a\n> b` here.\n", "> RUN `a\n> b` HERE.\n"),
+        ("- Run `a\n      b` here.\n", "- RUN `a\n      b` HERE.\n"),
+        ('A "\\\\" and \\* or &amp;lt; it.\n', 'A "\\\\" AND * OR \\&LT; IT.\n'),
+        ("one\n---\n", "ONE\n---\n"),
+    ],
+)
+def test_what_is_written_in_capitals(text: str, wanted: str) -> None:
+    found, counts = translated(MarkdownFile(text.encode(), "page.md"), shouted)
+    assert (found.decode(), structure(found.decode())) == (wanted, structure(text))
+    assert not counts
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "wanted"),
+    [
+        ("one\n---\n", "uno |", "one\n---\n"),  # else a table, even with a backslash
+        ("a | b\n--|--\none | c\n", "1. uno", "a | b\n--|--\n1\\. uno | c\n"),  # else a list after it
+        ("| a | b |\n|---|---|\n| one | c |\n", "1. uno", "| a | b |\n|---|---|\n| 1. uno | c |\n"),
+    ],
+)
+def test_translations_that_would_begin_another_block(text: str, translation: str, wanted: str) -> None:
+    found, counts = translated(
+        MarkdownFile(text.encode(), "page.md"), lambda segment, rng: segment.text.replace("one", translation)
+    )
+    assert found.decode() == wanted
+    assert counts.total() == (wanted == text)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [(b"a\nb \xff", "page.md:2: not UTF-8"), (b"a\n\n\0", "page.md:3: a null character"), (b">" * 300 + b" a", "deep")],
 )

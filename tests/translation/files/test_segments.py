@@ -44,6 +44,8 @@ def only(text: str) -> Segment:
         ("  spaced \n out  ", "sentence", ["spaced out"]),
         ("^ is a name", "sentence", ["⟨1⟩ is a name"]),
         ("One two.^ Three four.", "sentence", ["One two.⟨1⟩", "Three four."]),
+        ("It defaults to ^. Policies need it.", "sentence", ["It defaults to ⟨1⟩.", "Policies need it."]),
+        ("\xa0Apart [by these]\xa0", "sentence", ["Apart ⟨1⟩by these⟨2⟩"]),
     ],
 )
 def test_what_a_model_reads(text: str, grain: str, wanted: list[str] | None) -> None:
