@@ -45,6 +45,7 @@ BY_CONTENT = {
     "docx": docx(),
     "parquet": parquet(),
     "pdf": b"%PDF-1.7\n",
+    "rtf": rb"{\rtf1\ansi Words.}",
     "utf16": "text\n".encode("utf-16"),
 }
 BY_LOOK = {
@@ -68,7 +69,18 @@ def test_lines_decide_if_nothing_else_does(format: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "format"),
-    [("a.md", "markdown"), ("A.CSV.gz", "csv"), ("a.b.xlf", "xliff"), ("a.po", "po"), ("a.en", "text"), ("md", "text")],
+    [
+        ("a.md", "markdown"),
+        ("A.CSV.gz", "csv"),
+        ("a.b.xlf", "xliff"),
+        ("a.po", "po"),
+        ("a.en", "text"),
+        ("md", "text"),
+        ("a.rst", "rst"),
+        ("a.adoc", "asciidoc"),
+        ("a.tex", "latex"),
+        ("a.yml", "yaml"),
+    ],
 )
 def test_names(name: str, format: str) -> None:
     assert recognise(b"Words.\n", name).name == format
