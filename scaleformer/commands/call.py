@@ -22,6 +22,7 @@ from scaleformer.commands.sweep import Jobs
 from scaleformer.commands.unknown import unknown_override
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors, wants_traceback
+from scaleformer.system.provenance import remember_command
 from scaleformer.system.schema import from_mapping
 
 PACKAGE = Path(__file__).parents[1]
@@ -52,6 +53,7 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
         os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")
     with one_line_errors():
         module = module_of(name)
+        remember_command([*words, *arguments])
         flags, overrides = split_flags(arguments)
         sweep = any(word in SWEEP for word in arguments)
         arguments = [*flags, *(typed(override, names_of(module), sweep) for override in overrides)]

@@ -6,7 +6,7 @@ import json
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +18,15 @@ import torch
 from scaleformer.system.files import atomic_writer
 
 PACKAGES = ("scaleformer", "torch", "pytorch-lightning", "sentencepiece", "sacrebleu", "datasets", "numpy")
+
+_typed: list[str] = []  # the command line before its settings are quoted for Hydra
+
+
+def remember_command(arguments: Sequence[str]) -> None:
+    """Keep the command line as it was typed, for `provenance`: the program that runs, and these arguments."""
+    program = Path(sys.argv[0])
+    ours = program.stem == "scaleformer" or program.parent.name == "scaleformer"  # installed, or python -m scaleformer
+    _typed[:] = [*(["scaleformer"] if ours else ["python", str(program)]), *arguments]
 
 
 def provenance(
@@ -37,7 +46,7 @@ def provenance(
         except PackageNotFoundError:
             continue
     return {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(_typed or ["python", *sys.argv]),
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
         "device": describe_device(device),

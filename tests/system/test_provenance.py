@@ -8,11 +8,12 @@ import sys
 import pytest
 import torch
 
-from scaleformer.system.provenance import device_in_words, provenance, write_result
+from scaleformer.system.provenance import device_in_words, provenance, remember_command, write_result
 
 
 def test_provenance_is_complete(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["scripts/evaluate_bleu.py", "checkpoint=a run"])
+    monkeypatch.setattr(sys, "argv", ["scripts/evaluate_bleu.py", "checkpoint='a run'"])
+    remember_command(["checkpoint=a run"])
     facts = provenance("cpu", 3, "runs/a/best.ckpt", "abc", {"d-BLEU": "nrefs:1"})
     assert facts["command"] == "python scripts/evaluate_bleu.py 'checkpoint=a run'"
     assert torch.__version__.startswith(facts["versions"]["torch"])  # some builds add +cpu or +cu130 to it
@@ -22,6 +23,13 @@ def test_provenance_is_complete(monkeypatch):
     assert facts["seed"] == 3
     assert facts["checkpoint"] == {"path": "runs/a/best.ckpt", "sha256": "abc"}
     assert facts["signatures"] == {"d-BLEU": "nrefs:1"}
+
+
+@pytest.mark.parametrize("program", ["/x/.venv/bin/scaleformer", "/x/scaleformer/__main__.py"])
+def test_the_command_is_what_was_typed(monkeypatch, program):
+    monkeypatch.setattr(sys, "argv", [program, "checkpoint='a run'"])
+    remember_command(["benchmark", "quality", "corpus=DIR", "rows=[a,b]"])
+    assert provenance()["command"] == "scaleformer benchmark quality corpus=DIR 'rows=[a,b]'"
 
 
 def test_a_result_can_be_read_back(tmp_path):
