@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _HTML_KINDS = {
         "paragraph",
     ),
 }  # fmt: skip
+# What a Markdown file says about itself, in YAML or TOML, before its text.
+FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL)
 # A second copy of a drawing's text, for programs that do not know the first form.
 _DOCX_TWICE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HTML_UNSEEN = ("script", "style", "template", "noscript")
@@ -68,7 +71,8 @@ def _text(path: Path) -> Iterator[Block]:
 
 def _markdown(path: Path) -> Iterator[Block]:
     markdown = _library("markdown_it", "Markdown", path).MarkdownIt("commonmark", {"maxNesting": DEEPEST})
-    tokens = markdown.enable("table").parse("\n".join(line for _, line in read_lines(path, "markdown")))
+    text = FRONT_MATTER.sub("", "\n".join(line for _, line in read_lines(path, "markdown")))
+    tokens = markdown.enable("table").parse(text)
     if any(token.level >= DEEPEST - 1 for token in tokens):  # the parser drops deeper levels
         raise DataError(f"{path}: quotations or lists nested {DEEPEST // 2} levels or more: flatten them")
     inside: list[str] = []
@@ -102,7 +106,9 @@ def _html_text(text: str, path: Path) -> Iterator[Block]:
         # As bytes: lxml refuses decoded text that declares an encoding.
         parser = html.HTMLParser(encoding="utf-8")
         root = html.fromstring(text.encode(), parser=parser)
-    except (html.etree.ParserError, ValueError, AssertionError) as error:
+    except html.etree.ParserError:  # nothing but comments or end tags
+        return
+    except (ValueError, AssertionError) as error:
         raise DataError(f"{path}: unreadable HTML ({error})") from None
     if fatal := parser.error_log.filter_from_fatals():  # the parser drops what follows
         raise DataError(f"{path}: unreadable HTML ({fatal[0].message})")

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from scaleformer.data.align.blocks import FRONT_MATTER
 from scaleformer.translation.files.breaks import render
 from scaleformer.translation.files.html import html_blocks, html_edit
 from scaleformer.translation.files.markdown_parser import MarkdownParser
@@ -18,7 +19,6 @@ from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, BlockBuilder
 from scaleformer.translation.files.splicing import Edit, decode, encode, splice
 
-_FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL)
 _LINE_END = re.compile(r"\r\n?|\n")
 _IN_TEXT = re.compile(r"\[\^[^\]\s]+\]:?|\\\|")  # footnote marks, and the stand-in for `|` in a cell
 _MARKS = re.compile(r"([\\`*_\[\]<>~|]|&(?=#?\w+;))")
@@ -50,7 +50,7 @@ class MarkdownFile:
         return encode(splice(self.content, edits), "utf-8")
 
     def _find(self, name: str) -> Iterator[tuple[Block, _Inline | None]]:
-        front = _FRONT_MATTER.match(self.content)
+        front = FRONT_MATTER.match(self.content)
         skipped = front.end() if front else 0
         # Its lines become empty, so that later lines keep their numbers.
         text = "\n" * len(_LINE_END.findall(self.content[:skipped])) + self.content[skipped:].replace("\ufeff", " ", 1)

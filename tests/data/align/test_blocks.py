@@ -67,6 +67,14 @@ def test_markdown(tmp_path: Path) -> None:
     ]
 
 
+def test_markdown_with_comments_details_and_front_matter(tmp_path: Path) -> None:
+    text = "<!-- a comment -->\n\n<details>\n<summary>More</summary>\n\ninside\n\n</details>\n\nend\n"
+    wanted = [("paragraph", text) for text in ("More", "inside", "end")]
+    assert found(tmp_path / "a.md", text) == wanted
+    assert found(tmp_path / "a.md", f"---\ntitle: A page\n---\n{text}") == wanted
+    assert found(tmp_path / "a.md", "---\n\none\n") == [("paragraph", "one")]  # a line
+
+
 def test_html(tmp_path: Path) -> None:
     assert found(tmp_path / "a.html", HTML) == [
         ("title", "T"),
@@ -79,7 +87,7 @@ def test_html(tmp_path: Path) -> None:
         ("code", "code\n  here"),
         ("paragraph", "tail"),
     ]
-    assert found(tmp_path / "a.html", "  ") == []
+    assert found(tmp_path / "a.html", "  ") == found(tmp_path / "a.html", "<!-- no -->") == []
 
 
 def test_docx(tmp_path: Path) -> None:
