@@ -19,6 +19,7 @@ _PART = r"[\w.@+~-]"  # characters of a name in a path
 _SPANS = (
     rf"{_ROLE}[^`]+`",  # :ref:`x`
     r"(?<!`)(?P<ticks>`{1,3})(?!`).+?(?<!`)(?P=ticks)(?!`)",  # `x`, ``x``
+    r"<(?:(?:https?|ftp|ssh|git|file)://|mailto:)[^\s<>]*>|<[\w.+-]+@[\w-]+(?:\.[\w-]+)+>",
     r"(?<!\w)(?:(?:https?|ftp|ssh|git|file)://|mailto:|www\.)(?:[^\s<>\"`()\[\]{}|]|\([^\s<>\"`()]*\))+(?<![.,;:!?*'])",
     r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+",  # a@b.org
     rf"<[A-Za-z][\w:.-]*(?:{_ATTRIBUTE})*\s*/?>|</[A-Za-z][\w:.-]*\s*>|<!--[^<]*?-->",
@@ -31,6 +32,7 @@ _SPANS = (
     rf"(?<![\w.~/)\]>-])(?:~|\.\.?)?/[A-Za-z_.~](?:(?:{_PART}|/)*[\w/~-])?",  # /usr/lib, ~/x, ./x
     rf"(?<![\w.@+~/-])(?:{_PART}+/)+{_PART}*\.[A-Za-z]\w{{0,7}}(?!\w)",  # src/main.py, but not and/or
     rf"(?<![\w.@+~/-])(?:{_PART}+/){{2,}}(?!\w)",  # src/data/
+    r"\[\^[^\[\]\s]{1,80}\](?!\()",  # [^1]
     "|".join(PLACEHOLDERS),
 )
 # Words that may begin a sentence before a number that is not a version, and currencies.
@@ -50,8 +52,9 @@ PATTERN = "|".join(
         rf"(?<!\w)(?:(?!(?:{_NO_NAME})\b)[A-Z][\w+#.]{{0,30}}[\w+#]|{_VERSION})[\s:=<>~]{{1,4}}(?P<number>\d+\.\d+{_PRE_RELEASE})",
         r"(?P<open>!?\[)",
         rf"(?P<link>\]\((?:<[^<>]*>|(?:[^\s()<>]|\([^\s()<>]*\))*)(?:\s+(?:{_QUOTED}))?\s*\))",
+        r"(?P<reference>\]\[[^\[\]]{0,200}\])",
         r"(?P<close>\])",
-        r"(?P<mark>(?<!\*)\*{2,3}(?!\*)|(?<!_)__(?!_))",
+        r"(?P<mark>(?<!\*)\*{1,3}(?!\*)|(?<!_)_{1,2}(?!_))",
     )
 )
 _TOKEN = re.compile(PATTERN, re.DOTALL)
@@ -60,8 +63,8 @@ _TOKEN = re.compile(PATTERN, re.DOTALL)
 def find_spans(text: str) -> list[tuple[int, int]]:
     """(start, stop) of every span that is not prose, in order, without overlaps; in linear time.
 
-    Inline code, URLs, e-mail addresses, the two ends of a Markdown link, pairs of `**` or `__`, reST roles (if titled,
-    only their ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`, `${name}`, a literal ⟨1⟩ to
+    Inline code, URLs, e-mail addresses, the two ends of a Markdown link, footnote marks, pairs of `*`, `_`, `**` or
+    `__`, reST roles (if titled, only their ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`, `${name}`, a literal ⟨1⟩ to
     ⟨9⟩), versions (two numbers only after a name or the word version) and paths with slashes.
     """
     spans: list[tuple[int, int]] = []
@@ -77,9 +80,10 @@ def find_spans(text: str) -> list[tuple[int, int]]:
             spans.append(place)
         elif kind == "open":
             brackets.append(place)
-        elif kind in ("link", "close") and brackets:
+        elif kind in ("link", "reference", "close") and brackets:
             opening = brackets.pop()
-            spans += [opening, place] if kind == "link" else []
+            of_word = re.match(r"[\w)\]]", text[max(opening[0] - 1, 0) : opening[0]])  # x[i][j]
+            spans += [opening, place] if kind == "link" or (kind == "reference" and not of_word) else []
         elif kind == "mark":
             mark = match.group()
             before, after = text[max(place[0] - 1, 0) : place[0]], text[place[1] : place[1] + 1]
@@ -92,30 +96,51 @@ def find_spans(text: str) -> list[tuple[int, int]]:
 
 def _holds(mark: str, inside: str, outside: str) -> bool:
     """Whether a mark may stand between these characters, "" at an end of the text."""
-    return bool(inside.strip()) and not (mark == "__" and (outside.isalnum() or outside == "_"))
+    within = mark in ("*", "_", "__") and (outside.isalnum() or outside in ("_", "`"))  # 2*3, snake_case, `name`_
+    return bool(inside.strip()) and not within
 
 
 def mask_pair(source: str, target: str) -> tuple[str, str]:
     """Replace spans that occur equally often in both texts by placeholders, numbered in source order.
 
-    The n-th occurrence of a span gets the same placeholder in source and target. At most nine are masked. If either
-    text contains a literal placeholder, both are returned unchanged.
+    The n-th occurrence of a span gets the same placeholder in source and target. Spans that follow each other get one
+    together where they do so equally often in both texts, as in the files that are translated. At most nine are masked.
+    If either text contains a literal placeholder, both are returned unchanged.
     """
     if any(placeholder in text for text in (source, target) for placeholder in PLACEHOLDERS):
         return source, target
-    ours, theirs = _Spans(source), _Spans(target)
+    runs = _runs(source), _runs(target)
+    whole = [
+        Counter(text[run[0][0] : run[-1][1]] for run in own) for text, own in zip((source, target), runs, strict=True)
+    ]
+    both = {text for text, count in whole[0].items() if whole[1][text] == count}
+    ours, theirs = _Spans(source, runs[0], both), _Spans(target, runs[1], both)
     counts = Counter(text for text, _ in ours.keys), Counter(text for text, _ in theirs.keys)
     common = [key for key in ours.keys if counts[0][key[0]] == counts[1][key[0]]]
     names = dict(zip(common, PLACEHOLDERS, strict=False))
     return ours.masked(names), theirs.masked(names)
 
 
-class _Spans:
-    """The spans of a text; keys: each span's text and the number of equal spans before it."""
+def _runs(text: str) -> list[list[tuple[int, int]]]:
+    """The spans of a text, those that follow each other together."""
+    runs: list[list[tuple[int, int]]] = []
+    for place in find_spans(text):
+        if not runs or runs[-1][-1][1] < place[0]:
+            runs.append([])
+        runs[-1].append(place)
+    return runs
 
-    def __init__(self, text: str) -> None:
+
+class _Spans:
+    """The spans of a text, of those runs that are `joined` only one; keys: each span's text and the number of equal
+    spans before it."""
+
+    def __init__(self, text: str, runs: list[list[tuple[int, int]]], joined: set[str]) -> None:
         self.text = text
-        self.places = find_spans(text)
+        self.places: list[tuple[int, int]] = []
+        for run in runs:
+            around = run[0][0], run[-1][1]
+            self.places += [around] if text[slice(*around)] in joined else run
         seen: Counter[str] = Counter()
         self.keys: list[tuple[str, int]] = []
         for start, stop in self.places:

@@ -13,6 +13,7 @@ GRAINS = ("sentence", "paragraph", "none")
 # No sentence ends in code or at an apostrophe, but sentencex takes text between two apostrophes for a quotation.
 _CODE = re.compile(r"(`+).+?\1")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
+_CLOSING = re.compile(r"[*_]{1,3}(?: |$)")  # the end of emphasis that encloses a full stop
 LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none
 
 
@@ -43,7 +44,8 @@ def sentence_ends(text: str, language: str) -> list[int]:
         message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
         raise DataError(message) from None
     masked = _APOSTROPHE.sub("\u2019", _CODE.sub(lambda code: "X" * len(code[0]), text))
-    return list(accumulate(map(len, sentencex.segment(language, masked))))
+    ends = accumulate(map(len, sentencex.segment(language, masked)))
+    return [closing.end() if (closing := _CLOSING.match(text, end)) else end for end in ends]
 
 
 def _parts(text: str, language: str, grain: str) -> list[str]:

@@ -16,7 +16,7 @@ from scaleformer.vocabulary import PLACEHOLDERS
 MARK = "\ufffc"  # stands for a span in the text of a block
 _MARKS = re.compile(f"{MARK}+")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
-_TWICE = ("**", "__", "***")  # marks that begin and end the same way
+_TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
 _SPACES = " \t\n\r\f\v"
 
 
@@ -124,8 +124,9 @@ def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
     for place in places:
         content = spans[place].content
         tag = _TAG.fullmatch(content)
-        name = tag[2] if tag else "[" if content.endswith("[") or content.startswith("](") else content
-        ends = bool(tag[1]) if tag else content.startswith("](") or (content in _TWICE and (name in dict(opened)))
+        link_end = content.startswith(("](", "]["))
+        name = tag[2] if tag else "[" if content.endswith("[") or link_end else content
+        ends = bool(tag[1]) if tag else link_end or (content in _TWICE and (name in dict(opened)))
         begins = not tag[3] if tag else content in ("[", "![", *_TWICE)
         if ends:
             while opened and name in dict(opened):

@@ -164,6 +164,12 @@ def test_segments() -> None:
     assert split_blocks(blocks, "en", "none") == (lines, [title, paragraph, inside])
 
 
+def test_emphasis_ends_with_its_sentence() -> None:
+    text = "**Bold one.** Then _two._ And *it ends.*"
+    found, _ = split_blocks([Block("paragraph", text)], "en", "sentence")
+    assert found == ["**Bold one.**", "Then _two._", "And *it ends.*"]
+
+
 def test_quotations_do_not_swallow_sentences() -> None:
     text = "You'll see ``'^'`` in it. This is one. It isn't ``'x'`` at all. The end."
     found, _ = split_blocks([Block("paragraph", text)], "en", "sentence")
