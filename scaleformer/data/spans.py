@@ -64,8 +64,9 @@ def find_spans(text: str) -> list[tuple[int, int]]:
     """(start, stop) of every span that is not prose, in order, without overlaps; in linear time.
 
     Inline code, URLs, e-mail addresses, the two ends of a Markdown link, footnote marks, pairs of `*`, `_`, `**` or
-    `__`, reST roles (if titled, only their ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`, `${name}`, a literal ⟨1⟩ to
-    ⟨9⟩), versions (two numbers only after a name or the word version) and paths with slashes.
+    `__`, reST roles (if titled, only their ends), tags, placeholders (`%s`, `%(name)s`, `{name}`, `{{...}}`, `{% %}`,
+    `${name}`, a literal ⟨1⟩ to ⟨9⟩), versions (two numbers only after a name or the word version) and paths with
+    slashes.
     """
     spans: list[tuple[int, int]] = []
     brackets: list[tuple[int, int]] = []
