@@ -41,6 +41,11 @@ FOUND = [
 ]
 # Repeated openings without an end: quadratic time would take minutes.
 ENDLESS = [
+    "[a][",
+    "[^a",
+    "<https://a",
+    "*a ",
+    "_a ",
     "`",
     "``a",
     "[a](",
