@@ -125,11 +125,11 @@ class _DenseRecall(torch.autograd.Function):
         parts = _parts(query.shape[1], key.shape[1], ctx.causal, query.device)
         for (rows, end), weight in zip(parts, weights, strict=True):
             _add_product(d_v[:, :end], weight.transpose(1, 2), grad[:, rows])
+            given, weight = weight, weight.to(dtype)  # converted once, not by each operator
             d_scores = (grad[:, rows] @ values[:, :end].transpose(1, 2)).to(dtype).mul_(weight)  # (X, l, s)
             # The mean comes from these sums, not from the output: so they cancel whatever the rounding of products.
             mean = d_scores.sum(-1, keepdim=True)
-            if weight.dtype != dtype:  # the sum of rounded weights is not quite 1
-                weight = weight.to(dtype)
+            if given.dtype != dtype:  # the sum of rounded weights is not quite 1
                 mean /= weight.sum(-1, keepdim=True)
             d_scores.addcmul_(weight, mean, value=-1)
             factor = d_scores.to(key.dtype)
