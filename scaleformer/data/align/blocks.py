@@ -30,8 +30,10 @@ _HTML_KINDS = {
         "paragraph",
     ),
 }  # fmt: skip
-# What a Markdown file says about itself, in YAML or TOML, before its text.
-FRONT_MATTER = re.compile(r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL)
+# What a Markdown file says about itself, in YAML or TOML, before its text. A blank line follows a mere rule.
+FRONT_MATTER = re.compile(
+    r"\A\ufeff?(---|\+\+\+)[ \t]*\r?\n(?![ \t]*\r?\n).*?^\1[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL
+)
 # A second copy of a drawing's text, for programs that do not know the first form.
 _DOCX_TWICE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _HTML_UNSEEN = ("script", "style", "template", "noscript")

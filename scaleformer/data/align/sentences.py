@@ -13,7 +13,7 @@ GRAINS = ("sentence", "paragraph", "none")
 # No sentence ends in code or at an apostrophe, but sentencex takes text between two apostrophes for a quotation.
 _CODE = re.compile(r"(`+).+?\1")
 _APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
-_CLOSING = re.compile(r"[*_]{1,3}(?: |$)")  # the end of emphasis that encloses a full stop
+_CLOSING = re.compile(r"(?<=\S)[*_]{1,3}(?: |$)")  # the end of emphasis that encloses a full stop
 LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none
 
 

@@ -72,7 +72,7 @@ def test_markdown_with_comments_details_and_front_matter(tmp_path: Path) -> None
     wanted = [("paragraph", text) for text in ("More", "inside", "end")]
     assert found(tmp_path / "a.md", text) == wanted
     assert found(tmp_path / "a.md", f"---\ntitle: A page\n---\n{text}") == wanted
-    assert found(tmp_path / "a.md", "---\n\none\n") == [("paragraph", "one")]  # a line
+    assert found(tmp_path / "a.md", "---\n\none\n\n---\n") == [("paragraph", "one")]  # between two rules
 
 
 def test_html(tmp_path: Path) -> None:
@@ -168,6 +168,8 @@ def test_emphasis_ends_with_its_sentence() -> None:
     text = "**Bold one.** Then _two._ And *it ends.*"
     found, _ = split_blocks([Block("paragraph", text)], "en", "sentence")
     assert found == ["**Bold one.**", "Then _two._", "And *it ends.*"]
+    found, _ = split_blocks([Block("paragraph", "It ends. * Not this.")], "en", "sentence")
+    assert found == ["It ends.", "* Not this."]
 
 
 def test_quotations_do_not_swallow_sentences() -> None:

@@ -64,6 +64,7 @@ def test_nonsense_leaves_the_structure(seed: int) -> None:
         ("![the picture](a.png) **[both](u)**", ["⟨1⟩the picture⟨2⟩ ⟨3⟩both⟨4⟩"]),
         ("[^1]: A note[^2] here.", ["A note⟨1⟩ here."]),
         ("---\ntitle: x\n---\nText", ["Text"]),
+        ("---\n\nText\n\n---\n", ["Text"]),
         ("```\ncode\n```\n\n    code\n\n`only code`\n\n123 456", []),
         ("a &amp; b \\* c snake\\_case &lt;x&gt;", ["a & b * c snake_case ⟨1⟩"]),
         ("<p>In <i>tags</i>.</p>\n\nText <kbd>K</kbd>", ["In ⟨1⟩tags⟨2⟩.", "Text ⟨1⟩K⟨2⟩"]),
