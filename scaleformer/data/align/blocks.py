@@ -7,12 +7,14 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.lines import read_lines
+from scaleformer.data.word_styles import code_styles
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
 UNWRAPPED = 120  # characters: in a text file with a longer line, every line is a paragraph
@@ -36,6 +38,7 @@ FRONT_MATTER = re.compile(
 )
 # A second copy of a drawing's text, for programs that do not know the first form.
 _DOCX_TWICE = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_DOCX_RELATIONS, _DOCX_STRICT = "_rels/.rels", b"http://purl.oclc.org/ooxml/"  # python-docx reads no strict ones
 _HTML_UNSEEN = ("script", "style", "template", "noscript")
 
 
@@ -53,7 +56,7 @@ class Block:
 def read_blocks(path: str | Path) -> list[Block]:
     """The nonempty blocks of a .txt, .md, .html or .docx file, in order.
 
-    Markdown keeps the markup inside its blocks; HTML loses its tags, except that code gets backticks.
+    Markdown keeps the markup inside its blocks; HTML and docx lose theirs, except that code gets backticks.
     Raises DataError for other suffixes and unreadable files.
     """
     path = Path(path)
@@ -151,8 +154,10 @@ def _docx(path: Path) -> Iterator[Block]:
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(part.file_size for part in archive.infolist())
-        if size > LARGEST:
-            raise DataError(f"{path}: {size:,} bytes unpacked, more than {LARGEST:,}: split it")
+            if size > LARGEST:
+                raise DataError(f"{path}: {size:,} bytes unpacked, more than {LARGEST:,}: split it")
+            if _DOCX_RELATIONS in archive.namelist() and _DOCX_STRICT in archive.read(_DOCX_RELATIONS):
+                raise DataError(f"{path}: a strict Open XML document: save it as an ordinary Word document (.docx)")
         document = docx.Document(str(path))
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
@@ -168,20 +173,39 @@ def _docx_blocks(document: Any, docx: ModuleType) -> Iterator[Block]:
     word = docx.oxml.ns.nsmap["w"]
     paragraph, cell, moved, text = (f"{{{word}}}{name}" for name in ("p", "tc", "moveFrom", "t"))
     breaks = [f"{{{word}}}{name}" for name in ("tab", "br", "cr")]
+    code = code_styles(
+        (style.style_id, style.name or "", getattr(style.base_style, "style_id", None))
+        for style in document.styles
+        if hasattr(style, "base_style")  # lists have none
+    )
     for element in document.element.body.iter(paragraph):
         around = [a.tag for a in element.iterancestors()]
         if _DOCX_TWICE in around:
             continue
-        pieces = []
+        pieces: list[tuple[str, bool]] = []  # with whether they are code
         for piece in element.iter(text, *breaks):
             inside = [a.tag for a in piece.iterancestors()]
-            if next(a for a in piece.iterancestors(paragraph)) is element and moved not in inside:
-                pieces.append(piece.text or "" if piece.tag == text else " ")
+            run = next(piece.iterancestors(f"{{{word}}}r"), None)  # none: a tab stop
+            if run is not None and next(piece.iterancestors(paragraph)) is element and moved not in inside:
+                pieces.append((piece.text or "" if piece.tag == text else " ", run.style in code))
         style = docx.text.paragraph.Paragraph(element, document).style
         name = (style.name if style is not None else "").lower()
         kind = "title" if name.startswith(("heading", "title", "subtitle")) else "paragraph"
         kind = "item" if name.startswith("list") else kind
-        yield Block("cell" if cell in around else kind, " ".join("".join(pieces).split()))
+        kind = "cell" if cell in around else kind
+        if style is not None and style.style_id in code:
+            yield Block("code", "".join(piece for piece, _ in pieces))
+        else:
+            yield Block(kind, _with_backticks(pieces))
+
+
+def _with_backticks(pieces: list[tuple[str, bool]]) -> str:
+    """The text of some pieces, white space collapsed, with backticks around those that are code."""
+    found = []
+    for code, some in groupby(pieces, lambda piece: piece[1]):
+        text = "".join(piece for piece, _ in some)
+        found.append(f"`{text}`" if code and text.strip() else text)
+    return " ".join("".join(found).split())
 
 
 def _library(name: str, title: str, path: Path) -> ModuleType:

@@ -2,7 +2,7 @@
 paragraphs and all other parts stay as they are.
 
 A text box is stored twice, once as a fallback for old programs: identical paragraphs get the same translation there.
-Deleted texts, charts, diagrams and comments are not translated.
+Deleted texts, charts, diagrams and comments are not translated, nor is what has a style of code.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from dataclasses import replace
 from scaleformer.data.align.blocks import LARGEST
 from scaleformer.data.errors import DataError
 from scaleformer.data.readers.rows import brief
+from scaleformer.data.word_styles import code_styles
 from scaleformer.translation.files.markup import Markup, decode_xml, encode_xml
-from scaleformer.translation.files.paragraphs import Paragraph, local
+from scaleformer.translation.files.paragraphs import Paragraph, attribute, local
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, Span
 from scaleformer.translation.files.splicing import Edit, splice
@@ -51,9 +52,10 @@ class DocxFile:
         try:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 _check_size(archive, name)
+                names, styles = self._names(archive, name)
+                code = code_styles(x for part in styles for x in _styles(_read(archive, part, name), name, part))
                 self._parts = [
-                    _Part(_read(archive, part, name), f"{name}: {part}", part, self.left)
-                    for part in self._names(archive, name)
+                    _Part(_read(archive, part, name), f"{name}: {part}", part, self.left, code) for part in names
                 ]
                 if (damaged := archive.testzip()) is not None:
                     raise DataError(f"{name}: {brief(damaged)} in it is damaged: fetch it again")
@@ -64,8 +66,8 @@ class DocxFile:
             raise DataError(f"{name}: not a sound docx file ({reason})") from None
         self.blocks = [block for part in self._parts for block in part.blocks]
 
-    def _names(self, archive: zipfile.ZipFile, name: str) -> list[str]:
-        """The names of the parts to translate, by their types."""
+    def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
+        """The names of the parts to translate, and of those with styles, by their types."""
         names = set(archive.namelist())
         found: dict[str, list[str]] = defaultdict(list)
         if _TYPES in names:
@@ -81,7 +83,8 @@ class DocxFile:
         for kind, words in _LEFT.items():
             if found[kind]:
                 self.left[words] += len(found[kind])
-        return list(dict.fromkeys([*main, *(part for kind in _OTHERS for part in sorted(found[kind]))]))
+        others = [part for kind in _OTHERS for part in sorted(found[kind])]
+        return list(dict.fromkeys([*main, *others])), found["styles"]
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The document with the changes of each block; without changes the same file."""
@@ -117,10 +120,21 @@ def _read(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
     return archive.read(part)
 
 
-class _Part:
-    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback."""
+def _styles(content: bytes, name: str, part: str) -> Iterator[tuple[str, str, str | None]]:
+    """The identity, the name and the base of each style."""
+    markup = Markup(decode_xml(content, f"{name}: {part}")[0], f"{name}: {part}")
+    for number, token in enumerate(markup.tokens):
+        if token.kind == "start" and local(token) == "style":
+            children = [markup.tokens[child] for child in markup.children(number)]
+            told = {local(child): attribute(child, "val") for child in children}
+            yield attribute(token, "styleId"), told.get("name", ""), told.get("basedOn")
 
-    def __init__(self, content: bytes, where: str, name: str, left: Counter[str]) -> None:
+
+class _Part:
+    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; code: the styles of
+    code."""
+
+    def __init__(self, content: bytes, where: str, name: str, left: Counter[str], code: frozenset[str]) -> None:
         text, self._encoding = decode_xml(content, where)
         self.name = name
         self._markup = Markup(text, where)
@@ -128,7 +142,7 @@ class _Part:
         self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy
         waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
         for number, choice, fallback in _paragraph_tokens(self._markup):
-            paragraph = Paragraph(self._markup, number, Counter() if fallback is not None else left)
+            paragraph = Paragraph(self._markup, number, Counter() if fallback is not None else left, code)
             if paragraph.block is None:
                 continue
             shape = (paragraph.block.text, *((span.pair is None, span.opens) for span in paragraph.block.spans))

@@ -2,8 +2,8 @@
 
 Source: ECMA-376, part 1, section 17. Runs with the formatting of most of the paragraph are its prose. Other formatting,
 links, content controls, insertions, bookmarks and comment ranges are pairs of spans; images, tabs, breaks, notes,
-fields, deletions and unknown elements are single spans. The visible text of a HYPERLINK field is prose. Elements such
-as notes or images at the ends of a paragraph are not part of the block and keep their place.
+fields, deletions, code and unknown elements are single spans. The visible text of a HYPERLINK field is prose. Elements
+such as notes or images at the ends of a paragraph are not part of the block and keep their place.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ def local(token: Token) -> str:
     return ""
 
 
+def attribute(token: Token, name: str) -> str:
+    """An attribute of an element of WordprocessingML; "" if it has none of this name."""
+    return next((value for key, value in token.attributes.items() if key.endswith(f"}}{name}")), "")
+
+
 def _is_unseen(token: Token) -> bool:
     """Whether a property of a run is not formatting: its language, or the script for its fonts."""
     name = local(token)
@@ -53,10 +58,11 @@ def _is_unseen(token: Token) -> bool:
 
 class Paragraph:
     """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
-    translated. It has no block if it has no words."""
+    translated; code: the styles of code. It has no block if it has no words, or is code."""
 
-    def __init__(self, markup: Markup, number: int, left: Counter[str]) -> None:
+    def __init__(self, markup: Markup, number: int, left: Counter[str], code: frozenset[str] = frozenset()) -> None:
         self._markup = markup
+        self._code = code
         self._left = left
         self._pairs = count()
         self.start, self.stop = markup.tokens[number].stop, markup.tokens[markup.ends[number]].start
@@ -76,7 +82,19 @@ class Paragraph:
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
                 builder.span(place, place, place + 1, item.pair, item.opens)
-        self.block = builder.build()
+        self.block = None if self._is_code(number, "pPr", "pStyle") else builder.build()
+
+    def _is_code(self, number: int, properties: str, style: str) -> bool:
+        """Whether the properties of a paragraph or a run name a style of code."""
+        markup = self._markup
+        return any(
+            local(markup.tokens[child]) == properties
+            and local(markup.tokens[inner]) == style
+            and attribute(markup.tokens[inner], "val") in self._code
+            for child in markup.children(number)
+            if markup.tokens[child].kind == "start"
+            for inner in markup.children(child)
+        )
 
     def _between(self, number: int) -> Iterator[Item]:
         """The items of a paragraph, or of an element around some of its runs."""
@@ -102,8 +120,8 @@ class Paragraph:
             else:
                 if name in _LEFT:
                     self._left[_LEFT[name]] += 1
-                identity = next((value for key, value in token.attributes.items() if key.endswith("}id")), "")
-                yield Item("between", f"{name} {identity}" if name.endswith(("Start", "End")) else name, place=place)
+                known = f"{name} {attribute(token, 'id')}" if name.endswith(("Start", "End")) else name
+                yield Item("between", known, place=place)
 
     def _content_of(self, control: int) -> int | None:
         """The content of a content control; None if it offers choices."""
@@ -130,15 +148,18 @@ class Paragraph:
                 if markup.tokens[child].kind == "start" and not _is_unseen(markup.tokens[child])
             )
             run = Run(run.tag, markup.raw(properties), formatting)
+        is_code = self._is_code(number, "rPr", "rStyle")
         for child in elements:
             token = markup.tokens[child]
             name = local(token)
-            if name == "t":
+            if name == "t" and is_code:
+                yield Item("field", inner=(Item("inside", place=markup.element(child), run=run),))
+            elif name == "t":
                 text = "".join(markup.tokens[inner].text for inner in markup.children(child))
                 text = text if token.attributes.get(f"{{{XML}}}space") == "preserve" else text.strip(" \t\r\n")
                 yield from (Item("text", text=character, run=run) for character in text)
             elif name == "fldChar":
-                kind = next((value for key, value in token.attributes.items() if key.endswith("}fldCharType")), "")
+                kind = attribute(token, "fldCharType")
                 yield Item("inside", kind if kind in _FIELD else "", place=markup.element(child), run=run)
             elif child != properties:
                 hyphen = "\u2011" if name == "noBreakHyphen" else ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from pathlib import Path
 
 import docx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +123,24 @@ def test_docx_keeps_text_boxes_and_controls(tmp_path: Path) -> None:
     assert [block.text for block in read_blocks(tmp_path / "a.docx")] == ["control", "a new", "around", "box"]
 
 
+def test_docx_with_code(tmp_path: Path) -> None:
+    """What has a style of code, or one based on it, is code; a file all in Preformatted Text is prose."""
+    document = docx.Document()
+    add = document.styles.add_style
+    add("Source Code", WD_STYLE_TYPE.PARAGRAPH)
+    add("Verbatim Char", WD_STYLE_TYPE.CHARACTER)
+    add("KeywordTok", WD_STYLE_TYPE.CHARACTER).base_style = document.styles["Verbatim Char"]
+    add("Preformatted Text", WD_STYLE_TYPE.PARAGRAPH)
+    document.add_paragraph("x  = 1", style="Source Code")
+    mixed = document.add_paragraph("Call ")
+    for text, style in (("def ", "KeywordTok"), ("f", "Verbatim Char"), (" twice.", None)):
+        mixed.add_run(text, style=style)
+    document.add_paragraph("A line.", style="Preformatted Text").paragraph_format.tab_stops.add_tab_stop(1)
+    document.save(str(tmp_path / "a.docx"))
+    wanted = [("code", "x  = 1"), ("paragraph", "Call `def f` twice."), ("paragraph", "A line.")]
+    assert [(block.kind, block.text) for block in read_blocks(tmp_path / "a.docx")] == wanted
+
+
 def test_nothing_deeply_nested_is_lost(tmp_path: Path) -> None:
     """The parsers drop what is nested too deeply: such files are read completely or refused."""
     for name, start, end, reach in (("a.md", "{pad}- w\n", "", 126), ("a.html", "<div>w\n", "</div>", 253)):
@@ -137,10 +157,13 @@ def test_nothing_deeply_nested_is_lost(tmp_path: Path) -> None:
 
 def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.docx").write_bytes(b"PK\x03\x04 and no more")
+    with zipfile.ZipFile(tmp_path / "strict.docx", "w") as archive:
+        archive.writestr("_rels/.rels", '<Relationship Type="http://purl.oclc.org/ooxml/officeDocument/x"/>')
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\xff")
     (tmp_path / "c.md").write_text("x")
     for name, message in {
         "a.docx": "damaged docx file",
+        "strict.docx": "a strict Open XML document: save it",
         "b.txt": "b.txt",
         "none.docx": "no such file",
         "none.md": "no such file",

@@ -203,6 +203,41 @@ def test_what_is_left_is_counted() -> None:
     assert file.left == {"deleted texts": 1, "fields": 1, "parts with comments": 1}
 
 
+@pytest.mark.parametrize(
+    ("styles", "code"),
+    [
+        ({"a": ("Source Code", None)}, "a"),
+        ({"a": ("HTML Preformatted Char", None)}, "a"),
+        ({"a": ("Keyword", "b"), "b": ("Token", "c"), "c": ("Verbatim Char", None)}, "abc"),
+        ({"a": ("Preformatted Text", None), "b": ("My Code of Conduct", "a")}, ""),
+        ({"a": ("Keyword", "b"), "b": ("Token", "a")}, ""),  # a circle
+        ({"a": ("Keyword", "none")}, ""),
+    ],
+)
+def test_styles_of_code(styles: dict[str, tuple[str, str | None]], code: str) -> None:
+    def based_on(base: str | None) -> str:
+        return "" if base is None else f'<w:basedOn w:val="{base}"/>'
+
+    names = "".join(
+        f'<w:style w:styleId="{key}"><w:name w:val="{name}"/>{based_on(base)}</w:style>'
+        for key, (name, base) in styles.items()
+    )
+    for key in styles:
+        span, paragraph = f'<w:rStyle w:val="{key}"/>', f'<w:pPr><w:pStyle w:val="{key}"/></w:pPr>'
+        kept = r("f  (x)", span) + r(" = y", span)
+        written = p(r("Call ") + kept) + f"<w:p>{paragraph}{r('x  = 1')}</w:p>"
+        data = document(written, styles=names)
+        file = DocxFile(data, "a.docx")
+        translated, counts = translate(file)
+        assert not counts
+        if key in code:
+            assert [block.text for block in file.blocks] == ["Call \ufffc\ufffc"]
+            assert inside(translated) == written.replace("Call", "CALL")
+        else:
+            assert "F (X) = Y" in inside(translated)
+            assert "X = 1" in inside(translated)
+
+
 def test_other_name_spaces_and_encodings() -> None:
     xml = f'<document xmlns="{W}"><body><p><r><t>One</t></r></p></body></document>'
     strict = xml.replace(W, "http://purl.oclc.org/ooxml/wordprocessingml/main")
