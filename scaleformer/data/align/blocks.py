@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import io
 import re
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,13 +13,13 @@ from types import ModuleType
 from typing import Any
 
 from scaleformer.data.errors import DataError
+from scaleformer.data.readers.archives import open_archive
 from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.word_styles import code_styles
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
 UNWRAPPED = 120  # characters: in a text file with a longer line, every line is a paragraph
 DEEPEST = 255  # levels of Markdown; a list takes two
-LARGEST = 1 << 28  # bytes of a docx, unpacked
 _HTML_KINDS = {
     **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6", "title", "caption"), "title"),
     **dict.fromkeys(("li", "dt", "dd", "option"), "item"),
@@ -151,21 +151,19 @@ def _collapsed(pieces: list[str], kind: str) -> str:
 
 def _docx(path: Path) -> Iterator[Block]:
     docx = _library("docx", "docx", path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            size = sum(part.file_size for part in archive.infolist())
-            if size > LARGEST:
-                raise DataError(f"{path}: {size:,} bytes unpacked, more than {LARGEST:,}: split it")
-            if _DOCX_RELATIONS in archive.namelist() and _DOCX_STRICT in archive.read(_DOCX_RELATIONS):
-                raise DataError(f"{path}: a strict Open XML document: save it as an ordinary Word document (.docx)")
-        document = docx.Document(str(path))
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except DataError:
-        raise
-    except Exception as error:  # lxml, zlib and python-docx raise unrelated types for damaged files
-        raise DataError(f"{path}: damaged docx file ({error or type(error).__name__})") from None
+    content = _read(path)
+    with open_archive(content, str(path), "docx") as archive:
+        if _DOCX_RELATIONS in archive.namelist() and _DOCX_STRICT in archive.read(_DOCX_RELATIONS):
+            raise DataError(f"{path}: a strict Open XML document: save it as an ordinary Word document (.docx)")
+        document = docx.Document(io.BytesIO(content))
     yield from _docx_blocks(document, docx)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def _docx_blocks(document: Any, docx: ModuleType) -> Iterator[Block]:

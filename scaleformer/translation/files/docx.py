@@ -7,16 +7,14 @@ Deleted texts, charts, diagrams and comments are not translated, nor is what has
 
 from __future__ import annotations
 
-import io
 import re
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from scaleformer.data.align.blocks import LARGEST
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.rows import brief
+from scaleformer.data.readers.archives import open_archive, read_part, with_parts
 from scaleformer.data.word_styles import code_styles
 from scaleformer.translation.files.markup import Markup, decode_xml, encode_xml
 from scaleformer.translation.files.paragraphs import Paragraph, attribute, local
@@ -31,9 +29,6 @@ _LEFT = {"chart": "charts", "diagramData": "diagrams", "comments": "parts with c
 _CHOICE, _FALLBACK = (
     f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
 )
-# A part that exceeds both when unpacked is rejected.
-_UNPACKED = 1 << 22  # bytes
-_RATIO = 200
 _OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Word documents before 2007, and of encrypted ones
 
 
@@ -49,21 +44,12 @@ class DocxFile:
         self.left: Counter[str] = Counter()
         if content.startswith(_OLE):
             raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
-        try:
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                _check_size(archive, name)
-                names, styles = self._names(archive, name)
-                code = code_styles(x for part in styles for x in _styles(_read(archive, part, name), name, part))
-                self._parts = [
-                    _Part(_read(archive, part, name), f"{name}: {part}", part, self.left, code) for part in names
-                ]
-                if (damaged := archive.testzip()) is not None:
-                    raise DataError(f"{name}: {brief(damaged)} in it is damaged: fetch it again")
-        except DataError:
-            raise
-        except Exception as error:  # zlib and zipfile have no common class of errors for damaged files
-            reason = brief(error) or type(error).__name__
-            raise DataError(f"{name}: not a sound docx file ({reason})") from None
+        with open_archive(content, name, "docx") as archive:
+            names, styles = self._names(archive, name)
+            code = code_styles(x for part in styles for x in _styles(read_part(archive, part, name), name, part))
+            self._parts = [
+                _Part(read_part(archive, part, name), f"{name}: {part}", part, self.left, code) for part in names
+            ]
         self.blocks = [block for part in self._parts for block in part.blocks]
 
     def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
@@ -71,7 +57,7 @@ class DocxFile:
         names = set(archive.namelist())
         found: dict[str, list[str]] = defaultdict(list)
         if _TYPES in names:
-            types = Markup(decode_xml(_read(archive, _TYPES, name), f"{name}: {_TYPES}")[0], f"{name}: {_TYPES}")
+            types = Markup(decode_xml(read_part(archive, _TYPES, name), f"{name}: {_TYPES}")[0], f"{name}: {_TYPES}")
             for token in types.tokens:
                 part, kind = (token.attributes.get(key, "") for key in ("PartName", "ContentType"))
                 last = re.split(r"[./]", kind.removesuffix("+xml"))[-1]
@@ -95,29 +81,7 @@ class DocxFile:
             place += len(part.blocks)
             if any(some):
                 written[part.name] = part.write(some)
-        if not written:
-            return self._content
-        packed = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(self._content)) as archive, zipfile.ZipFile(packed, "w") as target:
-            for old in archive.infolist():
-                new = zipfile.ZipInfo(old.filename, old.date_time)
-                new.compress_type, new.external_attr = old.compress_type, old.external_attr
-                new.create_system, new.comment = old.create_system, old.comment
-                target.writestr(new, written.get(old.filename) or archive.read(old))
-        return packed.getvalue()
-
-
-def _check_size(archive: zipfile.ZipFile, name: str) -> None:
-    size = sum(part.file_size for part in archive.infolist())
-    if size > LARGEST:
-        raise DataError(f"{name}: {size:,} bytes unpacked, more than {LARGEST:,}: split it")
-
-
-def _read(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
-    size, packed = archive.getinfo(part).file_size, archive.getinfo(part).compress_size
-    if size > max(_UNPACKED, _RATIO * packed):
-        raise DataError(f"{name}: {brief(part)}: {packed:,} bytes unpack to {size:,}: not a document of prose")
-    return archive.read(part)
+        return with_parts(self._content, written)
 
 
 def _styles(content: bytes, name: str, part: str) -> Iterator[tuple[str, str, str | None]]:

@@ -162,10 +162,10 @@ def test_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\xff")
     (tmp_path / "c.md").write_text("x")
     for name, message in {
-        "a.docx": "damaged docx file",
+        "a.docx": "not a sound docx file",
         "strict.docx": "a strict Open XML document: save it",
         "b.txt": "b.txt",
-        "none.docx": "no such file",
+        "none.docx": "none.docx: cannot be read: No such file",
         "none.md": "no such file",
         "a.pdf": "wanted one of .txt",
     }.items():
