@@ -1,4 +1,4 @@
-"""Translate documents: text and JSON Lines, files or pipes; Markdown, HTML, docx, PO, XLIFF and SRT, files or folders.
+"""Translate documents: text and JSON Lines, files or pipes; other formats (docs/own-documents.md), files or folders.
 
 scaleformer translate checkpoint=RUN input=FILE output=FILE [boundaries=blank] [decoding.beam_size=5]
 scaleformer translate checkpoint=RUN input=FOLDER output=FOLDER [split=paragraph] [source_language=en]

@@ -11,6 +11,7 @@ import pytest
 
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
+from tests.books import book
 from tests.commands.calls import error_line, run_script
 from tests.runs import make_run
 from tests.translation.files.pages import page, structure
@@ -50,6 +51,7 @@ def tree(folder: Path, pages: int = 30) -> Path:
         path.write_bytes(page(number).encode())
     (folder / "index.html").write_text(PAGE)
     (folder / "talk.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nThe cat sees.\n\n")
+    (folder / "book.epub").write_bytes(book())
     (folder / "notes.txt").write_text("the cat sees\n\nit runs\n")
     (folder / "picture.png").write_bytes(b"\x89PNG")
     (folder / ".hidden.md").write_text("left out")
@@ -66,7 +68,7 @@ def test_a_tree_through_an_identity_is_the_same_bytes(identity, translate, tmp_p
     assert (code, out) == (0, "")
     wanted = {name: content for name, content in files(source).items() if not name.endswith((".png", ".hidden.md"))}
     assert files(tmp_path / "es") == wanted
-    assert "33 files" in err
+    assert "34 files" in err
 
 
 def test_a_tree_through_a_model_keeps_its_structure(translate, tmp_path):

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.archives import open_archive
+from scaleformer.data.readers.archives import open_archive, read_part
+from scaleformer.data.readers.epub import book_parts
 from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.word_styles import code_styles
 
@@ -54,9 +55,9 @@ class Block:
 
 
 def read_blocks(path: str | Path) -> list[Block]:
-    """The nonempty blocks of a .txt, .md, .html or .docx file, in order.
+    """The nonempty blocks of a .txt, .md, .html, .docx or .epub file, in order.
 
-    Markdown keeps the markup inside its blocks; HTML and docx lose theirs, except that code gets backticks.
+    Markdown keeps the markup inside its blocks; other formats lose theirs, except that code gets backticks.
     Raises DataError for other suffixes and unreadable files.
     """
     path = Path(path)
@@ -159,6 +160,17 @@ def _docx(path: Path) -> Iterator[Block]:
     yield from _docx_blocks(document, docx)
 
 
+def _epub(path: Path) -> Iterator[Block]:
+    with open_archive(_read(path), str(path), "EPUB") as archive:
+        pages = [(part, read_part(archive, part, str(path))) for part in book_parts(archive, str(path))[0]]
+    for part, content in pages:
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise DataError(f"{path}: {part}: not UTF-8: convert it to UTF-8") from None
+        yield from _html_text(text, path)
+
+
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
@@ -218,4 +230,5 @@ READERS = {
     **dict.fromkeys((".md", ".markdown"), _markdown),
     **dict.fromkeys((".html", ".htm", ".xhtml"), _html),
     ".docx": _docx,
+    ".epub": _epub,
 }

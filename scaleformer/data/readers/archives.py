@@ -1,4 +1,4 @@
-"""Documents that are zip archives, such as docx: limits of their size, damage, and new content for some parts."""
+"""Documents that are zip archives, docx and EPUB: limits of their size, damage, and new content for some parts."""
 
 from __future__ import annotations
 

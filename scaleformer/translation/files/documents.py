@@ -30,9 +30,11 @@ _FILES = {
     "markdown": "markdown.MarkdownFile",
     "html": "html.HtmlFile",
     "docx": "docx.DocxFile",
+    "epub": "epub.EpubFile",
     "po": "po.PoFile",
     "xliff": "xliff.XliffFile",
     "srt": "subtitles.SrtFile",
+    "vtt": "subtitles.VttFile",
     "text": "text.TextFile",
 }
 
@@ -75,7 +77,7 @@ class ProseFile:
         kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.translation.files.{module}"), kind_name)
         self._file = kind(content, name)
         # in these formats each line or unit is a segment
-        grain = "paragraph" if format in ("po", "xliff", "srt") else grain
+        grain = "paragraph" if format in ("po", "xliff", "srt", "vtt") else grain
         self._segments = [split_block(block, language, grain) for block in self._file.blocks]
         self.ids = [name]
         flat = [segment for segments in self._segments for segment in segments]

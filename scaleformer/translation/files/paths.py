@@ -12,7 +12,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.formats import FORMATS, by_name
 
 #: Formats in which only the prose changes.
-TRANSLATED = ("text", "markdown", "html", "docx", "po", "xliff", "srt", "jsonl")
+TRANSLATED = ("text", "markdown", "html", "docx", "epub", "po", "xliff", "srt", "vtt", "jsonl")
 ENDINGS = tuple(ending for name in TRANSLATED for ending in FORMATS[name].endings)
 
 

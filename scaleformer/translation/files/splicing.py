@@ -11,7 +11,7 @@ from scaleformer.data.errors import DataError
 Edit = tuple[int, int, str]  # a range of the content and its replacement
 
 _BOM = codecs.BOM_UTF8.decode()
-_CHARSET = re.compile(rb"""<meta[^>]+charset\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+_CHARSET = re.compile(rb"""(?:<meta[^>]+charset|<\?xml[^>]+encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 
 
 def splice(content: str, edits: Iterable[Edit]) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scaleformer.data.align.blocks import Block, read_blocks
 from scaleformer.data.align.sentences import LABELS, split_blocks
 from scaleformer.data.errors import DataError
+from tests.books import book
 
 MARKDOWN = """# A *title*
 
@@ -139,6 +140,20 @@ def test_docx_with_code(tmp_path: Path) -> None:
     document.save(str(tmp_path / "a.docx"))
     wanted = [("code", "x  = 1"), ("paragraph", "Call `def f` twice."), ("paragraph", "A line.")]
     assert [(block.kind, block.text) for block in read_blocks(tmp_path / "a.docx")] == wanted
+
+
+def test_epub(tmp_path: Path) -> None:
+    """The pages in the order of reading, without the tables of contents."""
+    (tmp_path / "a.epub").write_bytes(book())
+    assert [(block.kind, block.text) for block in read_blocks(tmp_path / "a.epub")] == [
+        ("paragraph", "It begins."),
+        ("code", "code"),
+        ("title", "The end"),
+        ("paragraph", "It ends here & now. Use `x`."),
+    ]
+    (tmp_path / "b.epub").write_bytes(book(a=b"<p>\xff"))
+    with pytest.raises(DataError, match=r"b\.epub: text/a\.xhtml: not UTF-8"):
+        read_blocks(tmp_path / "b.epub")
 
 
 def test_nothing_deeply_nested_is_lost(tmp_path: Path) -> None:

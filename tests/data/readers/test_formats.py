@@ -15,6 +15,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
 from scaleformer.data.readers.formats import recognise
 from scaleformer.data.readers.lines import Input, read_lines
+from tests.books import book
 
 
 def docx() -> bytes:
@@ -43,6 +44,7 @@ BY_CONTENT = {
     "srt": b"1\r\n00:00:01,000 --> 00:00:02,500\r\nHello.\r\n",
     "vtt": b"WEBVTT\n\n00:01.000 --> 00:02.000\nHello.\n",
     "docx": docx(),
+    "epub": book(),
     "parquet": parquet(),
     "pdf": b"%PDF-1.7\n",
     "rtf": rb"{\rtf1\ansi Words.}",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.errors import DataError
-from scaleformer.translation.files.subtitles import SrtFile
+from scaleformer.translation.files.subtitles import SrtFile, VttFile
 from tests.translation.files.fake import translate, unchanged
 
 FILE = """1
@@ -36,6 +36,24 @@ my old friend.
 """
 
 
+WEB = """WEBVTT - A talk
+
+STYLE
+::cue { color: white }
+
+NOTE This is no cue
+and is not translated.
+
+intro
+00:01.000 --> 00:02.500 align:start
+<v Ann>Tom &amp; I <c.loud>say</c>
+<00:02.000>hello &lt; all.
+
+1:00:00.000 --> 1:00:01.000
+&lrm;It ends&nbsp;so.
+"""
+
+
 def read(text: str) -> SrtFile:
     return SrtFile(text.encode(), "a.srt")
 
@@ -53,6 +71,30 @@ def test_translated() -> None:
     wanted = wanted.replace("is <b>there", "IS <b>THERE").replace("Not me. Nor\n- you", "NOT ME. NOR\n- YOU")
     assert text.decode() == wanted
     assert not counts
+
+
+def test_web_cues() -> None:
+    for text in (WEB, WEB.replace("\n", "\r\n"), "\ufeff" + WEB, WEB.rstrip("\n")):
+        file = VttFile(text.encode(), "a.vtt")
+        assert [block.text for block in file.blocks] == [
+            "￼Tom & I ￼say￼ ￼hello < all.",
+            "\u200eIt ends\xa0so.",
+        ]
+        assert unchanged(file) == text.encode()
+    translated, counts = translate(VttFile(WEB.encode(), "a.vtt"), lambda segment: segment.text.upper())
+    assert not counts
+    wanted = WEB.replace("Tom &amp; I", "TOM &amp; I").replace("say", "SAY").replace("hello &lt; all", "HELLO &lt; ALL")
+    assert translated.decode() == wanted.replace("&lrm;It ends&nbsp;so", "\u200eIT ENDS\xa0SO")
+
+
+def test_web_faults() -> None:
+    for text, message in (
+        ("WEBVTT\n\nintro\nHello\n", "a.vtt:4: 'Hello': wanted times, 00:01.000"),
+        ("WEBVTT\n\nintro\n\n", "a.vtt:4: '': wanted times"),
+        ("WEBVTT\n\n00:01 --> 00:02\nHello\n", "a.vtt:4: 'Hello': wanted times"),
+    ):
+        with pytest.raises(DataError, match=message):
+            VttFile(text.encode(), "a.vtt")
 
 
 @pytest.mark.parametrize(
@@ -89,10 +131,11 @@ def test_bytes_stay(end: str, mark: str) -> None:
 @settings(max_examples=300, deadline=None)
 def test_any_text(text: str) -> None:
     data = f"1\n00:00:01,000 --> 00:00:02,000\n{text}".encode()
-    with suppress(DataError):
-        file = SrtFile(data, "a.srt")
-        assert unchanged(file) == data
-        translate(file)
+    for kind in (SrtFile, VttFile):
+        with suppress(DataError):
+            file = kind(data, "a.srt")
+            assert unchanged(file) == data
+            translate(file)
 
 
 @pytest.mark.parametrize(
