@@ -15,7 +15,7 @@ from scaleformer.system.display import displayed
 
 COMMANDS = {
     "train": "Train a model and evaluate it, or resume=RUN",
-    "translate": "Translate documents: text, Markdown, HTML, docx, EPUB, PO, ...",
+    "translate": "Translate text, Markdown, HTML, docx, EPUB, PO, ...",
     "serve": "Translate over HTTP, and on a page in the browser",
     "prepare": "Turn text pairs, TSV, PO or data sets into a corpus",
     "evaluate": "Translate and score: d-BLEU, s-BLEU, chrF++, TER",
