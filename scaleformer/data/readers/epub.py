@@ -20,7 +20,7 @@ _CONTENTS = "application/x-dtbncx+xml"  # the table of contents of EPUB 2
 
 
 def book_parts(archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
-    """The names of the pages of a book, in the order of reading, and of its tables of contents.
+    """The names of the pages of a book in the order of reading, and of its tables of contents and other pages.
 
     Raises DataError if it is no book, lacks a page, or protects one.
     """
