@@ -54,11 +54,11 @@ def parts() -> dict[str, str | bytes]:
 
 
 def book(**changed: str | bytes | None) -> bytes:
-    """The file of `parts`; changed: parts with other content by the ends of their names, or None to leave one out."""
+    """The file of `parts`; changed: other content, or None to leave the part out, by the beginning of its file name."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in parts().items():
-            new = next((new for end, new in changed.items() if name.rpartition("/")[2].startswith(end)), content)
+            new = next((new for begin, new in changed.items() if name.rpartition("/")[2].startswith(begin)), content)
             if new is not None:
                 method = zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED
                 archive.writestr(name, new, method)

@@ -97,7 +97,9 @@ async def translate_stream(request: Request, asked: TranslateRequest) -> Streami
 @router.post("/translate/file", responses={**ERRORS, 200: {"content": {"application/octet-stream": {}}}})
 async def translate_file(
     request: Request,
-    file: Annotated[UploadFile, File(description="in one of the formats of docs/own-documents.md")],
+    file: Annotated[
+        UploadFile, File(description="text, Markdown, HTML, docx, EPUB, PO, XLIFF, SRT, WebVTT or JSON Lines")
+    ],
     options: Annotated[Json[Options], Form(description="as JSON")] = "{}",  # type: ignore[assignment]
     report: Annotated[
         Literal["header", "json", "stream"],

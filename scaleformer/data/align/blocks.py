@@ -154,7 +154,7 @@ def _docx(path: Path) -> Iterator[Block]:
     docx = _library("docx", "docx", path)
     content = _read(path)
     with open_archive(content, str(path), "docx") as archive:
-        if _DOCX_RELATIONS in archive.namelist() and _DOCX_STRICT in archive.read(_DOCX_RELATIONS):
+        if _DOCX_RELATIONS in archive.namelist() and _DOCX_STRICT in read_part(archive, _DOCX_RELATIONS, str(path)):
             raise DataError(f"{path}: a strict Open XML document: save it as an ordinary Word document (.docx)")
         document = docx.Document(io.BytesIO(content))
     yield from _docx_blocks(document, docx)

@@ -1,10 +1,10 @@
-"""Documents that are zip archives, docx and EPUB: limits of their size, damage, and new content for some parts."""
+"""Documents that are zip archives, docx and EPUB: limits of their size, and damage."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from scaleformer.data.errors import DataError
@@ -44,17 +44,3 @@ def read_part(archive: zipfile.ZipFile, part: str, name: str) -> bytes:
     if size > max(_UNPACKED, _RATIO * packed):
         raise DataError(f"{name}: {brief(part)}: {packed:,} bytes unpack to {size:,}: not a document of prose")
     return archive.read(part)
-
-
-def with_parts(content: bytes, written: Mapping[str, bytes]) -> bytes:
-    """The archive with new content for some parts; all others, and their order, stay."""
-    if not written:
-        return content
-    packed = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(content)) as archive, zipfile.ZipFile(packed, "w") as target:
-        for old in archive.infolist():
-            new = zipfile.ZipInfo(old.filename, old.date_time)
-            new.compress_type, new.external_attr = old.compress_type, old.external_attr
-            new.create_system, new.comment = old.create_system, old.comment
-            target.writestr(new, written.get(old.filename) or archive.read(old))
-    return packed.getvalue()

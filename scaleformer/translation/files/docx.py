@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from scaleformer.data.errors import DataError
-from scaleformer.data.readers.archives import open_archive, read_part, with_parts
+from scaleformer.data.readers.archives import open_archive, read_part
 from scaleformer.data.word_styles import code_styles
 from scaleformer.translation.files.markup import Markup, decode_xml, encode_xml
 from scaleformer.translation.files.paragraphs import Paragraph, attribute, local
+from scaleformer.translation.files.parts import write_parts
 from scaleformer.translation.files.restoring import Change
 from scaleformer.translation.files.segments import Block, Span
 from scaleformer.translation.files.splicing import Edit, splice
@@ -47,10 +48,10 @@ class DocxFile:
         with open_archive(content, name, "docx") as archive:
             names, styles = self._names(archive, name)
             code = code_styles(x for part in styles for x in _styles(read_part(archive, part, name), name, part))
-            self._parts = [
-                _Part(read_part(archive, part, name), f"{name}: {part}", part, self.left, code) for part in names
-            ]
-        self.blocks = [block for part in self._parts for block in part.blocks]
+            self._parts = {
+                part: _Part(read_part(archive, part, name), f"{name}: {part}", self.left, code) for part in names
+            }
+        self.blocks = [block for part in self._parts.values() for block in part.blocks]
 
     def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
         """The names of the parts to translate, and of those with styles, by their types."""
@@ -74,14 +75,7 @@ class DocxFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The document with the changes of each block; without changes the same file."""
-        written: dict[str, bytes] = {}
-        place = 0
-        for part in self._parts:
-            some = changes[place : place + len(part.blocks)]
-            place += len(part.blocks)
-            if any(some):
-                written[part.name] = part.write(some)
-        return with_parts(self._content, written)
+        return write_parts(self._content, self._parts, changes)
 
 
 def _styles(content: bytes, name: str, part: str) -> Iterator[tuple[str, str, str | None]]:
@@ -98,9 +92,8 @@ class _Part:
     """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; code: the styles of
     code."""
 
-    def __init__(self, content: bytes, where: str, name: str, left: Counter[str], code: frozenset[str]) -> None:
+    def __init__(self, content: bytes, where: str, left: Counter[str], code: frozenset[str]) -> None:
         text, self._encoding = decode_xml(content, where)
-        self.name = name
         self._markup = Markup(text, where)
         self._paragraphs: list[Paragraph] = []
         self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from scaleformer.data.readers.archives import open_archive, read_part, with_parts
+from scaleformer.data.readers.archives import open_archive, read_part
 from scaleformer.data.readers.epub import book_parts
 from scaleformer.translation.files.html import HtmlFile
+from scaleformer.translation.files.parts import write_parts
 from scaleformer.translation.files.restoring import Change
 
 
 class EpubFile:
-    """The blocks of all pages in the order of reading, then those of the tables of contents.
+    """The blocks of all pages in the order of reading, then those of the tables of contents and other pages.
 
     Raises DataError if the archive is damaged, holds no book, protects its pages, or is too large when unpacked.
     """
@@ -29,11 +30,4 @@ class EpubFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The book with the changes of each block; without changes the same file."""
-        written: dict[str, bytes] = {}
-        place = 0
-        for name, part in self._parts.items():
-            some = changes[place : place + len(part.blocks)]
-            place += len(part.blocks)
-            if any(some):
-                written[name] = part.write(some)
-        return with_parts(self._content, written)
+        return write_parts(self._content, self._parts, changes)
