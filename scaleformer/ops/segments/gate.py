@@ -9,6 +9,9 @@ from torch import Tensor
 
 from scaleformer.ops.common.autograd import own_backward
 
+# Where many short products replace one long one per document: a pass forward and back takes up to an eleventh of the
+# time (docs/log/054-choice-of-algorithm-on-a-gpu.md).
+SPLIT_ON = frozenset({"cuda"})
 HIDDEN = -1e30  # the logit of a hidden key: finite, so that a row of hidden keys does not give NaN
 
 
@@ -53,6 +56,10 @@ class _LookUp(torch.autograd.Function):
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         (column,) = ctx.saved_tensors
-        choices = torch.arange(ctx.columns, device=grad.device)
-        chosen = (column.flatten(1).unsqueeze(-1) == choices).to(grad.dtype)  # (B, n, 2G+1)
-        return (grad.flatten(2) @ chosen).sum(0), None  # (H, 2G+1)
+        if grad.device.type in SPLIT_ON:
+            parts = (-1, grad.shape[-1])
+            grad, column = grad.reshape(*grad.shape[:2], *parts).transpose(1, 2), column.reshape(len(column), *parts)
+        else:
+            grad, column = grad.flatten(2), column.flatten(1)
+        chosen = (column.unsqueeze(-1) == torch.arange(ctx.columns, device=grad.device)).to(grad.dtype)
+        return (grad @ chosen).flatten(0, -3).sum(0), None  # (B, H, n) @ (B, n, 2G+1), summed: (H, 2G+1)
