@@ -77,7 +77,7 @@ def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measur
                     choice = choose_algorithm(
                         mechanism.replace("-", "_"), length, length, options.width,
                         rows=options.heads * options.batch, relative=case != "cross",
-                        causal=case == "causal", backward=passes != "forward",
+                        causal=case == "causal", backward=passes != "forward", device=device.type,
                     )  # fmt: skip
                     name = ALL if choice.algorithm == "quadratic" else "linear"
                     wanted = {n: f for n, f in found.items() if n == name or n != ALL or passes not in slow}
