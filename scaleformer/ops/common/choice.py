@@ -48,9 +48,17 @@ _CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "without positions": (_Cost(675, 0, 215), _Cost(650, 0, 1600)),
     },
 }
-# GPUs use the CPU's constants until somebody measures them there.
-_COSTS = {"cpu": _CPU, "cuda": _CPU}
-_FEWEST, _MOST = 4, 64  # rows: the constants were not checked against measured times beyond these
+# On a GPU, operator calls are most of the cost of the linear forms (docs/log/054-choice-of-algorithm-on-a-gpu.md).
+_GPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
+    "scaleformer": dict.fromkeys(_CPU["scaleformer"], (_Cost(650, 36_000_000, 0), _Cost(400, 66_000_000, 0))),
+    "segment_gated": dict.fromkeys(_CPU["scaleformer"], 2 * (_Cost(0, 220_000_000, 0),)),
+    "segment_recall": dict.fromkeys(_CPU["scaleformer"], (_Cost(1000, 81_000_000, 0), _Cost(550, 71_000_000, 0))),
+}
+_COSTS = {"cpu": _CPU, "cuda": _GPU}
+_ROWS = {"cpu": (4, 64), "cuda": (8, 128)}  # the constants were not checked against measured times beyond these
+# Each layer keeps its scores for the backward pass. On a GPU that would be worth the time at lengths where it is no
+# longer worth the memory.
+_MOST_SCORES = {"cpu": math.inf, "cuda": 2.0**26}
 MECHANISMS = tuple(_CPU)
 
 
@@ -73,17 +81,20 @@ def choose_algorithm(
     The quadratic form has a cost for each score; the linear form has a cost for each position, a start-up cost, and a
     cost for each of its steps. s is the length at which the scores of a row cost as much as its positions; w / rows and
     z / rows are the costs of the start and of the steps for one position, in scores. They are fitted to the times that
-    `scaleformer benchmark attention part=auto` prints, for batch=1 and batch=4 (CPU, float32, d = 64, segments of 25
-    tokens); it also prints how far the choice is from the best. They also serve bfloat16: on an EPYC with AVX2 alone,
-    which has no bfloat16 products, the crossings are at 0.8 to 1.2 times the lengths of float32, and the choice loses
-    35% at most (27% in float32; near a crossing, on a machine with other load). CPUs with bfloat16 products were not
-    measured.
+    `scaleformer benchmark attention part=auto` prints, for d = 64 and segments of 25 tokens; it also prints how far the
+    choice is from the best.
+
+    CPU: batch=1 and batch=4, float32. They also serve bfloat16: on an EPYC with AVX2 alone, which has no bfloat16
+    products, the crossings are at 0.8 to 1.2 times the lengths of float32, and the choice loses 35% at most (27% in
+    float32; near a crossing, on a machine with other load). CPUs with bfloat16 products were not measured.
+    GPU: batch=1, 4 and 16, bfloat16, and batch=4 in float32, on one NVIDIA H200. With gradients at most 2^26 scores
+    are kept, whatever the time.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
     queries, keys  L_Q and L_K
     width          d, of a head
-    rows           batch times heads (for segment_gated, heads alone): rows computed together; fewer than 4 count as 4,
-                   more than 64 as 64
+    rows           batch times heads: rows computed together; fewer than 4 (GPU: 8) count as 4 (8), more than 64 (128)
+                   as 64 (128)
     relative       whether there are relative positions
     backward       whether gradients will be needed
     device         device type of the tensors: cpu | cuda; others count as cuda
@@ -92,17 +103,21 @@ def choose_algorithm(
     """
     check_choice("mechanism", mechanism, MECHANISMS)
     case = "without positions" if not relative else "causal" if causal else "bidirectional"
-    costs = _COSTS.get(device, _COSTS["cuda"])[mechanism]
-    cost = costs[case][1 if backward else 0]
+    kind = device if device in _COSTS else "cuda"
+    cost = _COSTS[kind][mechanism][case][1 if backward else 0]
     mean = math.sqrt(queries * keys)
-    shared = min(max(rows, _FEWEST), _MOST)
+    fewest, most = _ROWS[kind]
+    shared = min(max(rows, fewest), most)
     slope = cost.same * (16 + width) / 80 + cost.steps / shared
     bound = (slope + math.sqrt(slope**2 + 4 * cost.start / shared)) / 2  # where L^2 = s L + (w + z L) / rows
+    why = "all scores take less time"
+    if backward and (most_scores := _MOST_SCORES[kind]) < rows * bound**2:
+        bound, why = math.sqrt(most_scores / rows), f"there are at most {most_scores:,.0f} scores to keep"
     algorithm, word = ("quadratic", "within") if mean <= bound else ("linear", "beyond")
     passes = "forward and backward" if backward else "forward"
     return Choice(
         algorithm,
-        f"a mean length of {mean:,.0f} is {word} the {bound:,.0f} up to which all scores take less time "
+        f"a mean length of {mean:,.0f} is {word} the {bound:,.0f} up to which {why} "
         f"({mechanism}, {case}, {passes}, {rows} rows of width {width})",
     )
 

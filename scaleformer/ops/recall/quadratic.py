@@ -21,7 +21,7 @@ from scaleformer.ops.recall.selection import Recalled
 from scaleformer.ops.segments.gate import HIDDEN, look_up
 
 # In each part of the causal scores, at least: on a CPU smaller parts cost more than they save. More on a GPU, for fewer
-# operator calls; not timed there.
+# operator calls.
 FEWEST_ROWS = {"cpu": 128, "cuda": 1024}
 
 

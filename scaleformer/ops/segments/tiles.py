@@ -11,7 +11,7 @@ from torch.nn import functional
 
 BLOCK = 32  # keys in a block
 _MOST_QUERIES = 64
-# The narrowest window in a group, as a share of the widest. Less on a GPU, for fewer operator calls; not timed there.
+# The narrowest window in a group, as a share of the widest. Less on a GPU, for fewer operator calls.
 ALIKE = {"cpu": 0.75, "cuda": 0.5}
 # The most scores computed together: enough to make the cost of operator calls small; it bounds memory.
 SCORE_NUMBERS = {"cpu": 1 << 20, "cuda": 1 << 25}

@@ -65,6 +65,26 @@ def test_the_device_of_the_tensors_counts(monkeypatch: pytest.MonkeyPatch) -> No
     assert chosen == ["quadratic", "linear", "linear"]
 
 
+@each_mechanism
+@each_case
+def test_on_a_gpu_all_scores_serve_longer_texts_but_not_more_memory(mechanism: str, case: dict[str, bool]) -> None:
+    def choose(length: int, rows: int, device: str = "cuda", backward: bool = True) -> str:
+        return choose_algorithm(
+            mechanism, length, length, 64, rows=rows, device=device, backward=backward, **case
+        ).algorithm
+
+    assert choose(1500, 8) == choose(700, 128) == "quadratic"
+    assert choose(1500, 8, "cpu") == "linear"
+    assert choose(4096, 4) == ("quadratic" if mechanism == "segment_gated" else "linear")
+    assert choose(2897, 8) == choose(725, 128) == choose(363, 512) == "linear"  # 2^26 scores and a few more
+    assert choose(363, 512, backward=False) == "quadratic"
+
+
+def test_a_choice_by_memory_in_words() -> None:
+    reason = choose_algorithm("segment_gated", 4096, 4096, 64, rows=8, device="cuda").reason
+    assert "is beyond the 2,896 up to which there are at most 67,108,864 scores to keep (segment_gated" in reason
+
+
 def test_a_choice_in_words() -> None:
     text = str(choose_algorithm("segment_gated", 100, 100, 64, rows=8, causal=True))
     assert text.startswith("quadratic: a mean length of 100 is within the ")
