@@ -56,9 +56,9 @@ _GPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
 }
 _COSTS = {"cpu": _CPU, "cuda": _GPU}
 _ROWS = {"cpu": (4, 64), "cuda": (8, 128)}  # the constants were not checked against measured times beyond these
-# Each layer keeps its scores for the backward pass. On a GPU that would be worth the time at lengths where it is no
-# longer worth the memory.
-_MOST_SCORES = {"cpu": math.inf, "cuda": 2.0**26}
+# For forward, and for forward and backward, where each layer keeps its scores. On a GPU that would be worth the time at
+# lengths where it is no longer worth the memory.
+_MOST_SCORES = {"cpu": (math.inf, math.inf), "cuda": (2.0**28, 2.0**26)}
 MECHANISMS = tuple(_CPU)
 
 
@@ -87,8 +87,8 @@ def choose_algorithm(
     CPU: batch=1 and batch=4, float32. They also serve bfloat16: on an EPYC with AVX2 alone, which has no bfloat16
     products, the crossings are at 0.8 to 1.2 times the lengths of float32, and the choice loses 35% at most (27% in
     float32; near a crossing, on a machine with other load). CPUs with bfloat16 products were not measured.
-    GPU: batch=1, 4 and 16, bfloat16, and batch=4 in float32, on one NVIDIA H200. With gradients at most 2^26 scores
-    are kept, whatever the time.
+    GPU: batch=1, 4 and 16, bfloat16, and batch=4 in float32, on one NVIDIA H200. At most 2^28 scores are computed
+    at once, 2^26 with gradients, whatever the time.
 
     mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
     queries, keys  L_Q and L_K
@@ -111,8 +111,8 @@ def choose_algorithm(
     slope = cost.same * (16 + width) / 80 + cost.steps / shared
     bound = (slope + math.sqrt(slope**2 + 4 * cost.start / shared)) / 2  # where L^2 = s L + (w + z L) / rows
     why = "all scores take less time"
-    if backward and (most_scores := _MOST_SCORES[kind]) < rows * bound**2:
-        bound, why = math.sqrt(most_scores / rows), f"there are at most {most_scores:,.0f} scores to keep"
+    if (most_scores := _MOST_SCORES[kind][1 if backward else 0]) < rows * bound**2:
+        bound, why = math.sqrt(most_scores / rows), f"there are at most {most_scores:,.0f} scores"
     algorithm, word = ("quadratic", "within") if mean <= bound else ("linear", "beyond")
     passes = "forward and backward" if backward else "forward"
     return Choice(

@@ -77,12 +77,13 @@ def test_on_a_gpu_all_scores_serve_longer_texts_but_not_more_memory(mechanism: s
     assert choose(1500, 8, "cpu") == "linear"
     assert choose(4096, 4) == ("quadratic" if mechanism == "segment_gated" else "linear")
     assert choose(2897, 8) == choose(725, 128) == choose(363, 512) == "linear"  # 2^26 scores and a few more
-    assert choose(363, 512, backward=False) == "quadratic"
+    assert choose(363, 512, backward=False) == choose(512, 1024, backward=False) == "quadratic"
+    assert choose(513, 1024, backward=False) == "linear"  # 2^28 and a few more
 
 
 def test_a_choice_by_memory_in_words() -> None:
     reason = choose_algorithm("segment_gated", 4096, 4096, 64, rows=8, device="cuda").reason
-    assert "is beyond the 2,896 up to which there are at most 67,108,864 scores to keep (segment_gated" in reason
+    assert "is beyond the 2,896 up to which there are at most 67,108,864 scores (segment_gated" in reason
 
 
 def test_a_choice_in_words() -> None:
