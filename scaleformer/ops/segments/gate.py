@@ -9,8 +9,8 @@ from torch import Tensor
 
 from scaleformer.ops.common.autograd import own_backward
 
-# Where many short products replace one long one per document: a pass forward and back takes up to an eleventh of the
-# time (docs/log/054-choice-of-algorithm-on-a-gpu.md).
+# Where many short products replace one long one per document: a pass forward and back takes down to an
+# eleventh of the time (docs/log/054-choice-of-algorithm-on-a-gpu.md).
 SPLIT_ON = frozenset({"cuda"})
 HIDDEN = -1e30  # the logit of a hidden key: finite, so that a row of hidden keys does not give NaN
 
