@@ -9,9 +9,9 @@ from torch import Tensor
 
 from scaleformer.ops.common.autograd import own_backward
 
-# Where many short products replace one long one per document: a pass forward and back takes down to an
-# eleventh of the time (docs/log/054-choice-of-algorithm-on-a-gpu.md).
-SPLIT_ON = frozenset({"cuda"})
+# Devices where the gradient of a gate is one long product per document. On a GPU many short ones are faster: a pass
+# forward and back takes down to an eleventh of the time (docs/log/054-choice-of-algorithm-on-a-gpu.md).
+WHOLE_ON = frozenset({"cpu"})
 HIDDEN = -1e30  # the logit of a hidden key: finite, so that a row of hidden keys does not give NaN
 
 
@@ -56,10 +56,10 @@ class _LookUp(torch.autograd.Function):
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
         (column,) = ctx.saved_tensors
-        if grad.device.type in SPLIT_ON:
-            parts = (-1, grad.shape[-1])
-            grad, column = grad.reshape(*grad.shape[:2], *parts).transpose(1, 2), column.reshape(len(column), *parts)
+        if grad.device.type in WHOLE_ON:
+            grad, column = grad.flatten(2), column.flatten(1)  # (B, H, n), (B, n)
         else:
-            grad, column = grad.flatten(2), column.flatten(1)
+            parts = (-1, grad.shape[-1])  # (B, m, H, n), (B, m, n)
+            grad, column = grad.reshape(*grad.shape[:2], *parts).transpose(1, 2), column.reshape(len(column), *parts)
         chosen = (column.unsqueeze(-1) == torch.arange(ctx.columns, device=grad.device)).to(grad.dtype)
-        return (grad @ chosen).flatten(0, -3).sum(0), None  # (B, H, n) @ (B, n, 2G+1), summed: (H, 2G+1)
+        return (grad @ chosen).flatten(0, -3).sum(0), None  # (H, 2G+1)

@@ -9,11 +9,11 @@ from scaleformer.ops.segments import gate
 
 
 @pytest.mark.parametrize("shape", [(3, 40), (2, 5, 40), (2, 3, 4, 5)], ids=["places", "pairs", "tiles"])
-@pytest.mark.parametrize("split", [frozenset(), frozenset({"cpu"})], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("whole", [frozenset({"cpu"}), frozenset()], ids=["cpu", "gpu"])
 def test_the_gradient_sums_over_the_places_of_a_column(
-    shape: tuple[int, ...], split: frozenset[str], monkeypatch: pytest.MonkeyPatch
+    shape: tuple[int, ...], whole: frozenset[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "SPLIT_ON", split)
+    monkeypatch.setattr(gate, "WHOLE_ON", whole)
     generator = torch.Generator().manual_seed(0)
     gates = torch.randn(4, 9, generator=generator, dtype=torch.float64, requires_grad=True)
     column = torch.randint(0, 9, shape, generator=generator)
