@@ -45,16 +45,8 @@ class Batch:
     def __len__(self) -> int:
         return self.source.shape[0]
 
-    def twice(self) -> Batch:
-        """The batch followed by itself: 2B examples."""
-        doubled: dict[str, Any] = {name: torch.cat((tensor, tensor)) for name, tensor in self._tensors.items()}
-        return replace(self, **doubled, ids=self.ids * 2)
-
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device (Lightning calls this)."""
-        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in self._tensors.items()}
+        tensors = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
+        moved: dict[str, Any] = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
         return replace(self, **moved)
-
-    @property
-    def _tensors(self) -> dict[str, Any]:
-        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

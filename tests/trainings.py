@@ -85,9 +85,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def make_module(
-    dropout: float = 0.0, label_smoothing: float = 0.1, r_drop: float = 0.0, **model: Any
-) -> TranslationModule:
+def make_module(dropout: float = 0.0, label_smoothing: float = 0.1, **model: Any) -> TranslationModule:
     """A seeded module with one layer per side, a vocabulary of 20 and a constant learning rate."""
     pl.seed_everything(1, verbose=False)
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "width": 16, "feedforward": 16, "heads": 2}
@@ -99,7 +97,6 @@ def make_module(
         OptimizerConfig(learning_rate=0.01),
         schedule,
         label_smoothing,
-        r_drop=r_drop,
     )
 
 

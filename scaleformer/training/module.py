@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import LambdaLR
 from scaleformer.batch import Batch
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
-from scaleformer.ops.loss.r_drop import linear_r_drop
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
 from scaleformer.training.guard import StepGuard, name_documents
 from scaleformer.training.interruption import SIGNALS
@@ -37,8 +36,6 @@ class TranslationModule(pl.LightningModule):
 
     package          what a checkpoint needs besides the weights to translate on its own (`checkpoints.model_file`)
     label_smoothing  share of the probability spread over the whole vocabulary, in training only
-    r_drop           weight of the divergence between two passes over a training batch [`ops.r_drop`]; 0 = one pass.
-                     The logged loss does not include it
     stop, save       set by a process to request the end of training (the number of a signal in `SIGNALS`, from 1) or a
                      checkpoint (1); `stopping` and `saving` hold the largest request of all processes once they have
                      done the same step
@@ -52,19 +49,15 @@ class TranslationModule(pl.LightningModule):
         schedule: ScheduleConfig,
         label_smoothing: float = 0.1,
         guard: StepGuard | None = None,
-        r_drop: float = 0.0,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing is {label_smoothing}: it must be in [0, 1)")
-        if not 0 <= r_drop < math.inf:
-            raise ValueError(f"r_drop is {r_drop}: it must be at least 0, and finite")
         self.model = model
         self.package = package
         self.optimizer_config = optimizer
         self.schedule_config = schedule
         self.label_smoothing = label_smoothing
-        self.r_drop = r_drop
         self.guard = guard or StepGuard()
         self.stop = self.stopping = self.save = self.saving = 0
         self.batch: Batch | None = None  # the latest, in training or validation
@@ -91,12 +84,8 @@ class TranslationModule(pl.LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         self.batch = batch
         self.batches.append(batch)
-        if self.r_drop and batch.target_mask.any():
-            loss, cross_entropy, tokens = self._loss_of_two(batch)
-        else:
-            loss, tokens = self._loss(batch, self.label_smoothing)
-            cross_entropy = loss
-        self._add("train", cross_entropy, tokens)
+        loss, tokens = self._loss(batch, self.label_smoothing)
+        self._add("train", loss, tokens)
         return (loss + self.model.penalty()) * (tokens / UNIT)
 
     def configure_gradient_clipping(
@@ -223,15 +212,6 @@ class TranslationModule(pl.LightningModule):
         if not len(targets):  # a filler: it must take part, or the other processes would wait
             return (states.sum() + self.model.output_weight.sum()) * 0.0, 0
         return linear_cross_entropy(states, self.model.output_weight, targets, label_smoothing), len(targets)
-
-    def _loss_of_two(self, batch: Batch) -> tuple[Tensor, Tensor, int]:
-        """The training loss of two passes, its cross-entropy alone, and the target tokens of one pass."""
-        twice = batch.twice()
-        states = self.model(twice)[twice.target_mask].unflatten(0, (2, -1))  # (2, tokens, D)
-        targets = batch.target_output[batch.target_mask]  # (tokens,)
-        weight = self.model.output_weight
-        loss, cross_entropy = linear_r_drop(states, weight, targets, self.r_drop, self.label_smoothing)
-        return loss, cross_entropy, len(targets)
 
     def _add(self, name: str, loss: Tensor, tokens: int) -> None:
         exact = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64)

@@ -55,7 +55,7 @@ def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModu
                 )
 
 
-def check_consecutive(model: Transformer, data: DocumentDataModule, processes: int, r_drop: float) -> None:
+def check_consecutive(model: Transformer, data: DocumentDataModule, processes: int) -> None:
     """Raises ValueError where data.consecutive=true has no effect, or meets what it does not work with."""
     if not data.config.consecutive:
         return
@@ -68,7 +68,6 @@ def check_consecutive(model: Transformer, data: DocumentDataModule, processes: i
     given = {
         "tokenizer.sample_alpha": (data.tokenizer_config.sample_alpha, 0),
         "trainer.devices times trainer.num_nodes": (processes, 1),
-        "r_drop": (r_drop, 0),
     }
     for name, (value, needed) in given.items():
         if value != needed:

@@ -147,7 +147,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         target_vocabulary=data.target_tokenizer.vocab_size,
     )
     model = Transformer(model_config)
-    check_consecutive(model, data, trainer.world_size, config["r_drop"])
+    check_consecutive(model, data, trainer.world_size)
     origin = package.get("parent") if package is not None else None
     if parent is not None:
         origin = origin_of(parent)
@@ -160,7 +160,6 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         settings.schedule,
         config["label_smoothing"],
         StepGuard(settings.callbacks.max_bad_steps),
-        config["r_drop"],
     )
     return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module, notes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +22,7 @@ from scaleformer.translation.search import DecodingConfig
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb", "tensorboard", "mlflow")
 # The top level of conf/config.yaml; groups are checked by their classes, trainer by Lightning.
-SCALARS = ("seed", "threads", "label_smoothing", "r_drop", "init_from", "freeze", "resume", "run_dir", "test")
+SCALARS = ("seed", "threads", "label_smoothing", "init_from", "freeze", "resume", "run_dir", "test")
 GROUPS = (
     "data",
     "tokenizer",
@@ -178,8 +177,6 @@ def read_settings(config: Mapping[str, Any]) -> Settings:
     for group in (*GROUPS, "test"):
         _mapping(group, config[group])
     _check_scalars(config)
-    if config["r_drop"] and config["model"].get("dropout") == 0:
-        raise ValueError(f"r_drop={config['r_drop']}: its two passes need dropout: set model.dropout above 0")
     _check_trainer(config["trainer"])
     model = dict(config["model"])
     attention, sites = model.pop("attention", None), model.pop("sites", None) or {}
@@ -235,9 +232,6 @@ def _check_scalars(config: Mapping[str, Any]) -> None:
     names = config["freeze"]
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"freeze={names}: wanted a list of names, as in freeze=[encoder]")
-    r_drop = config["r_drop"]
-    if isinstance(r_drop, bool) or not isinstance(r_drop, (int, float)) or not 0 <= r_drop < math.inf:
-        raise ValueError(f"r_drop={r_drop}: wanted a number of at least 0")
 
 
 def _check_trainer(trainer: Mapping[str, Any]) -> None:

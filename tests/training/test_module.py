@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,41 +28,6 @@ def test_losses_match_torch_with_label_smoothing_in_training_only(tmp_path: Path
     torch.testing.assert_close(trainer.callback_metrics["val/loss"], plain)
     trainer.fit(module, batches)
     torch.testing.assert_close(trainer.callback_metrics["train/loss"], smoothed)
-
-
-def test_r_drop_trains_two_passes_and_logs_their_cross_entropy(tmp_path: Path) -> None:
-    module, (batch,) = make_module(dropout=0.3, r_drop=5.0).train(), Batches(1)
-    torch.manual_seed(7)
-    twice = batch.twice()
-    log_p, log_q = module.model.logits(module.model(twice))[twice.target_mask].log_softmax(-1).chunk(2)
-    targets = batch.target_output[batch.target_mask]
-    expected = sum(cross_entropy(logs, targets, label_smoothing=0.1) for logs in (log_p, log_q)) / 2
-    apart = (log_p.exp() - log_q.exp()) * (log_p - log_q)
-    assert apart.sum() > 1e-3
-    (expected + 5 / 4 * apart.sum(-1).mean()).backward()
-    trained = make_module(dropout=0.3, r_drop=5.0)
-    trained.on_train_start = lambda: torch.manual_seed(7)  # type: ignore[method-assign]
-    _, logged = fit(tmp_path, trained, max_steps=1, gradient_clip_val=None)
-    assert logged == pytest.approx(float(expected.detach()), rel=1e-5)
-    torch.testing.assert_close(gradient(trained), gradient(module))
-
-
-def test_r_drop_without_dropout_trains_as_one_pass_does(tmp_path: Path) -> None:
-    (batch,) = Batches(1)
-    filler = replace(batch, target_mask=torch.zeros_like(batch.target_mask), ids=())
-    gradients = []
-    for r_drop in (0.0, 5.0):
-        module = make_module(r_drop=r_drop)
-        trainer = make_trainer(tmp_path, max_steps=1, accumulate_grad_batches=2)
-        trainer.fit(module, Batches(0, [batch, filler]))
-        gradients.append(gradient(module))
-    torch.testing.assert_close(gradients[1], gradients[0])
-
-
-@pytest.mark.parametrize("r_drop", [-1.0, math.nan, math.inf])
-def test_r_drop_out_of_range_is_refused(r_drop: float) -> None:
-    with pytest.raises(ValueError, match=r"r_drop is .*: it must be at least 0, and finite"):
-        make_module(r_drop=r_drop)
 
 
 def test_the_validation_loss_is_a_mean_over_tokens(tmp_path: Path) -> None:

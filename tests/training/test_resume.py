@@ -231,15 +231,13 @@ def test_harmless_settings_change_without_a_warning(run: Path) -> None:
 
 def test_a_setting_missing_from_an_older_run_had_its_neutral_value(run: Path) -> None:
     package = open_checkpoint(run)[1]
-    assert "r_drop" not in package["config"]
+    assert "freeze" not in package["config"]
     older = {**package, "config": {**package["config"], "data": {"seed": 1}}}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_settings(package, {**CONFIG, "r_drop": 0})
+        check_settings(package, {**CONFIG, "freeze": []})
         added = ("merge_segments", "mask_spans", "word_dropout", "mask_source")
         check_settings(older, {**CONFIG, "data": {"seed": 1, **dict.fromkeys(added, 0.0)}})
         check_settings(package, {**CONFIG, "tokenizer": {**CONFIG["tokenizer"], "extend": None}})
-    with pytest.warns(UserWarning, match=r"resume: r_drop=5\.0 \(was 0\): results will differ"):
-        check_settings(package, {**CONFIG, "r_drop": 5.0})
     with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): results will differ"):
         check_settings(older, {**CONFIG, "data": {"seed": 1, "merge_segments": 0.5}})

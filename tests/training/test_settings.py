@@ -22,12 +22,6 @@ def test_every_shipped_choice_is_valid(choice: str) -> None:
     read_settings(configured(choice, *(["data.hub.name=any"] if choice == "data=hub" else [])))
 
 
-def test_two_passes_without_dropout_are_refused() -> None:
-    settings("r_drop=5", "model.dropout=0.1")
-    with pytest.raises(ValueError, match=r"r_drop=5: its two passes need dropout: set model.dropout above 0"):
-        settings("r_drop=5", "model.dropout=0")
-
-
 def test_checking_draws_no_random_numbers() -> None:
     before = torch.get_rng_state()
     settings()
@@ -40,8 +34,6 @@ def test_checking_draws_no_random_numbers() -> None:
         ("seed=-1", r"seed=-1: wanted a whole number from 0"),
         ("threads=0", r"threads=0: wanted a whole number of at least 1"),
         ("label_smoothing=1", r"label_smoothing=1: wanted a number of at least 0 and below 1"),
-        ("r_drop=-1", r"r_drop=-1: wanted a number of at least 0"),
-        ("r_drop=nan", r"r_drop=nan: wanted a number of at least 0"),
         ("trainer.max_steps=many", r"trainer.max_steps=many: wanted a whole number"),
         ("trainer.max_steps=0", r"trainer.max_steps=0: wanted a whole number of at least 1, or -1 with"),
         ("~label_smoothing", r"label_smoothing is missing: it cannot be deleted, only set"),
