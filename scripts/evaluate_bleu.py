@@ -1,4 +1,4 @@
-"""`scaleformer evaluate` by its earlier name."""
+"""Starts `scaleformer evaluate`."""
 
 from __future__ import annotations
 

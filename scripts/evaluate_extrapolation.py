@@ -1,4 +1,4 @@
-"""`scaleformer extrapolation` by its earlier name."""
+"""Starts `scaleformer extrapolation`."""
 
 from __future__ import annotations
 

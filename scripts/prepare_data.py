@@ -1,4 +1,4 @@
-"""`scaleformer prepare` by its earlier name."""
+"""Starts `scaleformer prepare`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`scaleformer translate` by its earlier name."""
+"""Starts `scaleformer translate`."""
 
 from __future__ import annotations
 

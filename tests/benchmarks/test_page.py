@@ -16,7 +16,7 @@ from scaleformer.benchmarks.page import write_page as write
 from scaleformer.benchmarks.tables import markdown
 
 CONDITIONS = {
-    "command": "python scripts/benchmark_attention.py",
+    "command": "scaleformer benchmark attention",
     "time": "2026-01-01T00:00:00+00:00",
     "device": {"type": "cpu", "name": "a processor", "threads": 2},
     "versions": {"python": "3.11", "torch": "2.13", "rich": "15"},
@@ -147,7 +147,7 @@ def test_the_page_shows_existing_results(tmp_path: Path) -> None:
         "## A training step",
         "JoeyNMT left out",
         "![A training step](benchmarks-training.png)",
-        "```text\npython scripts/benchmark_attention.py\n",
+        "```text\nscaleformer benchmark attention\n",
         "; a processor, threads 2; python 3.11, torch 2.13",
         "Settings: repeats 5\n```",
     ):

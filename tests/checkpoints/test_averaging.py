@@ -11,7 +11,7 @@ import torch
 from scaleformer.checkpoints.averaging import average_checkpoints
 from scaleformer.checkpoints.model_file import find_checkpoint
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import make_run
 
 
@@ -46,9 +46,7 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
     output = tmp_path / "new" / "mean.ckpt"
     output.parent.mkdir()
     listed = ",".join(map(str, files))
-    code, out, err = run_script(
-        monkeypatch, capsys, "average_checkpoints.py", f"checkpoints=[{listed}]", f"output={output}"
-    )
+    code, out, err = run_command(monkeypatch, capsys, "average", f"checkpoints=[{listed}]", f"output={output}")
     assert code == 0, err
     assert f"averaged 3 checkpoints into {output}" in out
     assert len(Translator.load(output, "cpu").translate([["a dog"]])) == 1
@@ -59,13 +57,13 @@ def test_the_command_writes_a_model_that_translates(files, tmp_path, monkeypatch
         (output.parent / "one.ckpt", "1 checkpoint"),
     ):
         arguments = f"checkpoints=[{files[0]}]", f"output={name}"
-        assert problem in error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
+        assert problem in error_line(run_command(monkeypatch, capsys, "average", *arguments))
     assert files[0].read_bytes() == before
 
 
 def test_one_checkpoint_without_brackets_is_a_list_of_one(files, tmp_path, monkeypatch, capsys):
     arguments = f"checkpoints={files[0]}", f"output={tmp_path / 'mean.ckpt'}"
-    found = error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
+    found = error_line(run_command(monkeypatch, capsys, "average", *arguments))
     assert found == "error: 1 checkpoints to average: wanted at least 2\n"
 
 
@@ -76,7 +74,7 @@ def test_a_full_disk_leaves_no_partial_checkpoint(files, tmp_path, monkeypatch, 
     monkeypatch.setattr(torch, "save", full)
     (tmp_path / "new").mkdir()
     arguments = f"checkpoints=[{files[0]},{files[1]}]", f"output={tmp_path / 'new' / 'mean.ckpt'}"
-    found = error_line(run_script(monkeypatch, capsys, "average_checkpoints.py", *arguments))
+    found = error_line(run_command(monkeypatch, capsys, "average", *arguments))
     assert f"{tmp_path / 'new' / 'mean.ckpt'}: the checkpoint cannot be written (" in found
     assert list((tmp_path / "new").iterdir()) == []
 

@@ -15,7 +15,7 @@ from scaleformer.checkpoints.model_file import find_checkpoint, load_model
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.run import build
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.hub import Hub, served
 from tests.runs import DOCUMENTS, make_run
 from tests.trainings import configure
@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def export(monkeypatch, capsys, *arguments: object) -> tuple[int, str, str]:
-    return run_script(monkeypatch, capsys, "export.py", *arguments)
+    return run_command(monkeypatch, capsys, "export", *arguments)
 
 
 def test_a_pushed_model_loads_by_name(run: Path, hub: Hub, tmp_path: Path, monkeypatch, capsys, cache: Path) -> None:

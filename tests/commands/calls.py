@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import OmegaConf
 
+from scaleformer.commands import main
 from scaleformer.commands.call import default_options, module_of
 from scaleformer.system.errors import one_line_errors
-
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 class Benchmark:
@@ -37,16 +34,15 @@ class Benchmark:
         command()
 
 
-def run_script(monkeypatch: Any, capsys: Any, name: str, *arguments: object) -> tuple[int, str, str]:
+def run_command(monkeypatch: Any, capsys: Any, name: str, *arguments: object) -> tuple[int, str, str]:
     """Exit code, stdout, stderr."""
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     monkeypatch.setenv("SCALEFORMER_ONE_LINE", "0")
     monkeypatch.setenv("COLUMNS", "100")
-    path = str(SCRIPTS / name)
-    monkeypatch.setattr(sys, "argv", [path, *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["scaleformer", name, *map(str, arguments)])
     code: object = 0
     try:
-        runpy.run_path(path, run_name="__main__")
+        main()
     except SystemExit as error:
         code = error.code
     return int(str(code or 0)), *capsys.readouterr()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import make_run, write_corpus
 
 
@@ -25,7 +25,7 @@ def run(tmp_path, corpus) -> Path:
 @pytest.fixture
 def evaluate(monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-    return partial(run_script, monkeypatch, capsys, "evaluate_bleu.py")
+    return partial(run_command, monkeypatch, capsys, "evaluate")
 
 
 def test_the_corpus_of_the_run(run, evaluate):

@@ -9,7 +9,7 @@ import torch
 
 from scaleformer.checkpoints.model_file import load_model
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import DOCUMENTS, make_run
 
 ATTENTION = {"name": "segment_recall", "near": 0, "kept": 8, "horizon": 4}
@@ -21,8 +21,8 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_exports_translate_as_the_run_does(run: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    code, out, err = run_script(
-        monkeypatch, capsys, "export.py", f"checkpoint={run}", f"output={tmp_path / 'new' / 'model'}"
+    code, out, err = run_command(
+        monkeypatch, capsys, "export", f"checkpoint={run}", f"output={tmp_path / 'new' / 'model'}"
     )
     assert (code, err) == (0, "")
     assert f"to {tmp_path / 'new' / 'model'}" in out
@@ -39,7 +39,7 @@ def test_exports_translate_as_the_run_does(run: Path, tmp_path: Path, monkeypatc
 
 def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     for name, more in (("as_trained", []), ("changed", ["attention={kept: 32, recency: 0.5}"])):
-        result = run_script(monkeypatch, capsys, "export.py", f"checkpoint={run}", f"output={tmp_path / name}", *more)
+        result = run_command(monkeypatch, capsys, "export", f"checkpoint={run}", f"output={tmp_path / name}", *more)
         assert result[0] == 0, result[2]
     as_trained, changed = load_model(tmp_path / "as_trained"), load_model(tmp_path / "changed")
     assert as_trained.model.config.attention == ATTENTION
@@ -64,12 +64,12 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
 )
 def test_what_cannot_be_changed(run: Path, tmp_path: Path, monkeypatch, capsys, attention: str, message: str) -> None:
     arguments = f"checkpoint={run}", f"output={tmp_path / 'out'}", f"attention={attention}"
-    assert message in error_line(run_script(monkeypatch, capsys, "export.py", *arguments))
+    assert message in error_line(run_command(monkeypatch, capsys, "export", *arguments))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
 def test_nothing_is_overwritten(run: Path, monkeypatch, capsys) -> None:
     before = sorted(run.rglob("*"))
-    error = error_line(run_script(monkeypatch, capsys, "export.py", f"checkpoint={run}", f"output={run}"))
+    error = error_line(run_command(monkeypatch, capsys, "export", f"checkpoint={run}", f"output={run}"))
     assert f"{run}: already exists and is not an empty folder: name an empty folder or a new one" in error
     assert sorted(run.rglob("*")) == before

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import DOCUMENTS, make_run, write_corpus
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ def run(tmp_path, corpus) -> Path:
 @pytest.fixture
 def evaluate(monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-    return partial(run_script, monkeypatch, capsys, "evaluate_extrapolation.py")
+    return partial(run_command, monkeypatch, capsys, "extrapolation")
 
 
 def read(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.results import bleu, context, make_results
 from tests.runs import make_run
 
@@ -31,7 +31,7 @@ N_BEST = [
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    return partial(run_script, monkeypatch, capsys)
+    return partial(run_command, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def test_context_of_the_run_itself(run, command, tmp_path):
-    code, out, err = command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2")
+    code, out, err = command("context", f"checkpoint={run}", f"output={tmp_path}", "documents=2")
     assert code == 0, err
     assert "contrastive" in out
     result = json.loads((tmp_path / "context-test.json").read_text(encoding="utf-8"))
@@ -63,24 +63,24 @@ def test_context_of_the_run_itself(run, command, tmp_path):
     assert len(read(tmp_path / "context-test.jsonl")) == result["scores"][0]["count"]
     longer = ["segments=[12,12]", "max_distance=10", "context=3", "generative=false"]
     whole = (tmp_path / "context-test.json").read_bytes()
-    assert command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *longer)[0] == 0
+    assert command("context", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *longer)[0] == 0
     assert (tmp_path / "context-test.json").read_bytes() == whole
     result = json.loads((tmp_path / "context-test-context3.json").read_text(encoding="utf-8"))
     assert result["corpus"]["synthetic"]["max_distance"] == 10
     assert (result["context"], result["scores"][0]["generative"]) == (3, None)
     by_segment = ["mode=segment", "contrastive=false"]
-    assert command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *by_segment)[0] == 0
+    assert command("context", f"checkpoint={run}", f"output={tmp_path}", "documents=2", *by_segment)[0] == 0
     result = json.loads((tmp_path / "context-test-segment.json").read_text(encoding="utf-8"))
     assert (result["mode"], result["scores"][0]["contrastive"]) == ("segment", None)
 
 
 def test_context_of_examples(run, command, tmp_path):
     examples = write(tmp_path / "pronouns.jsonl", EXAMPLE)
-    code, _, err = command("evaluate_context.py", f"checkpoint={run}", f"input={examples}", f"output={tmp_path}")
+    code, _, err = command("context", f"checkpoint={run}", f"input={examples}", f"output={tmp_path}")
     assert code == 0, err
     result = json.loads((tmp_path / "context-pronouns.json").read_text(encoding="utf-8"))
     assert [s["distance"] for s in result["scores"]] == ["all", "1"]
-    code, _, err = command("evaluate_context.py", f"checkpoint={run}", f"input={examples}", "documents=1")
+    code, _, err = command("context", f"checkpoint={run}", f"input={examples}", "documents=1")
     assert code != 0
     assert "documents: only for the synthetic corpus" in err
 
@@ -89,14 +89,14 @@ def test_brackets_in_kinds_are_shown_verbatim(run, command, tmp_path):
     kinds = ("[bold]it", "[/x]")
     examples = write(tmp_path / "kinds.jsonl", *({**EXAMPLE, "kind": kind} for kind in kinds))
     arguments = (f"checkpoint={run}", f"input={examples}", f"output={tmp_path}", "generative=false")
-    code, out, err = command("evaluate_context.py", *arguments)
+    code, out, err = command("context", *arguments)
     assert code == 0, err
     assert all(f" {kind} " in out for kind in kinds)
 
 
 def test_a_corpus_without_labels_is_refused(command, tmp_path):
     run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": "x"}})
-    code, _, err = command("evaluate_context.py", f"checkpoint={run}")
+    code, _, err = command("context", f"checkpoint={run}")
     assert (code, err.count("\n")) == (1, 1)
     assert "the corpus of the run has no labels" in err
 
@@ -112,7 +112,7 @@ def test_a_corpus_without_labels_is_refused(command, tmp_path):
     ],
 )
 def test_errors_of_context_are_one_line(run, command, tmp_path, setting, message):
-    found = error_line(command("evaluate_context.py", f"checkpoint={run}", f"output={tmp_path / 'out'}", setting))
+    found = error_line(command("context", f"checkpoint={run}", f"output={tmp_path / 'out'}", setting))
     assert message in found
     assert not (tmp_path / "out").exists()
 
@@ -120,7 +120,7 @@ def test_errors_of_context_are_one_line(run, command, tmp_path, setting, message
 def test_scores_of_translations(run, command, tmp_path):
     record = {"id": "d", "source": ["a dog"], "target": ["ein hund"], "hypothesis": ["ein hund", "ein haus"]}
     source, output = write(tmp_path / "in.jsonl", record), tmp_path / "out.jsonl"
-    code, out, err = command("score.py", f"checkpoint={run}", f"input={source}", f"output={output}")
+    code, out, err = command("score", f"checkpoint={run}", f"input={source}", f"output={output}")
     assert code == 0, err
     assert out == ""
     assert "1 translations (hypothesis)" in err
@@ -130,14 +130,14 @@ def test_scores_of_translations(run, command, tmp_path):
     assert scored["log_probability"] == pytest.approx(sum(p["log_probability"] for p in parts) + scored["end"])
     assert scored["tokens"] == sum(p["tokens"] for p in parts) + 1
     assert scored["score"] == pytest.approx(scored["log_probability"] / scored["tokens"])
-    assert command("score.py", f"checkpoint={run}", f"input={source}", f"output={output}", "field=target")[0] == 0
+    assert command("score", f"checkpoint={run}", f"input={source}", f"output={output}", "field=target")[0] == 0
     assert len(read(output)[0]["segment_scores"]) == 1
 
 
 def test_lists_are_reranked(run, command, tmp_path):
     source, output = write(tmp_path / "in.jsonl", {"source": ["a dog"], "n_best": N_BEST[::-1]}), tmp_path / "out.jsonl"
     arguments = (f"checkpoint={run}", f"input={source}", f"output={output}")
-    code, _, err = command("score.py", *arguments, "length_penalty=0")
+    code, _, err = command("score", *arguments, "length_penalty=0")
     assert code == 0, err
     assert "the best hypothesis changed in 1 of 1 documents" in err
     (ranked,) = read(output)
@@ -159,7 +159,7 @@ def test_lists_are_reranked(run, command, tmp_path):
 )
 def test_records_that_cannot_be_scored_are_reported(run, command, tmp_path, record, message):
     source = write(tmp_path / "in.jsonl", record)
-    code, _, err = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}")
+    code, _, err = command("score", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}")
     assert code == 1
     assert message in err
     assert not (tmp_path / "out").exists()
@@ -175,7 +175,7 @@ def test_records_that_cannot_be_scored_are_reported(run, command, tmp_path, reco
 )
 def test_errors_of_score_are_one_line(run, command, tmp_path, setting, message):
     source = write(tmp_path / "in.jsonl", {"source": ["a"], "target": ["b"]})
-    found = command("score.py", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}", setting)
+    found = command("score", f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out'}", setting)
     assert message in error_line(found)
     assert not (tmp_path / "out").exists()
 
@@ -184,13 +184,13 @@ def test_attention_of_a_document(run, command, tmp_path):
     path = tmp_path / "documents.jsonl"
     path.write_text(Document("d", ("a", "cat", "runs"), ("ein", "hund", "rennt")).to_json() + "\n", encoding="utf-8")
     where = (f"checkpoint={run}", f"output={tmp_path}")
-    code, _, err = command("attention_maps.py", *where, f"input={path}", "first=1", "segments=2", "name=x")
+    code, _, err = command("attention-maps", *where, f"input={path}", "first=1", "segments=2", "name=x")
     assert code == 0, err
     record = json.loads((tmp_path / "attention-x.json").read_text(encoding="utf-8"))
     assert record["document"] == "d[1:3]"
     assert record["target_pieces"].count("<sep>") == 2
     assert (tmp_path / "attention-x-mean.png").is_file()
-    code, _, err = command("attention_maps.py", *where, f"input={path}", "first=2", "name=x")
+    code, _, err = command("attention-maps", *where, f"input={path}", "first=2", "name=x")
     assert code == 0, err
     assert json.loads((tmp_path / "attention-x.json").read_text(encoding="utf-8"))["document"] == "d[2:3]"
     for wrong, message in (
@@ -199,7 +199,7 @@ def test_attention_of_a_document(run, command, tmp_path):
         ([f"input={path}", "document=abc"], "document='abc': wanted int"),
         ([f"input={path}", "segments=9"], "has 3 segments"),
     ):
-        code, _, err = command("attention_maps.py", *where, *wrong)
+        code, _, err = command("attention-maps", *where, *wrong)
         assert (code, err.count("\n")) == (1, 1)
         assert message in err
 
@@ -207,14 +207,14 @@ def test_attention_of_a_document(run, command, tmp_path):
 def test_the_page_of_a_run(command, tmp_path):
     run = make_results(tmp_path / "run", "bleu-test", bleu())
     make_results(run, "context-test", context())
-    code, out, err = command("plot.py", f"run={run}")
+    code, out, err = command("plot", f"run={run}")
     assert code == 0, err
     assert {Path(line).name for line in out.splitlines()} == {
         "learning_curves.png", "context-test.png", "report.html",
     }  # fmt: skip
-    code, _, err = command("plot.py")
+    code, _, err = command("plot")
     assert (code, err) == (1, "error: no run to draw: give run=RUN or runs=[RUN,RUN]\n")
-    assert "samples='abc': wanted int" in error_line(command("plot.py", f"run={run}", "samples=abc"))
-    code, _, err = command("plot.py", f"runs={run}", f"output={tmp_path / 'one'}")
+    assert "samples='abc': wanted int" in error_line(command("plot", f"run={run}", "samples=abc"))
+    code, _, err = command("plot", f"runs={run}", f"output={tmp_path / 'one'}")
     assert code == 0, err
     assert (tmp_path / "one" / "report.html").is_file()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.calls import run_script
+from tests.commands.calls import run_command
 from tests.runs import DOCUMENTS, make_run
 
 
@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def translate(monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-    return partial(run_script, monkeypatch, capsys, "translate.py")
+    return partial(run_command, monkeypatch, capsys, "translate")
 
 
 def write(path: Path, records: list[dict]) -> Path:

@@ -16,7 +16,7 @@ import torch
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.translation import pieces
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import run_script
+from tests.commands.calls import run_command
 from tests.runs import DOCUMENTS, make_run, write_corpus
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "translate.py"
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def translate(monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-    return partial(run_script, monkeypatch, capsys, "translate.py")
+    return partial(run_command, monkeypatch, capsys, "translate")
 
 
 def expected(run: Path, **decoding) -> list[list[str]]:

@@ -12,7 +12,7 @@ import pytest
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.books import book
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import make_run
 from tests.translation.files.pages import page, structure
 
@@ -27,7 +27,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def translate(run, monkeypatch, capsys):
     """The script in this process: exit code, stdout, stderr."""
-    return partial(run_script, monkeypatch, capsys, "translate.py", f"checkpoint={run}", "source_language=en")
+    return partial(run_command, monkeypatch, capsys, "translate", f"checkpoint={run}", "source_language=en")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.translation.translator import Translator
-from tests.commands.calls import run_script
+from tests.commands.calls import run_command
 from tests.runs import DOCUMENTS, make_run, write_corpus
 
 SOURCES = [document["source"] for document in DOCUMENTS]
@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def translate(monkeypatch, capsys):
-    return partial(run_script, monkeypatch, capsys, "translate.py")
+    return partial(run_command, monkeypatch, capsys, "translate")
 
 
 def test_terms_of_a_file_and_of_documents_with_alignments(run, translate, tmp_path):

@@ -14,7 +14,7 @@ import yaml
 from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.readers.documents import Document, one_line, read_jsonl
-from tests.commands.calls import Benchmark, error_line, run_script
+from tests.commands.calls import Benchmark, error_line, run_command
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "data" / "samples"
@@ -237,7 +237,7 @@ def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
 
 def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["format=po", f"input={SAMPLES / 'po'}", f"output={tmp_path / '2024'}", "valid=0", "test=0"]
-    code, out, err = run_script(monkeypatch, capsys, "prepare_data.py", *arguments)
+    code, out, err = run_command(monkeypatch, capsys, "prepare", *arguments)
     assert code == 0, err
     assert "left out: fuzzy" in out
     assert set(written(tmp_path / "2024")) == {"train"}
@@ -262,7 +262,7 @@ def test_command_errors_are_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert error_line(run_script(monkeypatch, capsys, "prepare_data.py", *arguments)).startswith(message)
+    assert error_line(run_command(monkeypatch, capsys, "prepare", *arguments)).startswith(message)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.translations import read_translations, windows_of
-from tests.commands.calls import run_script
+from tests.commands.calls import run_command
 from tests.results import TRANSLATIONS
 
 
@@ -78,7 +78,7 @@ def test_faults_are_reported(package, monkeypatch):
 def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
     path = tmp_path / "bleu-test.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in TRANSLATIONS), encoding="utf-8")
-    code, out, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
+    code, out, err = run_command(monkeypatch, capsys, "comet", f"translations={path}")
     assert code == 0, err
     result = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
     assert result["segments"] == pytest.approx([2 / 3, 1, 1])
@@ -88,13 +88,13 @@ def test_the_command(package, tmp_path: Path, monkeypatch, capsys):
     uneven = {**TRANSLATIONS[0], "id": "uneven", "source": ["a"], "target": ["x", "y"]}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(uneven) + "\n")
-    code, out, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
+    code, out, err = run_command(monkeypatch, capsys, "comet", f"translations={path}")
     assert code == 0, err
     assert "left out, because the segment counts of source and reference differ: uneven" in out
     again = json.loads((tmp_path / "comet-test.json").read_text(encoding="utf-8"))
     assert (again["segments"], again["left_out"]) == (result["segments"], ["uneven"])
     monkeypatch.setitem(sys.modules, "comet", None)
-    code, _, err = run_script(monkeypatch, capsys, "evaluate_comet.py", f"translations={path}")
+    code, _, err = run_command(monkeypatch, capsys, "comet", f"translations={path}")
     assert (code, err.count("\n")) == (1, 1)
     assert "pip install unbabel-comet" in err
 
@@ -109,9 +109,7 @@ def test_windows_of_segments(package, tmp_path: Path, monkeypatch, capsys):
     assert lines.references == ["w0 w1", "w2 w3", "w3 w4", "das haus"]
     assert lines.hypotheses == ["w0 w1", "w2 w3", "w3 x", "das haus"]
     assert windows_of(read_translations(path), 1).hypotheses == [*long["hypothesis"], "das haus"]
-    code, out, err = run_script(
-        monkeypatch, capsys, "evaluate_comet.py", f"translations={path}", "window=2", "stride=2"
-    )
+    code, out, err = run_command(monkeypatch, capsys, "comet", f"translations={path}", "window=2", "stride=2")
     assert code == 0, err
     result = json.loads((tmp_path / "comet-test-window2.json").read_text(encoding="utf-8"))
     assert (result["window"], result["stride"], result["segments"]) == (2, 2, [1, 1, 0.5, 1])

@@ -13,7 +13,7 @@ from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain
 from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.translations import read_translations
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import DOCUMENTS, make_run, write_corpus
 
 REFERENCES = [Document(d["id"], tuple(d["source"]), tuple(d["target"])) for d in DOCUMENTS]
@@ -22,7 +22,7 @@ OUTPUTS = [["die katze sah", "sie rennt"], ["ein hund"], ["das haus", "ein baum"
 
 @pytest.fixture
 def score(monkeypatch, capsys):
-    return partial(run_script, monkeypatch, capsys, "score.py")
+    return partial(run_command, monkeypatch, capsys, "score")
 
 
 def write(path: Path, *lines: str) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from scaleformer.data.errors import DataError
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, same_documents
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.results import TRANSLATIONS, bleu, make_results
 
 
@@ -62,7 +62,7 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     better = [{**record, "hypothesis": record["target"]} for record in TRANSLATIONS]
     write(second / "results" / "bleu-test.jsonl", *better)
     few = ("bootstrap_samples=20", "randomization_trials=20")
-    code, out, err = run_script(monkeypatch, capsys, "compare.py", f"runs=[{first},{second}]", *few)
+    code, out, err = run_command(monkeypatch, capsys, "compare", f"runs=[{first},{second}]", *few)
     assert code == 0, err
     assert "nrefs:1|bs:20" in out
     result = json.loads((first / "results" / "compare-test.json").read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
     assert scores["second", "chrF++"] == pytest.approx(100)
     assert scores["first", "chrF++"] < 90
     files = [(run / "results" / "bleu-test.jsonl").rename(tmp_path / f"{run.name}.v1.jsonl") for run in (first, second)]
-    code, _, err = run_script(monkeypatch, capsys, "compare.py", f"runs=[{files[0]},{files[1]}]", *few)
+    code, _, err = run_command(monkeypatch, capsys, "compare", f"runs=[{files[0]},{files[1]}]", *few)
     assert code == 0, err
     assert (tmp_path / "compare-first.v1.json").is_file()  # named after the first file, not after a split
     files[0].rename(first / "results" / "bleu-test.jsonl")
@@ -85,14 +85,14 @@ def test_runs_are_compared(tmp_path, monkeypatch, capsys):
         (str(first), "1 runs to compare: wanted at least 2, runs=[RUN,RUN]"),
         ("[]", "0 runs to compare"),
     ):
-        assert message in error_line(run_script(monkeypatch, capsys, "compare.py", f"runs={runs}", *few))
+        assert message in error_line(run_command(monkeypatch, capsys, "compare", f"runs={runs}", *few))
     write(second / "results" / "bleu-test.jsonl", *better)
     for setting, message in (
         ("bootstrap_samples=abc", "bootstrap_samples='abc': wanted int"),
         ("bootstrap_samples=0", "bootstrap_samples=0: wanted at least 1"),
         ("randomization_trials=null", "randomization_trials=None: wanted int"),
     ):
-        found = run_script(monkeypatch, capsys, "compare.py", f"runs=[{first},{second}]", *few, setting)
+        found = run_command(monkeypatch, capsys, "compare", f"runs=[{first},{second}]", *few, setting)
         assert message in error_line(found)
 
 

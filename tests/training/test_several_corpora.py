@@ -14,7 +14,7 @@ from scaleformer import Translator
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.training import run as training
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.trainings import FAST, Command, configure, only_line, read_metrics, weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")
@@ -78,7 +78,7 @@ def test_validation_and_evaluation_are_by_corpus(run: Path) -> None:
 
 
 def test_evaluate_shows_each_corpus_that_has_the_split(run: Path, monkeypatch, capsys, tmp_path: Path) -> None:
-    evaluate = partial(run_script, monkeypatch, capsys, "evaluate_bleu.py")
+    evaluate = partial(run_command, monkeypatch, capsys, "evaluate")
     code, out, err = evaluate(f"checkpoint={run}", "split=valid", f"output={tmp_path}", "ter=false")
     assert code == 0, err
     assert "one-valid: 3 documents" in out
@@ -86,15 +86,15 @@ def test_evaluate_shows_each_corpus_that_has_the_split(run: Path, monkeypatch, c
     found = [json.loads((tmp_path / f"bleu-{name}-valid.json").read_text()) for name in ("one", "two")]
     assert [result["metrics"]["tokenize"] for result in found] == ["13a", "zh"]
     assert [result["corpus"]["tag"] for result in found] == ["2es", "2zh"]
-    for command in ("evaluate_boundaries.py", "evaluate_extrapolation.py"):
-        line = error_line(run_script(monkeypatch, capsys, command, f"checkpoint={run}"))
+    for command in ("boundaries", "extrapolation"):
+        line = error_line(run_command(monkeypatch, capsys, command, f"checkpoint={run}"))
         assert "there are several corpora, one, two: choose one with data=jsonl data.path=DIR" in line
 
 
 def test_translations_need_a_known_tag(run: Path, monkeypatch, capsys, tmp_path: Path) -> None:
     source = tmp_path / "source.txt"
     source.write_text("geka vira .\n")
-    translate = partial(run_script, monkeypatch, capsys, "translate.py")
+    translate = partial(run_command, monkeypatch, capsys, "translate")
     given = (f"checkpoint={run}", f"input={source}", f"output={tmp_path / 'out.txt'}")
     assert translate(*given, "tag=2zh")[0] == 0
     assert "all training data of the model had a tag: give tag=, one of 2es, 2zh" in error_line(translate(*given))

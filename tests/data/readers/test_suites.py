@@ -14,7 +14,7 @@ from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.readers.suites import Documents, read_suite
 from scaleformer.evaluation.context.examples import read_contrastive
-from tests.commands.calls import run_script
+from tests.commands.calls import run_command
 from tests.runs import make_run
 
 ENGLISH = ["The lamp is old.", "I like it.", 'He said: "It hums."', "Yes."]
@@ -168,7 +168,7 @@ def test_context_reads_prepared_suites(tmp_path: Path, documents: Path, monkeypa
     ]
     run = make_run(tmp_path / "run")
     arguments = [f"checkpoint={run}", f"input={path}", "generative=false"]
-    code, out, err = run_script(monkeypatch, capsys, "evaluate_context.py", *arguments)
+    code, out, err = run_command(monkeypatch, capsys, "context", *arguments)
     assert code == 0, err
     assert "3 documents" in out
     scores = json.loads((run / "results" / "context-contrapro.json").read_text(encoding="utf-8"))["scores"]
@@ -177,7 +177,7 @@ def test_context_reads_prepared_suites(tmp_path: Path, documents: Path, monkeypa
 
 def test_the_table_and_nothing_left(tmp_path: Path, monkeypatch, capsys) -> None:
     arguments = ["format=voita", f"input={voita(tmp_path).parent}", f"output={tmp_path / 'out'}"]
-    code, out, err = run_script(monkeypatch, capsys, "prepare_data.py", *arguments)
+    code, out, err = run_command(monkeypatch, capsys, "prepare", *arguments)
     assert code == 0, err
     assert "examples: deixis_test" in out
     assert "train" not in out

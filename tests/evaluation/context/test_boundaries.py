@@ -17,7 +17,7 @@ from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
-from tests.commands.calls import error_line, run_script
+from tests.commands.calls import error_line, run_command
 from tests.runs import make_run, write_corpus
 
 LONG = Document("long", [f"a cat {n}" for n in range(6)], [f"eine katze {n}" for n in range(6)])
@@ -103,7 +103,7 @@ def test_too_short(translator, documents, message):
 def test_the_command(tmp_path, monkeypatch, capsys):
     corpus = write_corpus(tmp_path / "corpus")
     run = make_run(tmp_path / "run", {"data": {"format": "jsonl", "path": str(corpus)}})
-    command = partial(run_script, monkeypatch, capsys, "evaluate_boundaries.py", f"checkpoint={run}")
+    command = partial(run_command, monkeypatch, capsys, "boundaries", f"checkpoint={run}")
     code, out, err = command()
     assert code == 0, err
     assert "target lacks one" in out

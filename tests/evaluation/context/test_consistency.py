@@ -10,7 +10,7 @@ import pytest
 from scaleformer.data.errors import DataError
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import SavedTranslation
-from tests.commands.calls import run_script
+from tests.commands.calls import run_command
 
 SOURCE = ("open the driver of Foo", "it fails", "a driver for Foo", "this ends", "the end of it")
 TARGET = ("öffne den Treiber von Foo", "es scheitert", "ein Treiber für Foo", "dies endet", "das Ende davon")
@@ -96,13 +96,13 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys):
     path.write_text(json.dumps(record) + "\n", encoding="utf-8")
     made = {"seed": 3, "checkpoint": {"path": "best.ckpt", "sha256": "abc"}}
     path.with_suffix(".json").write_text(json.dumps(made), encoding="utf-8")
-    code, out, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
+    code, out, err = run_command(monkeypatch, capsys, "consistency", f"translations={path}")
     assert code == 0, err
     assert "100.0%" in out
     result = json.loads((tmp_path / "consistency-test.json").read_text(encoding="utf-8"))
     assert {key: result[key] for key in made} == made
     assert [score["kind"] for score in result["scores"]] == ["name", "term"]
     path.write_text(json.dumps({**record, "source": ["a"], "target": ["b"]}) + "\n", encoding="utf-8")
-    code, _, err = run_script(monkeypatch, capsys, "evaluate_consistency.py", f"translations={path}")
+    code, _, err = run_command(monkeypatch, capsys, "consistency", f"translations={path}")
     assert code == 1
     assert "no document repeats a word" in err

@@ -1,8 +1,0 @@
-"""`scaleformer context` by its earlier name."""
-
-from __future__ import annotations
-
-from scaleformer.commands import run
-
-if __name__ == "__main__":
-    run("context")
