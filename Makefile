@@ -29,9 +29,9 @@ lint: install  ## Style, types, and pages that are hard to read
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m tests.check_prose
-	$(BIN)/python -m tests.pages.configuration --check
-	$(BIN)/python -m tests.pages.results --check
+	$(BIN)/python -m scripts.check_prose
+	$(BIN)/python -m scripts.pages.configuration --check
+	$(BIN)/python -m scripts.pages.results --check
 
 check: lint test  ## Style, types, pages and tests; CI also builds a wheel, trains, and kills a run (.ci/run)
 
@@ -39,7 +39,7 @@ docs: install  ## Build the site of the pages into site/; a dead link or a page 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 docs-check: install  ## Run the commands that the pages show, as far as the embedded corpus goes
-	$(BIN)/python -m tests.pages.commands
+	$(BIN)/python -m scripts.pages.commands
 
 bench: install  ## Time attention, training and decoding beside their peers; writes docs/benchmarks.md
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]'

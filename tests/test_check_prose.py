@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.check_prose import PAGES, ROOT, faults, main, paragraphs
+from scripts.check_prose import PAGES, ROOT, faults, main, paragraphs
 
 
 def test_paragraphs_leave_out_code_tables_and_headings() -> None:

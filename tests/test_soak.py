@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests import soak
+from scripts import soak
 from tests.processes import kill_steps
 
 

@@ -25,7 +25,7 @@ SPANS = 16  # segments together whose tokens are counted; of more, all
 # Logits of 32 bits that are held at once for a row and a word: of any search, of a sampling, and with more rules.
 LOGITS, SAMPLING, RULES = 3, 13, 6
 # The C library keeps freed blocks that the next tensors do not fit into: what the process grows by is up to so many
-# times what its tensors take (`python -m tests.measure_foresight`).
+# times what its tensors take (`python -m scripts.measure_foresight`).
 HELD = 1.75
 
 

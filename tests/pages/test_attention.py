@@ -11,7 +11,7 @@ import torch
 from scaleformer.model.attention import MECHANISMS, SITES
 from scaleformer.model.attention.segment_recall import SegmentRecallAttention
 from scaleformer.ops.segments.layout import SegmentLayout
-from tests.pages.attention_drawing import DRAWING, PAGE, drawing, listing
+from scripts.pages.attention_drawing import DRAWING, PAGE, drawing, listing
 
 
 @pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
@@ -68,4 +68,4 @@ def test_the_table_lists_exactly_the_mechanisms_with_their_sites() -> None:
 
 
 def test_the_drawing_is_that_of_the_listing() -> None:
-    assert DRAWING.read_text(encoding="utf-8") == drawing(), "python -m tests.pages.attention_drawing"
+    assert DRAWING.read_text(encoding="utf-8") == drawing(), "python -m scripts.pages.attention_drawing"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.pages.commands import PAGES, check_other, composed, name_of, obstacle, shortened
-from tests.pages.shown import commands, masked, missing
-from tests.pages.workspace import ROOT, Workspace
+from scripts.pages.commands import PAGES, check_other, composed, name_of, obstacle, shortened
+from scripts.pages.shown import commands, masked, missing
+from scripts.pages.workspace import ROOT, Workspace
 
 PAGE = """\
 # Title
@@ -36,7 +36,7 @@ scaleformer = 1
 
     a formula = b
 
-    $ X=1 python scripts/score.py 'a=b
+    $ X=1 python scripts/translate.py 'a=b
       c'
     12 lines
     # none
@@ -50,7 +50,7 @@ def test_commands_and_their_output_are_found(tmp_path: Path) -> None:
     assert found == [
         (3, "make train", ["test: 100 documents", "..."]),
         (4, "scaleformer translate checkpoint=RUN input=a.md output=b.md", ["    3 files".strip()]),
-        (26, "python scripts/score.py a=b\n  c", ["12 lines", "# none"]),
+        (26, "python scripts/translate.py a=b\n  c", ["12 lines", "# none"]),
         (30, "scaleformer --help", []),
     ]
 
@@ -104,7 +104,8 @@ def test_other_programs_are_checked_as_far_as_they_are_known() -> None:
     assert check_other(["make", "train"]) == ""
     assert check_other(["make", "nothing"]) == "no target nothing in the Makefile"
     assert check_other(["pip", "install", "scaleformer[serve,none]"]) == "no extra none in pyproject.toml"
-    assert check_other(["python", "-m", "tests.nothing"]) == "no module tests.nothing"
+    assert check_other(["python", "-m", "scripts.nothing"]) == "no module scripts.nothing"
+    assert check_other(["python", "-m", "scripts.check_prose"]) == ""
     assert name_of(["python", "scripts/evaluate_bleu.py", "a=b"]) == ("evaluate", ["a=b"])
     assert name_of(["scaleformer", "benchmark", "data", "a=b"]) == ("benchmark data", ["a=b"])
     assert name_of(["curl", "x"]) is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from scaleformer.commands.help import described_settings
-from tests.pages import configuration
-from tests.pages.configuration import CONF, PAGE, main, page
+from scripts.pages import configuration
+from scripts.pages.configuration import CONF, PAGE, main, page
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def text() -> str:
 
 
 def test_the_page_is_fresh(text: str) -> None:
-    assert PAGE.read_text(encoding="utf-8") == text, "python -m tests.pages.configuration"
+    assert PAGE.read_text(encoding="utf-8") == text, "python -m scripts.pages.configuration"
 
 
 @pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: str(path.relative_to(CONF)))
@@ -47,4 +47,4 @@ def test_a_stale_page_is_found(
     assert main(["--check"]) == 0
     (tmp_path / "page.md").write_text("old", encoding="utf-8")
     assert main(["--check"]) == 1
-    assert "write it anew by python -m tests.pages.configuration" in capsys.readouterr().out
+    assert "write it anew by python -m scripts.pages.configuration" in capsys.readouterr().out

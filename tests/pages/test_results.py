@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.pages.results import PAGES, drawn, filled, main
+from scripts.pages.results import PAGES, drawn, filled, main
 
 
 def result(bleu: float, **more: Any) -> dict[str, Any]:

@@ -9,14 +9,14 @@ import markdown
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.pages.docstrings import as_markdown
+from scripts.pages.docstrings import as_markdown
 
 pytest.importorskip("mkdocs", reason="pip install 'scaleformer[docs]'")
 
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
-from tests.pages.site import API, OUTSIDE, ROOT, with_deep_lists
+from scripts.pages.site import API, OUTSIDE, ROOT, with_deep_lists
 
 PAGES = [*OUTSIDE, *(page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").rglob("*.md")))]
 COLUMNS = """\

@@ -12,8 +12,8 @@ from scaleformer.server.sources import Splitting, clean_name, open_upload
 from scaleformer.server.worker import Settings
 from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.translator import Translator
+from scripts.soak_server import ENTITIES, bomb
 from tests.runs import make_run
-from tests.soak_server import ENTITIES, bomb
 
 AUTO = Splitting("auto", None)
 

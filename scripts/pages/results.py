@@ -1,6 +1,6 @@
-"""`python -m tests.pages.results [--check]` fills the tables of README and docs/results from docs/results/saved.
+"""`python -m scripts.pages.results [--check]` fills the tables of README and docs/results from docs/results/saved.
 
-    python -m tests.pages.results add SAVED "name of the row" RUN/results/bleu-test.json
+    python -m scripts.pages.results add SAVED "name of the row" RUN/results/bleu-test.json
 
 takes the scores of a result file, without folders and translations, into docs/results/saved/SAVED.json. A page has a
 table between `<!-- KIND SAVED -->` and `<!-- end -->`; the kinds are those of `TABLES`. With --check nothing is
@@ -21,7 +21,7 @@ from scaleformer.report.positions import plot_positions
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "results"
-COMMAND = "python -m tests.pages.results"
+COMMAND = "python -m scripts.pages.results"
 #: What is kept of a result file: what it says, and the conditions that it was made under.
 KEPT = (
     *("kind", "time", "versions", "device", "seed", "signatures", "decoding", "mode", "context", "max_tokens", "split"),

@@ -1,4 +1,4 @@
-"""`python -m tests.pages.attention_drawing` writes docs/attention.svg: what the listing of docs/attention.md sees."""
+"""`python -m scripts.pages.attention_drawing` writes docs/attention.svg: what the listing of docs/attention.md sees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.pages.commands [PAGE ...]` runs what the pages show on the embedded corpus, some minutes in all.
+"""`python -m scripts.pages.commands [PAGE ...]` runs what the pages show on the embedded corpus, some minutes in all.
 
 Trainings are of two steps. What needs other data, a network or much time is listed, and its settings are checked.
 Output that a page shows has to come from its command, but for numbers and translations, which are of another model.
@@ -23,8 +23,8 @@ from scaleformer.commands import COMMANDS
 from scaleformer.commands.call import CONF, config_of, module_of, names_of, options_of
 from scaleformer.commands.line import SWEEP, split_flags, typed
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from tests.pages.shown import Shown, commands, missing
-from tests.pages.workspace import ROOT, Workspace
+from scripts.pages.shown import Shown, commands, missing
+from scripts.pages.workspace import ROOT, Workspace
 
 PAGES = [
     "README.md",
@@ -63,19 +63,10 @@ LONG = {
 NETWORK = ("data=hub", "format=hub", "format=sacrebleu", "push=", "logger=")
 #: settings whose values are read, and have to be there
 READ = (
-    "input",
-    "source",
-    "target",
-    "terms",
-    "memory",
-    "checkpoint",
-    "checkpoints",
-    "run",
-    "runs",
-    "ids",
-    "translations",
+    *("input", "source", "target", "terms", "memory", "checkpoint", "checkpoints", "run", "runs", "ids"),
+    *("reference", "translations", "data.path", "init_from", "resume", "documents_file", "hypotheses"),
+    "tokenizer.extend",
 )
-READ += ("reference", "data.path", "init_from", "resume", "documents_file", "tokenizer.extend", "hypotheses")
 #: what stands in for names that pages leave to their readers
 STAND_INS = {
     "data.path=FOLDER": "data.path=sample",
@@ -174,7 +165,7 @@ def check_other(words: Sequence[str]) -> str:
         project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         lost = [e for group in extras for e in group.split(",") if not re.search(rf"^{e} = \[", project, re.MULTILINE)]
         return f"no extra {lost[0]} in pyproject.toml" if lost else ""
-    if list(words[1:2]) == ["-m"] and words[2].startswith("tests."):
+    if list(words[1:2]) == ["-m"] and words[2].startswith(("scripts.", "tests.")):
         return "" if (ROOT / f"{words[2].replace('.', '/')}.py").exists() else f"no module {words[2]}"
     return ""
 

@@ -1,4 +1,4 @@
-"""`python -m tests.check_prose [FILE ...]` lists what is hard to read in the pages, and ends with 1 where it found any.
+"""`python -m scripts.check_prose [FILE ...]` lists what is hard to read in pages, and ends with 1 where it found any.
 With `--sizes` it prints a table of the pages instead: words, words of the longest paragraph, most numbers of one.
 
 A paragraph or an item of a list may have 90 words and 12 numbers, a sentence 40 words. Code, tables, headings and the

@@ -1,4 +1,4 @@
-"""What batches need by `decoding.memory`, and what the process really grew by: `python -m tests.measure_foresight`.
+"""What batches need by `decoding.memory`, and what the process really grew by: `python -m scripts.measure_foresight`.
 
 Untrained models of a preset's size, so that every translation is as long as it may be; the growth is the kernel's
 high-water mark (VmHWM), less what was resident before.
@@ -41,8 +41,8 @@ def main() -> None:
         for _ in range(asked.documents)
     ]
     for name in asked.attention:
-        sizes = {"encoder_layers": layers, "decoder_layers": layers, "width": width, "feedforward": feedforward}
-        model = Transformer(ModelConfig(8000, 8000, heads=heads, attention={"name": name}, **sizes)).eval()
+        shape = ModelConfig(8000, 8000, True, layers, layers, width, feedforward, heads, attention={"name": name})
+        model = Transformer(shape).eval()
         for strategy in ("greedy", "beam"):
             config = DecodingConfig(
                 strategy, asked.beam, max_length_ratio=asked.ratio, max_length_offset=1, merge_segments=False

@@ -1,6 +1,6 @@
 """What many clients of a server get, beside one call with all their documents.
 
-python -m tests.measure_clients --checkpoint RUN --input FILE.jsonl [--clients 16] [--each 4]
+python -m scripts.measure_clients --checkpoint RUN --input FILE.jsonl [--clients 16] [--each 4]
 
 Both translate greedily with one thread. Prints the seconds and their ratio; run it on a quiet machine.
 """

@@ -1,6 +1,6 @@
 """A server under mixed load: what is asked in order has to be answered, whatever others do to it.
 
-python -m tests.soak_server --checkpoint RUN --output FILE.json [--minutes 30] [--clients 8] [KEY=VALUE of serve ...]
+python -m scripts.soak_server --checkpoint RUN --output FILE.json [--minutes 30] [--clients 8] [KEY=VALUE of serve ...]
 
 Clients send documents, texts, files and streams and compare each answer with the first one of the same request; others
 vanish while they wait or while they send, send bodies of 50 MB, malformed ones, files that unpack to absurd sizes, and
@@ -31,7 +31,7 @@ from typing import Any
 import httpx
 
 from scaleformer.system.errors import one_line_errors
-from tests.soak import resident
+from scripts.soak import resident
 
 GROWTH = 0.05
 BUSY = (429, 503)

@@ -1,7 +1,7 @@
 """Train while being killed at random and going on by itself, and compare with a training that was left alone.
 
-python -m tests.soak --folder DIR --steps 2000 [--seconds 120 300] [--minutes 120] [KEY=VALUE of train ...]
-python -m tests.soak --folder DIR --steps 200 --rows 40 70 --kills 2 --minutes 8 [KEY=VALUE of train ...]
+python -m scripts.soak --folder DIR --steps 2000 [--seconds 120 300] [--minutes 120] [KEY=VALUE of train ...]
+python -m scripts.soak --folder DIR --steps 200 --rows 40 70 --kills 2 --minutes 8 [KEY=VALUE of train ...]
 
 Two trainings of the same settings at once: one in peace, the other killed (`kill -9`, one time in four SIGTERM) after a
 random number of seconds, or of rows of its metrics.csv, over and over, each time going on by `resume=auto`. Exit code 1

@@ -1,4 +1,4 @@
-"""`python -m tests.pages.configuration [--check]` writes docs/configuration.md from the commented files of conf/.
+"""`python -m scripts.pages.configuration [--check]` writes docs/configuration.md from the commented files of conf/.
 
 With --check it writes nothing and ends with 1 where the page is not what it would write.
 """
@@ -20,7 +20,7 @@ from scaleformer.training.settings import Settings
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
 PAGE = ROOT / "docs/configuration.md"
-COMMAND = "python -m tests.pages.configuration"
+COMMAND = "python -m scripts.pages.configuration"
 MOST_NAMES = 10  # in a cell
 INTRODUCTION = f"""\
 # Configuration

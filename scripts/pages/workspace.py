@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scaleformer.commands import main
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from tests.test_own_documents import write_manual
+from scripts.pages.manual import write_manual
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300  # most time for a command
@@ -49,19 +49,20 @@ class Workspace:
                     sys.stdout.flush()
                     sys.stderr.flush()
                     os._exit(code)
-            code, end = None, time.monotonic() + SECONDS
-            while code is None:
+            ended: int | None = None
+            end = time.monotonic() + SECONDS
+            while ended is None:
                 done, status = os.waitpid(child, os.WNOHANG)
                 if done:
-                    code = os.waitstatus_to_exitcode(status)
+                    ended = os.waitstatus_to_exitcode(status)
                 elif time.monotonic() > end:
                     os.kill(child, 9)
                     os.waitpid(child, 0)
-                    code = 124
+                    ended = 124
                 else:
                     time.sleep(0.02)
             output.seek(0)
-            return code, output.read()
+            return ended, output.read()
 
     def _execute(self, words: list[str], output: int, stdin: Path | None, stdout: str | None) -> int:
         os.chdir(self.folder)
