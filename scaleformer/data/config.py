@@ -97,8 +97,6 @@ class DataConfig:
                       both sides have them (`scaleformer.data.masking`)
     annotate_terms    share of the training pairs whose source gives the translation of one to three of its words
                       (`scaleformer.data.annotating`), for `translate terms=`; adds pieces to the vocabulary
-    word_dropout      share of the source words removed from training examples, drawn in every epoch
-    mask_source       share of their source tokens replaced by `<unk>`, likewise (both: `scaleformer.data.noise`)
     max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
     streaming         read and encode the training split in every epoch instead of keeping it encoded
     consecutive       keep the examples of a document in one row of consecutive batches, in order, so that attention can
@@ -131,8 +129,6 @@ class DataConfig:
     merge_segments: float = 0.0
     mask_spans: float = 0.0
     annotate_terms: float = 0.0
-    word_dropout: float = 0.0
-    mask_source: float = 0.0
     max_ratio: float | None = None
     streaming: bool = False
     consecutive: bool = False
@@ -160,9 +156,8 @@ class DataConfig:
             raise ValueError(f"data.seed={self.seed}: wanted 0 or more")
         if len(self.holdout) != 2 or min(self.holdout) < 0 or sum(self.holdout) >= 1:
             raise ValueError(f"data.holdout={list(self.holdout)}: wanted the shares of [valid, test], together below 1")
-        for name in ("drop_separators", "word_dropout", "mask_source"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to below 1")
+        if not 0 <= self.drop_separators < 1:
+            raise ValueError(f"data.drop_separators={self.drop_separators}: wanted a share from 0 to below 1")
         for name in ("merge_segments", "mask_spans", "annotate_terms"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to 1")

@@ -191,7 +191,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         ranks = (0, 1, 1)
         if trainer is not None:
             ranks = trainer.global_rank, trainer.world_size, trainer.accumulate_grad_batches
-        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, self._noise, config.consecutive)
+        return Recipe(self.cutting, config.batch_tokens, config.seed, *ranks, config.consecutive)
 
     def _everywhere(self, value: Any) -> list[Any]:
         """Gather a value from every process."""

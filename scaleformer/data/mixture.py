@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import Example, collate, make_batches
+from scaleformer.data.batching import Example, collate, make_batches, make_example
 from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.errors import DataError
@@ -37,16 +37,14 @@ class Place(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Examples of one corpus, by their numbers in the plan that the recipe made for this pass."""
+    """Examples of one corpus, by their numbers in the plan of this pass."""
 
     corpus: EncodedCorpus
     plan: Plan
     examples: Ints
-    recipe: Recipe
-    passes: int
 
     def example(self, number: int) -> Example:
-        return self.recipe.example(self.corpus, self.plan.part(int(self.examples[number])), self.passes)
+        return make_example(self.corpus, *self.plan.part(int(self.examples[number])))
 
 
 class Passes:
@@ -135,7 +133,7 @@ class Passes:
         order = rng.permutation(len(plan))
         if self.kept and len(plan) >= recipe.world:  # else every process takes all examples
             order = order[recipe.rank :: recipe.world]
-        return Drawn(corpus, plan, order, recipe, place.passes)
+        return Drawn(corpus, plan, order)
 
     def take(self, count: int) -> list[Drawn]:
         """The next `count` examples, across windows and passes if needed."""

@@ -11,14 +11,13 @@ import numpy as np
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import Example, collate, make_batches, make_example, make_rows, share
+from scaleformer.data.batching import collate, make_batches, make_example, make_rows, share
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.noise import Noise
 
 GRACE = 60  # seconds
 # Segment numbers of a plan, the side without the `<sep>` after each; if consecutive, whether the example continues the
-# one before; and with noise also the epoch.
+# one before.
 Part = tuple[Any, ...]
 Position = tuple[int, int, int]  # epoch, its window (kept corpora have one), finished batches of the window
 
@@ -31,7 +30,6 @@ class Recipe:
     seed                   of cuts, joins and order
     rank, world            which process of how many
     accumulated            batches of one process per training step
-    noise                  applied to training sources
     consecutive            keep the examples of a document in one row of consecutive batches; for one process
     """
 
@@ -41,17 +39,11 @@ class Recipe:
     rank: int = 0
     world: int = 1
     accumulated: int = 1
-    noise: Noise | None = None
     consecutive: bool = False
 
     def rng(self, *key: int) -> np.random.Generator:
         """A generator determined by the seed and the key."""
         return np.random.default_rng((self.seed, *key))
-
-    def example(self, corpus: EncodedCorpus, part: Part, *key: int) -> Example:
-        """A training example of a part of a plan; its noise depends on the seed, the key and the example's name."""
-        example = make_example(corpus, *part)
-        return example if self.noise is None else self.noise(example, self.seed, *key)
 
 
 def plan_epoch(corpus: EncodedCorpus, recipe: Recipe, epoch: int) -> tuple[Plan, list[Ints]]:
@@ -92,13 +84,12 @@ class TokenBatchSampler(Sampler[list[Part]]):
 
     def __iter__(self) -> Iterator[list[Part]]:
         plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
-        epoch = () if self.recipe.noise is None else (self.epoch,)
         continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
         if self.recipe.consecutive:
             continues = np.diff(documents_of(self.corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
         for batch in batches[self.done :]:
             self.done += 1
-            yield [(*plan.part(i), *continues[i].tolist(), *epoch) for i in batch]
+            yield [(*plan.part(i), *continues[i].tolist()) for i in batch]
         self.epoch, self.done = self.epoch + 1, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -110,20 +101,13 @@ class TokenBatchSampler(Sampler[list[Part]]):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Batches of an encoded corpus, given the parts of their examples; DataLoader workers run it too.
+    """Batches of an encoded corpus, given the parts of their examples; DataLoader workers run it too."""
 
-    recipe: the training recipe; None without noise.
-    """
-
-    def __init__(self, corpus: EncodedCorpus, recipe: Recipe | None = None) -> None:
+    def __init__(self, corpus: EncodedCorpus) -> None:
         self.corpus = corpus
-        self.recipe = recipe
 
     def __getitem__(self, batch: list[Part]) -> Batch:
-        if self.recipe is None:
-            return collate([make_example(self.corpus, *part) for part in batch])
-        size = 2 + self.recipe.consecutive  # of a part without the epoch
-        return collate([self.recipe.example(self.corpus, part[:size], *part[size:]) for part in batch])
+        return collate([make_example(self.corpus, *part) for part in batch])
 
 
 class KeptBatches:
@@ -131,7 +115,7 @@ class KeptBatches:
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe, num_workers: int = 0) -> None:
         self._sampler = TokenBatchSampler(corpus, recipe)
-        self._loader = batch_loader(corpus, self._sampler, num_workers, recipe)
+        self._loader = batch_loader(corpus, self._sampler, num_workers)
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position that follows it."""
@@ -158,11 +142,9 @@ class FixedLoader:
         return iter(self._loader)
 
 
-def batch_loader(
-    corpus: EncodedCorpus, batches: Any, num_workers: int, recipe: Recipe | None = None
-) -> DataLoader[Any]:
+def batch_loader(corpus: EncodedCorpus, batches: Any, num_workers: int) -> DataLoader[Any]:
     """A DataLoader over lists of parts of a corpus."""
-    return ready_made(BatchDataset(corpus, recipe), num_workers, sampler=batches)
+    return ready_made(BatchDataset(corpus), num_workers, sampler=batches)
 
 
 def ready_made(items: Dataset[Any], num_workers: int, **options: Any) -> DataLoader[Any]:

@@ -15,7 +15,6 @@ from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
 from scaleformer.data.masking import masking_for
-from scaleformer.data.noise import Noise, make_noise
 from scaleformer.data.readers.documents import Document
 from scaleformer.data.sources import SplitSource, segmentation, split_sources
 from scaleformer.data.synthetic.corpus import generate
@@ -134,11 +133,6 @@ class EncodedSplits:
             annotating = annotating_for(config.annotate_terms, config.seed, source, *text, config.cache_dir)
         parts = tuple(part for part in (masking, annotating) if part is not None)
         return Changes(parts) if parts else None
-
-    @cached_property
-    def _noise(self) -> Noise | None:
-        shares = self.config.word_dropout, self.config.mask_source
-        return make_noise(*shares, self.source_tokenizer) if any(shares) else None
 
     def _readable(self, split: str) -> Iterable[Document]:
         """The documents of a split; each iteration reads from the start, and nothing is kept in memory."""

@@ -10,7 +10,7 @@ import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.batch import Batch
-from scaleformer.data.batching import collate, fill, make_batches, padded_sizes
+from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
 from scaleformer.data.errors import DataError
@@ -163,8 +163,7 @@ class StreamedBatches:
             if (epoch, number) == (self.counted.epoch, self.counted.windows):
                 self._count(corpus, plan, batches)
             for i, batch in enumerate(batches[done:], done + 1):
-                recipe = self._windows.recipe
-                examples = [recipe.example(corpus, plan.part(j), epoch) for j in batch] if corpus and plan else []
+                examples = [make_example(corpus, *plan.part(j)) for j in batch] if corpus and plan else []
                 yield (epoch, number, i) if i < count else (epoch, number + 1, 0), collate(examples)
             number, done = number + 1, 0
 

@@ -14,8 +14,8 @@ from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.vocabulary import PLACEHOLDERS, SPACE
 
-UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts without spaces
-_ANYWHERE = regex.compile(rf"{UNSPACED}|.\Z", regex.DOTALL)
+_UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts without spaces
+_ANYWHERE = regex.compile(rf"{_UNSPACED}|.\Z", regex.DOTALL)
 _NORMAL, _USER_DEFINED = 1, 4  # sentencepiece's piece types
 _BONUS = 0.01  # added to a new piece's log-probability per character, on top of the pieces that it was split into
 

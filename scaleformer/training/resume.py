@@ -40,7 +40,7 @@ HARMLESS = (
 # Settings that older runs do not have, with the value that they were trained with.
 ADDED: dict[str, Any] = {"init_from": None, "freeze": []}
 ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # in any group
-ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "annotate_terms", "word_dropout", "mask_source"), 0.0)
+ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "annotate_terms"), 0.0)
 ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None, "consecutive": False}
 
 

@@ -71,8 +71,6 @@ def test_from_mapping() -> None:
         ({"holdout": [0.5, 0.5]}, r"data\.holdout=\[0\.5, 0\.5\]: wanted the shares"),
         ({"drop_separators": 1.0}, r"data\.drop_separators=1\.0: wanted a share from 0 to below 1"),
         ({"mask_spans": 1.5}, r"data\.mask_spans=1\.5: wanted a share from 0 to 1"),
-        ({"word_dropout": 1.0}, r"data\.word_dropout=1\.0: wanted a share from 0 to below 1"),
-        ({"mask_source": -0.1}, r"data\.mask_source=-0\.1: wanted a share from 0 to below 1"),
         ({"max_ratio": 0.5}, r"data\.max_ratio=0\.5: wanted null or a factor"),
         ({"join_segments": [3, 2]}, r"data\.join_segments=\[3, 2\]: wanted null or \[fewest, most\]"),
         ({"join_segments": [1, 2], "multi_resolution": True}, "exclude each other"),

@@ -71,8 +71,6 @@ def fit(
         pytest.param({"level": "segment", "streaming": True, "window": 50}, {}, {}, id="single segments, streamed"),
         pytest.param({"streaming": True, "window": 50}, {}, VALIDATING, id="streamed"),
         pytest.param({"streaming": True, "window": 50, "num_workers": 2}, {}, {}, id="streamed by two workers"),
-        pytest.param({"word_dropout": 0.2, "mask_source": 0.1, "num_workers": 2}, {}, {}, id="with noise"),
-        pytest.param({"word_dropout": 0.2, "streaming": True, "window": 50}, {}, {}, id="streamed with noise"),
         pytest.param({"join_segments": (1, 4)}, {"sample_alpha": 0.2}, {}, id="joined with sampled pieces"),
     ],
 )

@@ -91,7 +91,7 @@ def test_workers_change_nothing(cache: Path, folders: dict[str, str], options: d
     ("tokenizer", "options", "trainer"),
     [
         pytest.param({}, {"multi_resolution": True}, VALIDATING, id="kept"),
-        pytest.param({}, {"long": {"streaming": True}, "window": 60, "word_dropout": 0.2}, {}, id="one streamed"),
+        pytest.param({}, {"long": {"streaming": True}, "window": 60}, {}, id="one streamed"),
         pytest.param({}, {"streaming": True, "window": 60, "num_workers": 2}, {}, id="streamed by two workers"),
         pytest.param({"sample_alpha": 0.2}, {"window": 60, "join_segments": (1, 3)}, {}, id="sampled and joined"),
     ],

@@ -236,7 +236,7 @@ def test_a_setting_missing_from_an_older_run_had_its_neutral_value(run: Path) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_settings(package, {**CONFIG, "freeze": []})
-        added = ("merge_segments", "mask_spans", "word_dropout", "mask_source")
+        added = ("merge_segments", "mask_spans")
         check_settings(older, {**CONFIG, "data": {"seed": 1, **dict.fromkeys(added, 0.0)}})
         check_settings(package, {**CONFIG, "tokenizer": {**CONFIG["tokenizer"], "extend": None}})
     with pytest.warns(UserWarning, match=r"resume: data\.merge_segments=0\.5 \(was not set\): results will differ"):
