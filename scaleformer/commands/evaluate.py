@@ -29,7 +29,6 @@ class Options:
     metrics: dict[str, Any]
     ter: bool
     mode: str | None
-    context: str
     max_tokens: int | None
     max_documents: Annotated[int, AtLeast(1)] | None
     samples: Annotated[int, AtLeast(0)]
@@ -66,7 +65,6 @@ def main(options: Options, given: Sequence[str]) -> None:
             samples=options.samples,
             ter=options.ter,
             mode=mode,
-            context=options.context,
             max_tokens=options.max_tokens,
             tag=corpus.tag,
             show_samples=False,

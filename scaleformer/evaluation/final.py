@@ -41,7 +41,6 @@ def evaluate_translations(
     mode: str = "document",
     max_tokens: int | None = None,
     tag: str | None = None,
-    context: str = "own",
     show_samples: bool = True,
     conditions: Mapping[str, Any] | None = None,
 ) -> Evaluation:
@@ -54,23 +53,14 @@ def evaluate_translations(
                 the run's own test split are samples.txt, others samples-LABEL.txt
     metrics     how texts are compared
     tag         to translate the documents with
-    context     own, or foreign: each segment among those of other documents; LABEL then begins with foreign-
     conditions  more fields for the JSON, such as the corpus
     Raises ValueError without documents or with empty references; OSError where writing fails.
     """
     folder = Path(folder)
     chosen, label = metrics or Metrics(), result_label(corpus, split)
-    label = f"foreign-{label}" if context == "foreign" else label
     check_folder(folder)
     name = f"bleu-{label}"
-    options: dict[str, Any] = {
-        "decoding": decoding,
-        "metrics": chosen,
-        "ter": ter,
-        "mode": mode,
-        "tag": tag,
-        "context": context,
-    }
+    options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
         extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
         scored = zip(evaluation.documents, evaluation.hypotheses, strict=True)

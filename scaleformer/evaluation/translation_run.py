@@ -14,7 +14,6 @@ from typing import Any
 
 from scaleformer.data.readers.documents import Document, one_line
 from scaleformer.evaluation.alignment import by_bead
-from scaleformer.evaluation.foreign_context import CONTEXTS, ForeignContext
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import Sample
 from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
@@ -43,7 +42,6 @@ class Evaluation:
     report: BleuReport
     decoding: DecodingConfig
     mode: str
-    context: str
     max_tokens: int | None
     seconds: float | None
 
@@ -65,21 +63,15 @@ def evaluate(
     mode: str = "document",
     max_tokens: int | None = None,
     tag: str | None = None,
-    context: str = "own",
 ) -> Iterator[Evaluation]:
     """Translate documents as the translator's `mode`, `max_tokens` and `tag` say, and score them as wholes.
 
     kept  the file that keeps finished documents over an interruption, until the block ends (`resumable_translations`):
           the same call continues after them
-    context  own, or foreign: each segment is translated among those of other documents (`ForeignContext`)
 
-    The block writes the results. A bar on stderr shows the translation. Raises ValueError: an unknown context, or a
-    single document in a foreign one.
+    The block writes the results. A bar on stderr shows the translation.
     """
     decoding = decoding or translator.decoding
-    if context not in CONTEXTS:
-        raise ValueError(f"context={context}: choose one of {', '.join(CONTEXTS)}")
-    foreign = ForeignContext(documents) if context == "foreign" else None
     begun = Path(kept).exists()
     start = time.perf_counter()
     with ExitStack() as stack:
@@ -87,7 +79,7 @@ def evaluate(
             translations = stack.enter_context(
                 resumable_translations(
                     translator,
-                    foreign.sources if foreign else [d.source for d in documents],
+                    [d.source for d in documents],
                     decoding,
                     kept,
                     ids=[d.id for d in documents],
@@ -98,8 +90,6 @@ def evaluate(
                 )
             )
         seconds = None if begun else time.perf_counter() - start
-        if foreign:
-            translations = foreign.restore(translations)
         pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
         scored = [
             TranslatedDocument(d.id, d.target, hypothesis, t.finished, len(t.cut))
@@ -107,7 +97,7 @@ def evaluate(
         ]
         report = evaluate_documents(scored, metrics, ter=ter)
         matched, hypotheses = zip(*pairs, strict=True) if pairs else ((), ())
-        yield Evaluation(matched, hypotheses, translations, report, decoding, mode, context, max_tokens, seconds)
+        yield Evaluation(matched, hypotheses, translations, report, decoding, mode, max_tokens, seconds)
 
 
 def write_evaluation(
@@ -152,7 +142,6 @@ def write_evaluation(
     settings = {
         "decoding": asdict(evaluation.decoding),
         "mode": evaluation.mode,
-        "context": evaluation.context,
         "precision": translator.precision,
         "max_tokens": evaluation.max_tokens,
     }

@@ -95,22 +95,6 @@ def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
     assert "=== north/one" in shown
 
 
-def test_a_foreign_context_leaves_segments_that_are_translated_alone_as_they_are(tmp_path):
-    translator = Translator.load(make_run(tmp_path / "run"), "cpu")
-    documents = [Document(d["id"], tuple(d["source"]), tuple(d["target"])) for d in DOCUMENTS]
-    decoding = DecodingConfig(strategy="greedy", max_length_ratio=0.2, max_length_offset=3)
-    found = {
-        context: evaluate_translations(
-            translator, documents, decoding, tmp_path / "results", mode="segment", context=context, ter=False
-        )
-        for context in ("own", "foreign")
-    }
-    assert [t.segments for t in found["foreign"].translations] == [t.segments for t in found["own"].translations]
-    result = json.loads((tmp_path / "results" / "bleu-foreign-test.json").read_text(encoding="utf-8"))
-    assert result["context"] == "foreign"
-    assert result["scores"][0]["score"] == found["own"].report.score("d-BLEU").score
-
-
 def test_nothing_is_translated_without_an_output(tmp_path, monkeypatch):
     monkeypatch.setattr("scaleformer.evaluation.final.evaluate", None)
     (tmp_path / "file").write_text("kept")
