@@ -224,13 +224,10 @@ class Tokenizer:
             encoded = self.encode_batch(segments)
         return [token for tokens in encoded for token in (*tokens, SEP)]
 
-    def decode(self, ids: Sequence[int], unknown: str | None = None) -> str:
-        """The text of token ids, without special pieces other than `<unk>`. unknown: what to write for `<unk>`."""
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of token ids, without special pieces other than `<unk>`, which reads ` \u2047 `."""
         left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)), *self.tags.values())
-        kept = [int(i) for i in ids if i not in left_out]
-        if unknown is None:
-            return unescape(self._processor.decode(kept))
-        return unescape(self._processor.decode_pieces([unknown if i == UNK else self.piece(i) for i in kept]))
+        return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
         """The segments of token ids up to the first `</s>`, split after every separator; a last one without a separator

@@ -39,8 +39,6 @@ class DecodingConfig:
                        with match_segments; 0 for no such rule
     repetition_penalty logits of tokens that the segment at hand has already are divided by it, negative ones multiplied
                        [Keskar 2019]: in the choice of tokens and the score, not in log-probabilities; 1 for none
-    copy_unknown       where the model writes `<unk>`, which a vocabulary with bytes never has to, the source word that
-                       it looks at most stands in the text (`scaleformer.translation.copying`)
     temperature        logits are divided by it (sample)
     top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);
                        0 and 1 leave all
@@ -63,7 +61,6 @@ class DecodingConfig:
     no_repeat_ngram_size: int = 0
     min_length_ratio: float = 0.0
     repetition_penalty: float = 1.0
-    copy_unknown: bool = False
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
@@ -92,10 +89,8 @@ class DecodingConfig:
             ("n_best", whole("n_best") and self.n_best >= 1, "a whole number of at least 1"),
             ("max_length_ratio", number("max_length_ratio") and self.max_length_ratio >= 0, "a number of at least 0"),
             ("max_length_offset", whole("max_length_offset") and self.max_length_offset >= 1, "1 or more"),
-            *(
-                (name, isinstance(getattr(self, name), bool), "true or false")
-                for name in ("match_segments", "merge_segments", "copy_unknown")
-            ),
+            ("match_segments", isinstance(self.match_segments, bool), "true or false"),
+            ("merge_segments", isinstance(self.merge_segments, bool), "true or false"),
             (
                 "no_repeat_ngram_size",
                 whole("no_repeat_ngram_size") and 0 <= self.no_repeat_ngram_size <= 100,

@@ -40,12 +40,6 @@ def warn_of_empty(documents: Sequence[Sequence[str]], translations: Sequence[Tra
         log.warning("%d segments have an empty translation: %s", len(empty), some_of(empty))
 
 
-def warn_of_copied(words: int) -> None:
-    """Report how many words were copied because the vocabulary cannot write them."""
-    if words:
-        log.warning("%d unknown words were copied from the source (decoding.copy_unknown)", words)
-
-
 def warn_of_long(documents: Sequence[Sequence[str]], tokenizer: Tokenizer, longest: int, place: Place) -> None:
     """Name the segments with more tokens than the longest in training, `<sep>` and `</s>` included."""
     long = [

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.translation.batches import make_batches, pad, runs
 from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.copying import decode_copying
 from scaleformer.translation.foresight import Foresight
 from scaleformer.translation.matching import by_source, cut_segments
 from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import DocumentHypothesis, Translation, nothing
-from scaleformer.vocabulary import EOS, UNK
+from scaleformer.vocabulary import EOS
 
 if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
@@ -74,10 +73,7 @@ def translate_pieces(
             )  # fmt: skip
             for place, hypotheses in zip(places, decoded, strict=True):
                 found[place] = Translation(
-                    tuple(
-                        make_hypothesis(translator, h, config, told[place], documents[place], sources[place])
-                        for h in hypotheses
-                    ),
+                    tuple(make_hypothesis(translator, h, config, told[place], sources[place]) for h in hypotheses),
                     len(documents[place]),
                     lengths[place],
                 )
@@ -102,24 +98,15 @@ def _batches(
 
 
 def make_hypothesis(
-    translator: Translator,
-    found: Hypothesis,
-    config: DecodingConfig,
-    told: Told,
-    source: Sequence[str],
-    tokens: Sequence[int] = (),
+    translator: Translator, found: Hypothesis, config: DecodingConfig, told: Told, tokens: Sequence[int] = ()
 ) -> DocumentHypothesis:
-    """What the search has found of a document with these source segments, as texts; without their tokens, it does not
-    say which of them were cut."""
+    """What the search has found of a document, as texts; without its source tokens, it does not say which of its
+    segments were cut."""
     target = translator.target_tokenizer
     cut: tuple[int, ...] = ()
     if tokens and config.match_segments and not found.finished:
         cut = cut_segments(tokens, found.tokens, told.tokens(target), config, target.counted)
-    if config.copy_unknown and UNK in found.tokens:
-        written, copied = decode_copying(translator, source, found.tokens)
-        translator.copied += copied
-    else:
-        written = target.decode_counted(found.tokens)
+    written = target.decode_counted(found.tokens)
     segments, shared = by_source(written) if config.match_segments else ([text for text, _ in written], [])
     segments = told.restore(segments, target) if told else segments
     return DocumentHypothesis(tuple(segments), found.log_probability, found.score, found.finished, tuple(shared), cut)

@@ -15,7 +15,7 @@ from scaleformer.model.transformer import Transformer
 from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
 from scaleformer.translation.ensemble import load_ensemble
-from scaleformer.translation.notices import warn_of_copied, warn_of_cut, warn_of_empty, warn_of_long
+from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.pieces import cut_pieces, translate_pieces
 from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.streaming import SegmentStreams
@@ -57,7 +57,6 @@ class Translator:
         self.device = next(self.model.parameters()).device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
-        self.copied = 0  # source words copied in the current call
         if tag is not None:
             self.tag_tokens(tag)
 
@@ -241,7 +240,7 @@ class Translator:
         if any(asked):
             wanted = [some for some, group in zip(asked[len(begun) :], pieces, strict=True) for _ in group]
             parts = TermSearch(self, flat, wanted, told, config, before).enforced(parts)
-        translations, self.copied = list(begun), 0
+        translations = list(begun)
         for group in pieces:
             found = [next(parts) for _ in group]
             translation = found[0] if max_tokens is None and mode == "document" else join(found, mode)
@@ -250,7 +249,6 @@ class Translator:
                 finished(translation)
         warn_of_cut(translations, names)
         warn_of_empty(documents, translations, place)
-        warn_of_copied(self.copied)
         if any(asked):
             warn_of_terms(count_terms(documents, translations, asked, place))
         return translations

@@ -154,8 +154,7 @@ def translate_twice(
         )
     half = None if progress is None else lambda share, written: progress(share / 2, written)
     segments = [segment for document in documents for segment in document]
-    once = replace(config, copy_unknown=False)  # what is copied is counted in the second pass alone
-    first = list(translate_pieces(translator, segments, keys, told, once, before, half, done))
+    first = list(translate_pieces(translator, segments, keys, told, config, before, half, done))
     total = max(1, sum(part.source_tokens for part in first))
     start = written = read = 0
 
@@ -184,7 +183,7 @@ def translate_twice(
             progress=report,
         )
         for n, hypotheses in again if len(found) < len(document) else ():
-            made = tuple(make_hypothesis(translator, h, config, told[start + n], sources[n]) for h in hypotheses)
+            made = tuple(make_hypothesis(translator, h, config, told[start + n]) for h in hypotheses)
             found[n] = Translation(made, 1, before_it[n].source_tokens)
         yield from (found[n] for n in range(len(document)))
         start, read = stop, read + at_hand
