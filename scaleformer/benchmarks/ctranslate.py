@@ -25,15 +25,16 @@ MOST = 4096
 class CTranslate2:
     """Sentences of random pieces, translated by CTranslate2 with one batch and a given number of threads.
 
-    precision  "float32" or "int8", of the weights. Raises ModuleNotFoundError where the package is not installed.
+    precision  "float32", "int8" or, on a GPU, "float16", of the weights. Raises ModuleNotFoundError where the
+    package is not installed.
     """
 
-    def __init__(self, sizes: Sizes, threads: int, precision: str = "float32") -> None:
+    def __init__(self, sizes: Sizes, threads: int, precision: str = "float32", device: str = "cpu") -> None:
         library = importlib.import_module("ctranslate2")
         with TemporaryDirectory() as folder:
             _make_spec(sizes, precision).save(folder)
             self._translator = library.Translator(
-                str(Path(folder)), device="cpu", compute_type=precision, inter_threads=1, intra_threads=threads
+                str(Path(folder)), device=device, compute_type=precision, inter_threads=1, intra_threads=threads
             )
 
     def seconds(self, source: torch.Tensor, tokens: int, beams: int) -> float:

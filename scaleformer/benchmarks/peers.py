@@ -20,6 +20,7 @@ from torch import Tensor
 from scaleformer.batch import Batch
 from scaleformer.benchmarks.ctranslate import CTRANSLATE2
 from scaleformer.benchmarks.models import Sizes, state_bytes
+from scaleformer.model.attention.positions import sinusoids
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP, UNK
 
 MARIAN, T5, JOEYNMT = "Marian (transformers)", "T5 (transformers)", "JoeyNMT"
@@ -46,7 +47,7 @@ def make_marian(sizes: Sizes, positions: int, dropout: float = 0.1) -> Any:
     config = library.MarianConfig(
         vocab_size=sizes.vocabulary,
         decoder_vocab_size=sizes.vocabulary,
-        max_position_embeddings=positions,
+        max_position_embeddings=8,
         d_model=sizes.width,
         encoder_layers=sizes.layers,
         decoder_layers=sizes.layers,
@@ -64,7 +65,13 @@ def make_marian(sizes: Sizes, positions: int, dropout: float = 0.1) -> Any:
         forced_eos_token_id=None,
         attn_implementation="sdpa",
     )
-    return library.MarianMTModel(config)
+    model = library.MarianMTModel(config)
+    table = sinusoids(torch.arange(positions), sizes.width)  # its own takes milliseconds a position
+    table = torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)
+    for part in (model.model.encoder, model.model.decoder):
+        part.embed_positions.weight = torch.nn.Parameter(table.clone(), requires_grad=False)
+    model.config.max_position_embeddings = positions
+    return model
 
 
 def make_t5(sizes: Sizes, positions: int, dropout: float = 0.1) -> Any:
