@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 JOEYNMT := joeynmt tensorboard absl-py subword-nmt importlib_metadata lazy-importer zipp
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test lint check bench bench-quality docs docs-check
+.PHONY: help install train test lint check bench bench-gpu bench-quality docs docs-check
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -47,6 +47,10 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 	$(BIN)/scaleformer benchmark attention settings=[plain,commands]
 	TORCH_CPP_LOG_LEVEL=ERROR $(BIN)/scaleformer benchmark training
 	$(BIN)/scaleformer benchmark decoding page=docs/benchmarks.md
+
+bench-gpu: install  ## Time training steps, attention and decoding on a GPU in some 10 minutes; continues where it was
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]' flash-linear-attention
+	$(BIN)/python scripts/bench_gpu.py --parts step attention check profile decode
 
 MINUTES ?= 60
 bench-quality: install  ## Train JoeyNMT, Hugging Face, eole and ours for MINUTES on CORPUS each, and score them all
