@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scaleformer.translation.config import DecodingConfig
+    from scaleformer.decoding.config import DecodingConfig
     from scaleformer.translation.translations import DocumentHypothesis, Translation
     from scaleformer.translation.translator import Translator
 
@@ -21,7 +21,8 @@ __all__ = ["DecodingConfig", "DocumentHypothesis", "Translation", "Translator", 
 def __getattr__(name: str) -> Any:
     # Imported on first use, so that the attention functions need only torch.
     if name in __all__:
-        from scaleformer.translation import config, translator
+        from scaleformer.decoding import config
+        from scaleformer.translation import translator
 
         return getattr(config if name == "DecodingConfig" else translator, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

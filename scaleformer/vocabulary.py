@@ -9,7 +9,6 @@ ids 5 to 7 are ordinary pieces.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 
 from torch import Tensor
@@ -31,8 +30,6 @@ SPACE = "\u2581"  # how pieces write a space
 #: A tag is a piece `<NAME>` before the first segment of a source: it names the wanted language, domain or style.
 TAG = re.compile(r"<([A-Za-z0-9][A-Za-z0-9_.-]*)>")
 _TAKEN = re.compile(r"<(pad|unk|s|sep[023]?|0x[0-9A-F]{2})>")
-
-Beads = tuple[tuple[int, int], ...]  # counts of source and target segments per bead, () where all match one to one
 
 
 def consumed(tokens: Tensor, counted: bool) -> Tensor:
@@ -83,16 +80,3 @@ def separators(source: int, target: int, counted: bool) -> tuple[tuple[int, ...]
             left -= MOST
         found.append((*ends, SEPARATORS[left]))
     return tuple(found)
-
-
-def check_beads(beads: Sequence[Sequence[int]], source: int, target: int) -> str | None:
-    """Describe the first fault in the beads of a document with these numbers of segments; None if there is none."""
-    for number, bead in enumerate(beads):
-        if len(bead) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in bead):
-            return f"bead {number} is {list(bead)}: wanted [source segments, target segments], 0 or more of each"
-        if not any(bead):
-            return f"bead {number} is [0, 0]: leave it out"
-    sums = [sum(bead[side] for bead in beads) for side in (0, 1)]
-    if sums != [source, target]:
-        return f"its beads hold {sums[0]} source and {sums[1]} target segments, the document has {source} and {target}"
-    return None

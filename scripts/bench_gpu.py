@@ -47,10 +47,10 @@ from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.peers import MARIAN
 from scaleformer.benchmarks.tables import markdown
 from scaleformer.benchmarks.training import GIB, Limits, TrainedSystem, take_turns, weight_flops
+from scaleformer.decoding.search import decode
 from scaleformer.ops import SegmentLayout, relative_kernel_attention, segment_recall_attention
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS
 from scaleformer.system.timing import peak_memory, wait
-from scaleformer.translation.search import decode
 
 SIZES = {"small": Sizes(), "base": Sizes(6, 512, 2048, 8), "tiny": Sizes(1, 32, 64, 2, 60)}
 #: tokens of a segment; and of recall: near segments, kept tokens, largest distance

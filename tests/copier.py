@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.translator import Translator
 from tests.runs import tokenizer
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP
 
 A, B, C = 5, 6, 7  # three words, after pad, unk, bos, eos, sep

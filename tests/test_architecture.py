@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,20 +18,24 @@ FLOORS = (
     "system",
     "ops",
     "model",
+    "text",
+    "formats",
     "data",
     "checkpoints",
+    "decoding",
     "translation",
     "server",
     "evaluation",
     "report",
     "training",
     "benchmarks",
+    "cli",
     "commands",
 )
 OPS_FLOORS = ("common", "softmax", "delta", "loss", "kernel", "segments", "gated", "recall")
 # Who may know these libraries at all.
 LIGHTNING = ("data", "checkpoints", "training", "commands", "benchmarks")
-HYDRA = ("commands",)
+HYDRA = ("cli", "commands")
 
 
 def imported(path: Path) -> set[str]:
@@ -82,6 +88,16 @@ def test_libraries_stay_in_their_rooms() -> None:
         if part not in rooms.get(name.split(".")[0], (part,))
     ]
     assert not wrong
+
+
+def test_a_translator_and_the_server_start_without_lightning_and_hydra() -> None:
+    """Importing them takes seconds, and no run and no command line is needed to translate."""
+    modules = ["scaleformer.translation.translator", "scaleformer.translation.files.translating"]
+    modules += [f"scaleformer.server.{path.stem}" for path in (PACKAGE / "server").glob("[!_]*.py")]
+    program = f"import sys, {', '.join(modules)}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert {"torch", "scaleformer"} <= set(loaded)
+    assert not {"pytorch_lightning", "lightning_fabric", "hydra"} & set(loaded)
 
 
 def test_an_upward_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

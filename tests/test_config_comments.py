@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from scaleformer.cli.help import describe, described_settings, header
 from scaleformer.commands import COMMANDS
-from scaleformer.commands.help import describe, described_settings, header
 
 CONF = Path(__file__).parents[1] / "conf"
 FILES = sorted(CONF.rglob("*.yaml"))

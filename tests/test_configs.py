@@ -10,10 +10,10 @@ from omegaconf import OmegaConf
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
-from scaleformer.translation.search import DecodingConfig
 
 CONF = Path(__file__).parents[1] / "conf"
 GROUPS = ("data", "tokenizer", "model", "model/attention", "optimizer", "schedule", "trainer", "logger", "callbacks",

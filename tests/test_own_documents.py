@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scripts.pages.manual import write_manual
-from tests.translation.files.pages import structure
+from tests.formats.pages import structure
 
 PAGE = Path(__file__).parents[1] / "docs" / "own-documents.md"
 COMMANDS = re.findall(r"^    (scaleformer (\w+) .*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)

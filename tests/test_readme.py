@@ -10,8 +10,14 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
+from scaleformer.cli.call import (
+    CONF,
+    config_of,
+    module_of,
+    options_of,
+    typed,
+)
 from scaleformer.commands import COMMANDS
-from scaleformer.commands.call import CONF, config_of, module_of, options_of, typed
 from scaleformer.model.attention import RETIRED
 
 ROOT = Path(__file__).parents[1]

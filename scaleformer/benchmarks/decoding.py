@@ -14,8 +14,9 @@ from torch import Tensor
 from scaleformer.batch import Batch
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model, state_bytes
 from scaleformer.benchmarks.peers import MARIAN, generate_times, make_marian
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import DecodableModel, decode
 from scaleformer.model.transformer import DecoderState, Memory, Transformer
-from scaleformer.translation.search import DecodableModel, DecodingConfig, decode
 from scaleformer.vocabulary import EOS, SEP
 
 #: first tokens, left out of every curve: allocators and caches are filling

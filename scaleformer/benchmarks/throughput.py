@@ -12,7 +12,7 @@ import torch
 from scaleformer.benchmarks.ctranslate import CTRANSLATE2, CTranslate2
 from scaleformer.benchmarks.decoding import Endless, fixed_length
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
-from scaleformer.translation.search import decode
+from scaleformer.decoding.search import decode
 
 #: segments of the document
 SEGMENTS = 54

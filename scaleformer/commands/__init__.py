@@ -77,7 +77,7 @@ def run(name: str, arguments: Sequence[str] | None = None, words: Sequence[str] 
     """
     use_huge_pages()  # torch reads these at its first tensor, which importing Lightning makes
     bound_kernel_caches()
-    from scaleformer.commands.call import call
+    from scaleformer.cli.call import call
 
     with displayed():
         call(name, list(sys.argv[1:] if arguments is None else arguments), words)

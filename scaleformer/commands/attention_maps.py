@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from scaleformer.data.readers.lines import Input
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
 from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.formats.lines import Input
 from scaleformer.report.attention import plot_attention
 from scaleformer.system.provenance import provenance
 from scaleformer.system.schema import AtLeast

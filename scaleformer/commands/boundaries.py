@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.context.boundaries import (
     LEAST,
     MISSING,
@@ -37,7 +38,6 @@ from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, listed
 from scaleformer.system.tables import plain_table, print_table
-from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
 

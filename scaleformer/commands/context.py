@@ -15,20 +15,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.decoding.config import DecodingConfig, choose_decoding
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
-from scaleformer.evaluation.corpus import trained_mode
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, from_mapping
 from scaleformer.system.tables import plain_table, print_table
-from scaleformer.translation.config import choose_decoding
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 
 

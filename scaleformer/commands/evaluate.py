@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
-from scaleformer.evaluation.corpus import choose_corpora, trained_mode
+from scaleformer.checkpoints.run_config import trained_mode
+from scaleformer.decoding.config import choose_decoding
+from scaleformer.evaluation.corpus import choose_corpora
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.schema import AtLeast
-from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
 

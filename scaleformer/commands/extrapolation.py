@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
+from scaleformer.decoding.config import DecodingConfig, choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus, file_name
 from scaleformer.evaluation.length.documents import TestText, choose_lengths, default_lengths, parse_lengths
 from scaleformer.evaluation.length.extrapolation import FORMAT, Cache, Protocol, System, default_window, measure_all
@@ -24,8 +25,6 @@ from scaleformer.report.extrapolation import plot_overview
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast, listed
-from scaleformer.translation.config import choose_decoding
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 
 

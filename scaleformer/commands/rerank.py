@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from scaleformer.commands.score import read_records
-from scaleformer.data.errors import DataError
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.minimum_risk import LEVELS, best_segments, choose, document_utilities
+from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
 from scaleformer.translation.files.lines import translation_writer
 

@@ -18,14 +18,14 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.lines import Input
 from scaleformer.evaluation.final import print_positions, print_report
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.plain import FIELDS as PLAIN_FIELDS
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain, write_plain
+from scaleformer.formats.lines import Input
 from scaleformer.system.bars import translation_bar
+from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, fits
 from scaleformer.translation.files.lines import translation_writer

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from scaleformer.decoding.config import choose_decoding
 from scaleformer.system.schema import AtLeast
-from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files.translating import SPLITS
 from scaleformer.translation.translator import Translator
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.terminology import ASKS, find_asked, score_terms, two_ways
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import AtLeast
-from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.translator import Translator
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.commands.line import last_value
-from scaleformer.commands.resume import resumed_arguments
+from scaleformer.cli.line import last_value
+from scaleformer.cli.resume import resumed_arguments
 from scaleformer.training.resume import ADDED, renewed
 from scaleformer.training.run import Start, run
 from scaleformer.training.settings import Settings

@@ -20,14 +20,14 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated, Any
 
-from scaleformer.data.readers.lines import Input
-from scaleformer.data.terms import read_terms
-from scaleformer.evaluation.corpus import trained_mode
+from scaleformer.checkpoints.run_config import trained_mode
+from scaleformer.decoding.config import choose_decoding
+from scaleformer.formats.lines import Input
+from scaleformer.formats.terms import read_terms
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
 from scaleformer.system.schema import AtLeast, listed
 from scaleformer.translation.alternatives import alternatives_config, find_alternatives
-from scaleformer.translation.config import choose_decoding
 from scaleformer.translation.files.lines import (
     choose_format,
     choose_output_format,

@@ -94,9 +94,9 @@ class DataConfig:
     merge_segments    share of the training examples whose segments are joined on both sides, in twos, threes, ... or
                       all, drawn in every epoch, so that the model learns segments of any grain
     mask_spans        share of the training pairs whose code, links, placeholders, versions and so on are masked where
-                      both sides have them (`scaleformer.data.masking`)
+                      both sides have them (`scaleformer.data.augment.masking`)
     annotate_terms    share of the training pairs whose source gives the translation of one to three of its words
-                      (`scaleformer.data.annotating`), for `translate terms=`; adds pieces to the vocabulary
+                      (`scaleformer.data.augment.annotating`), for `translate terms=`; adds pieces to the vocabulary
     max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
     streaming         read and encode the training split in every epoch instead of keeping it encoded
     consecutive       keep the examples of a document in one row of consecutive batches, in order, so that attention can

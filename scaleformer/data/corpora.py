@@ -13,9 +13,10 @@ from typing import Any, overload
 import datasets
 from filelock import FileLock
 
-from scaleformer.data.errors import DataError, cache_errors
-from scaleformer.data.readers.documents import Document
+from scaleformer.data.errors import cache_errors
 from scaleformer.data.sources import SplitSource, warn_of_one_document
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 
 _FEATURES = datasets.Features(
     {

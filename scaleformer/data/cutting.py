@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.errors import DataError
+from scaleformer.system.errors import DataError
 from scaleformer.vocabulary import MOST, SEP, SEPARATORS
 
 Ints = NDArray[np.int64]

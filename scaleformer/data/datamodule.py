@@ -21,7 +21,6 @@ from scaleformer.data.cutting import Cutting, Plan, make_plan
 from scaleformer.data.encoded import encode_documents
 from scaleformer.data.loader import TrainLoader
 from scaleformer.data.mixture import JoinedLoader, MixedBatches
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
 from scaleformer.data.several import SeveralCorpora
@@ -29,6 +28,7 @@ from scaleformer.data.sources import warn_of_one_document
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.text.documents import Document
 
 
 class DocumentDataModule(EncodedSplits, pl.LightningDataModule):

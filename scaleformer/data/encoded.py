@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer import Tokenizer, sampled
+from scaleformer.text.documents import Document
 from scaleformer.vocabulary import SEP, separators
 
 _CHUNK = 256

@@ -15,11 +15,12 @@ from filelock import FileLock
 from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
-from scaleformer.data.errors import DataError, cache_errors
-from scaleformer.data.readers.documents import Document
+from scaleformer.data.errors import cache_errors
 from scaleformer.data.sampler import ready_made, unchanged
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 
 _CACHE_VERSION = 3
 PART_SEGMENTS = 50_000

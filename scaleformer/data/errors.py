@@ -1,4 +1,4 @@
-"""The one exception that bad input data raises."""
+"""Faults of a corpus beside those of a file: a split that is missing, a cache that cannot be written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
-class DataError(ValueError):
-    """Unusable input data: one line with the file, the line number if there is one, and what to fix."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # names of files and documents may contain line breaks
+from scaleformer.system.errors import DataError
 
 
 class MissingSplit(DataError):

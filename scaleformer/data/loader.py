@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from scaleformer.batch import Batch
-from scaleformer.data.errors import DataError
 from scaleformer.data.mixture import MixedBatches
 from scaleformer.data.sampler import KeptBatches, Position
 from scaleformer.data.streaming import StreamedBatches
+from scaleformer.system.errors import DataError
 
 
 class TrainLoader:

@@ -13,9 +13,9 @@ from scaleformer.batch import Batch
 from scaleformer.data.batching import Example, collate, make_batches, make_example
 from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.errors import DataError
 from scaleformer.data.sampler import FixedLoader, Position, Recipe, ready_made
 from scaleformer.data.streaming import EncodedWindows, in_step
+from scaleformer.system.errors import DataError
 
 _REMEMBERED = 8  # rounds; a trainer lags behind the handed-out batches by one or two
 log = logging.getLogger(__name__)

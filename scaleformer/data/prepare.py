@@ -22,16 +22,19 @@ from scaleformer.data.align.filters import FILTERS
 from scaleformer.data.align.page import alignment_page
 from scaleformer.data.align.pipeline import RawConfig, RawCorpus, Translate, align_files
 from scaleformer.data.config import HubConfig
-from scaleformer.data.errors import DataError
+from scaleformer.data.hub import hub_documents
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext, separate
-from scaleformer.data.readers.documents import Document, assign_splits, from_parts, read_jsonl, read_text_pair, read_tsv
-from scaleformer.data.readers.hub import hub_documents
-from scaleformer.data.readers.suites import SUITES, Documents, read_suite
-from scaleformer.data.readers.tables import Columns, has_names
-from scaleformer.data.readers.testsets import read_test_set
-from scaleformer.data.readers.translations import read_translations
+from scaleformer.data.sources import assign_splits
+from scaleformer.formats.bitexts import BITEXTS, Bitext, read_bitext
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.reversed_translations import read_translations
+from scaleformer.formats.suites import SUITES, Documents, read_suite
+from scaleformer.formats.tables import Columns, has_names, read_tsv
+from scaleformer.formats.testsets import read_test_set
+from scaleformer.formats.text_pairs import read_text_pair
+from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
+from scaleformer.text.documents import Document, from_parts, separate
 
 SPLITS = ("train", "valid", "test")
 # why a whole corpus may be one document, by the format or the boundaries of text

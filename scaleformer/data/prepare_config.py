@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from scaleformer.data.align.filters import FILTERS
-from scaleformer.data.align.sentences import GRAINS
 from scaleformer.data.config import BOUNDARIES
-from scaleformer.data.readers.bitexts import BITEXTS
-from scaleformer.data.readers.suites import SUITES
+from scaleformer.formats.bitexts import BITEXTS
+from scaleformer.formats.suites import SUITES
 from scaleformer.system.schema import shown
+from scaleformer.text.sentences import GRAINS
 
 CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 FORMATS = (*CORPORA, *SUITES)
@@ -36,7 +36,7 @@ class PrepareConfig:
 
     format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | raw | hub | sacrebleu | translations (JSON
                     Lines of `translate`, reversed: the translation becomes the source). Contrastive test suites for
-                    `scaleformer context`: contrapro | bawden | voita (`scaleformer.data.readers.suites`)
+                    `scaleformer context`: contrapro | bawden | voita (`scaleformer.formats.suites`)
     input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
                     file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
                     test set and languages, "wmt22:en-de"; raw: a file with two paths per line, or null; suites: one of

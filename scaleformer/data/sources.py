@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,10 +13,13 @@ from itertools import chain, islice
 from pathlib import Path
 
 from scaleformer.data.config import DataConfig, HubConfig
-from scaleformer.data.errors import DataError, MissingSplit
-from scaleformer.data.readers.documents import Document, assign_splits, read_jsonl, read_text_pair
-from scaleformer.data.readers.hub import hub_documents, hub_fingerprint
+from scaleformer.data.errors import MissingSplit
+from scaleformer.data.hub import hub_documents, hub_fingerprint
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.text_pairs import read_text_pair
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 
 SPLITS = ("train", "valid", "test")
 ONE_DOCUMENT = 50  # lines; more of them are rarely meant to be one document
@@ -150,6 +154,24 @@ def split_sources(config: DataConfig) -> dict[str, SplitSource]:
         return _jsonl_sources(path, config) if config.format == "jsonl" else _text_sources(path, config)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error} (data.path)") from error
+
+
+def assign_splits(count: int, valid: float, test: float, seed: int = 1) -> list[str]:
+    """The split of each of `count` documents: a seeded draw with exact shares; at least one document for each share
+    above 0, and one for train unless the shares sum to 1. Raises DataError if there are too few documents."""
+    numbers = {
+        name: max(1, round(share * count)) if share > 0 else 0 for name, share in (("valid", valid), ("test", test))
+    }
+    if sum(numbers.values()) + (valid + test < 1) > count:
+        raise DataError(f"{count} documents are too few to set {' and '.join(n for n in numbers if numbers[n])} aside")
+    rng = random.Random(f"scaleformer splits {seed}")
+    draws = [rng.random() for _ in range(count)]
+    splits = ["train"] * count
+    ranking = iter(sorted(range(count), key=lambda i: draws[i]))
+    for name, number in numbers.items():
+        for _ in range(number):
+            splits[next(ranking)] = name
+    return splits
 
 
 def segmentation(config: DataConfig) -> dict[str, str | None]:

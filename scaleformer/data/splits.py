@@ -7,19 +7,19 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from scaleformer.data.annotating import Changes, annotating_for
+from scaleformer.data.augment.annotating import Changes, annotating_for
+from scaleformer.data.augment.masking import masking_for
 from scaleformer.data.config import DataConfig
 from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.encoding_cache import cached_encoding
 from scaleformer.data.errors import MissingSplit
-from scaleformer.data.masking import masking_for
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.sources import SplitSource, segmentation, split_sources
 from scaleformer.data.synthetic.corpus import generate
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_text import train_tokenizers
+from scaleformer.text.documents import Document
 from scaleformer.vocabulary import tag_name
 
 

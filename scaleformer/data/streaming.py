@@ -13,11 +13,11 @@ from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
 from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import SplitCounts, SplitReport, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 
 
 def document_windows(documents: Iterable[Document], segments: int) -> Iterator[list[Document]]:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import regex
 
-from scaleformer.data.errors import DataError
 from scaleformer.data.escaping import escape
-from scaleformer.data.readers.lines import read_lines
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.formats.lines import read_lines
+from scaleformer.system.errors import DataError
 from scaleformer.vocabulary import PLACEHOLDERS, SPACE
 
 _UNSPACED = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # scripts without spaces

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_cache import cached_tokenizer
+from scaleformer.text.documents import Document
 
 MOST_SEGMENTS = 400_000  # to train a tokenizer on, unless tokenizer.max_segments is set
 

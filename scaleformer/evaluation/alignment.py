@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from scaleformer.data.readers.documents import Document
-from scaleformer.data.words import words
+from scaleformer.text.documents import Document
+from scaleformer.text.words import words
 
 RULE = (
     "equal counts: by index; otherwise each hypothesis segment goes, in order, to the reference segment that makes the "

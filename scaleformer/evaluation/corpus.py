@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scaleformer.checkpoints.run_config import target_language, test_split
 from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SplitSource, split_sources
 from scaleformer.system.schema import from_mapping, shown
@@ -112,18 +113,6 @@ def _chosen(run: Mapping[str, Any], settings: Mapping[str, Any] | None, config: 
     )
 
 
-def trained_mode(run: Mapping[str, Any]) -> str:
-    """How a model trained with a configuration translates: "segment", each on its own, after data.level=segment;
-    otherwise "document"."""
-    data = run.get("data")
-    return "segment" if isinstance(data, Mapping) and data.get("level") == "segment" else "document"
-
-
-def test_split(run: Mapping[str, Any]) -> str:
-    """The split that a run is evaluated on when it ends."""
-    return (run.get("test") or {}).get("split") or "test"
-
-
 def result_label(corpus: str, split: str) -> str:
     """CORPUS-SPLIT, or just SPLIT for the run's own corpus, whose name is ""."""
     return f"{corpus}-{split}" if corpus else split
@@ -132,15 +121,6 @@ def result_label(corpus: str, split: str) -> str:
 def file_name(name: str) -> str:
     """A name as part of a file name."""
     return re.sub(r"[^\w.-]", "_", name)
-
-
-def target_language(config: DataConfig) -> str | None:
-    """The code of the target language, from the settings, file extensions or column names; None if unknown."""
-    if config.target_language is not None:
-        return config.target_language
-    if config.format == "text":
-        return config.target_suffix
-    return config.hub.target.rpartition(".")[2] if config.format == "hub" else None
 
 
 def _same(trained: Any, source: SplitSource) -> bool:

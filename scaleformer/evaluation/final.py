@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from scaleformer.data.readers.documents import Document
-from scaleformer.evaluation.corpus import result_label, test_split
+from scaleformer.checkpoints.run_config import test_split
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples, write_samples
@@ -21,7 +22,7 @@ from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
 from scaleformer.system.tables import print_table
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)

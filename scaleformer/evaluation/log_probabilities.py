@@ -44,7 +44,7 @@ class DocumentScore:
         return sum(segment.tokens for segment in self.segments) + 1
 
     def normalized(self, length_penalty: float) -> float:
-        """log-probability / tokens ** length_penalty, as in beam search (`scaleformer.translation.search`)."""
+        """log-probability / tokens ** length_penalty, as in beam search (`scaleformer.decoding.search`)."""
         return self.log_probability / self.tokens**length_penalty
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Signature
 
-from scaleformer.data.words import written_without_spaces
 from scaleformer.system.schema import from_mapping
+from scaleformer.text.words import written_without_spaces
 
 # Tokenizers that split words at spaces, or (flores200) serve languages of both kinds.
 _SPACED = ("13a", "intl", "none", "flores200")

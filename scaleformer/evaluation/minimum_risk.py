@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.text.documents import one_line
 
 METRICS = ("chrf", "bleu")
 LEVELS = ("document", "segment")

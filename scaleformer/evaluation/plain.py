@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, one_line, read_jsonl
-from scaleformer.data.readers.lines import Input
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.resegmentation import RUN, Difference, difference, resegment
 from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.lines import Input
+from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import shown
+from scaleformer.text.documents import Document, one_line
 
 FIELDS = ("hypothesis", "target")
 ALIGNMENT = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import TranslatedDocument
+from scaleformer.text.documents import one_line
 
 TENTHS = 10
 LENGTHS = ((1, 3), (4, 9), (10, 29), (30, 99), (100, 299), (300, None))  # segments of a document, first to last

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleformer.data.words import token_spans, unspaced
+from scaleformer.text.words import token_spans, unspaced
 
 ALIGNERS = ("words", "mweralign")
 GAP, OTHER, ACROSS, ALIKE = 2, 3, 4, 1  # costs: no partner; a different token, one of a different kind, a similar one

@@ -13,9 +13,9 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.alignment import RULE, align_segments
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.text.documents import one_line
 
 JOINING = (
     "d-BLEU, d-chrF++: the segments of a document joined by one space, line breaks in them made spaces, empty ones "

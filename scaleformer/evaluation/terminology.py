@@ -9,10 +9,10 @@ from typing import Any
 
 import sacrebleu
 
-from scaleformer.data.annotating import learn_partners
-from scaleformer.data.readers.documents import Document
-from scaleformer.data.terms import Term, find_terms, pattern_of
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.data.augment.annotating import learn_partners
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.text.documents import Document
+from scaleformer.text.terms import Term, find_terms, pattern_of
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.readers.documents import Document, one_line
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.samples import Sample
@@ -20,8 +20,8 @@ from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evalua
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.resumable import resumable_translations
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 

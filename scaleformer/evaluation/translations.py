@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import one_line
-from scaleformer.data.readers.lines import read_lines
 from scaleformer.evaluation.alignment import align_segments
+from scaleformer.formats.lines import read_lines
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import one_line
 
 LEVELS = ("document", "segment")
 

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 
-from scaleformer.data.words import spans
+from scaleformer.text.words import spans
 
 STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; color: #111; background: #fff; margin: 0 auto; max-width: 76rem;

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from scaleformer.data.terms import is_expression
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.worker import Settings
 from scaleformer.system.schema import shown
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.text.terms import is_expression
 from scaleformer.translation.terms import terms_of
 
 

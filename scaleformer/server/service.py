@@ -15,6 +15,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import HTTPException, Request
 
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.metrics import Metrics
 from scaleformer.server.requests import (
     Alternative,
@@ -26,7 +27,6 @@ from scaleformer.server.requests import (
 )
 from scaleformer.server.sources import Source, Splitting, clean_name, open_documents, open_upload
 from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
-from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.notices import empty_places, is_long
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator

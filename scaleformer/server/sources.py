@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from scaleformer.data.errors import DataError
 from scaleformer.server.requests import Options, SourceDocument
 from scaleformer.server.worker import Settings
+from scaleformer.system.errors import DataError
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.translating import choose_file_decoding, choose_splitting
 from scaleformer.translation.translations import Translation

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.metrics import Metrics
 from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
-from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import Links, align_words

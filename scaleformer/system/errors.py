@@ -21,6 +21,13 @@ class Interrupted(Exception):
     """A signal ended the program; the message says how to continue."""
 
 
+class DataError(ValueError):
+    """Unusable input data: one line with the file, the line number if there is one, and what to fix."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # names of files and documents may contain line breaks
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Turn ValueError, OSError, configuration errors and lack of memory into "error: ..." on stderr and exit code 1,

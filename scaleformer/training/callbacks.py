@@ -19,8 +19,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from scaleformer.batch import Batch
+from scaleformer.checkpoints.run_config import target_language
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.evaluation.corpus import target_language
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
 from scaleformer.training.interruption import SignalWatch
@@ -29,7 +31,6 @@ from scaleformer.training.peak_memory import TrimMemory
 from scaleformer.training.progress import TrainingProgress
 from scaleformer.training.saving import BestCheckpoint, FinalCheckpoint, LastCheckpoint
 from scaleformer.training.settings import CallbacksConfig
-from scaleformer.translation.search import DecodingConfig, decode
 
 
 class ValidationBleu(Callback):

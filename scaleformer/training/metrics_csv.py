@@ -9,7 +9,7 @@ from typing import Any
 from pytorch_lightning.loggers.logger import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
-from scaleformer.system.provenance import atomic_writer
+from scaleformer.system.files import atomic_writer
 
 
 class MetricsCsv(Logger):

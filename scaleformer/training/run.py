@@ -13,9 +13,10 @@ from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.checkpoints.model_file import make_package
+from scaleformer.checkpoints.run_config import target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
-from scaleformer.evaluation.corpus import ChosenCorpus, target_language, trained_mode
+from scaleformer.evaluation.corpus import ChosenCorpus
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
 from scaleformer.model.transformer import Transformer

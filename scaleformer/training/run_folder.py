@@ -18,7 +18,8 @@ from typing import Any
 import torch
 import yaml
 
-from scaleformer.system.provenance import atomic_writer, describe_device
+from scaleformer.system.files import atomic_writer
+from scaleformer.system.provenance import describe_device
 
 try:
     import fcntl

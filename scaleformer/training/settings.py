@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
+from scaleformer.checkpoints.run_config import target_language
 from scaleformer.data.config import DataConfig
 from scaleformer.data.tokenizer import TokenizerConfig
-from scaleformer.evaluation.corpus import target_language
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
 from scaleformer.training.freezing import freeze
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
-from scaleformer.translation.search import DecodingConfig
 
 MONITORS = {"val/loss": "min", "val/bleu": "max", "val/chrf": "max"}
 LOGGERS = ("csv", "wandb", "tensorboard", "mlflow")

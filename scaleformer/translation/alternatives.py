@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.pieces import translate_pieces
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation

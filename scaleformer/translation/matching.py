@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.vocabulary import SEP, steps_of
 
 

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.bitexts import BITEXTS, Bitext, read_bitext
-from scaleformer.data.readers.documents import read_tsv
-from scaleformer.data.readers.formats import FORMATS, recognise
-from scaleformer.data.readers.lines import Input
-from scaleformer.data.readers.tables import Columns, has_names
-from scaleformer.data.spans import find_spans
+from scaleformer.formats.bitexts import BITEXTS, Bitext, read_bitext
+from scaleformer.formats.lines import Input
+from scaleformer.formats.recognition import FORMATS, recognise
+from scaleformer.formats.tables import Columns, has_names, read_tsv
+from scaleformer.system.errors import DataError
+from scaleformer.text.spans import find_spans
 from scaleformer.translation.told import Told
 from scaleformer.vocabulary import PLACEHOLDERS
 

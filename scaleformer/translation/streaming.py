@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.translation.active import Watch
+from scaleformer.decoding.active import Watch
 from scaleformer.translation.matching import by_source
 from scaleformer.vocabulary import EOS, steps_of
 

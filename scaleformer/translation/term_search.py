@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scaleformer.data.terms import Term, annotate, find_terms
-from scaleformer.data.words import unspaced
-from scaleformer.translation.batches import pad, token_budget
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.decoding.batches import pad, token_budget
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.scoring import score_rows
+from scaleformer.decoding.search import decode
+from scaleformer.text.terms import Term, annotate, find_terms
+from scaleformer.text.words import unspaced
 from scaleformer.translation.pieces import translate_pieces
-from scaleformer.translation.scoring import score_rows
-from scaleformer.translation.search import decode
 from scaleformer.translation.terms import asked_of, missing_from
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation

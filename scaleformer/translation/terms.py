@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.terms import Term, find_terms, make_terms
+from scaleformer.system.errors import DataError
+from scaleformer.text.terms import Term, find_terms, make_terms
 from scaleformer.translation.notices import Place, log, some_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.ensemble import load_ensemble
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
-from scaleformer.translation.ensemble import load_ensemble
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.pieces import cut_pieces, translate_pieces
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.term_search import TermSearch
 from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_terms
@@ -181,7 +181,7 @@ class Translator:
         fixed       for each document, translations by segment number from 0: {12: "text"}. The model scores them,
                     continues after them and returns them unchanged; limits and rules do not apply to them
         begin       likewise beginnings of translations, which the model continues
-        terms       target forms by source forms (`scaleformer.data.terms.Term`), for all documents or for each.
+        terms       target forms by source forms (`scaleformer.text.terms.Term`), for all documents or for each.
                     Segments that lack one are translated again, the others do not change (`TermSearch`); terms that
                     cannot be placed are logged as a warning. Log-probability and score cover the final translation
         progress    called with the share of source tokens translated and the number of target tokens written so far

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from scaleformer.decoding.active import Watch
+from scaleformer.decoding.batches import make_batches, pad
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.model.transformer import DecoderState, Transformer
-from scaleformer.translation.active import Watch
-from scaleformer.translation.batches import make_batches, pad
-from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.pieces import make_hypothesis, translate_pieces
-from scaleformer.translation.search import Hypothesis, decode
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation

@@ -12,9 +12,14 @@ from pathlib import Path
 
 import yaml
 
+from scaleformer.cli.call import config_of, module_of, names_of
+from scaleformer.cli.help import (
+    Setting,
+    described_settings,
+    header,
+    shown_type,
+)
 from scaleformer.commands import COMMANDS
-from scaleformer.commands.call import config_of, module_of, names_of
-from scaleformer.commands.help import Setting, described_settings, header, shown_type
 from scaleformer.training.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -29,12 +29,21 @@ API = {
         "Model",
         ("scaleformer.model.transformer", "scaleformer.model.attention.base", "scaleformer.batch"),
     ),
-    "data": ("Data", ("scaleformer.data",)),
-    "readers": (
-        "Readers",
+    "data": (
+        "Data",
         tuple(
-            f"scaleformer.data.readers.{name}"
-            for name in ("documents", "bitexts", "po", "catalogues", "tables", "rows")
+            f"scaleformer.data.{name}"
+            for name in ("config", "corpora", "datamodule", "batching", "tokenizer", "report", "synthetic.corpus")
+        ),
+    ),
+    "formats": (
+        "Documents and their formats",
+        (
+            "scaleformer.text.documents",
+            *(
+                f"scaleformer.formats.{name}"
+                for name in ("json_lines", "text_pairs", "bitexts", "po_pairs", "catalogue_pairs", "tables", "rows")
+            ),
         ),
     ),
     "evaluation": (

@@ -11,7 +11,8 @@ from scaleformer.benchmarks import decoding
 from scaleformer.benchmarks.decoding import Endless, compare, measure_curve, step_times
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.peers import MARIAN
-from scaleformer.translation.search import DecodingConfig, decode
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.vocabulary import SEP
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)

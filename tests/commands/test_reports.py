@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.text.documents import Document
 from tests.commands.calls import error_line, run_command
 from tests.results import bleu, context, make_results
 from tests.runs import make_run

@@ -13,8 +13,8 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.books import book
 from tests.commands.calls import error_line, run_command
+from tests.formats.pages import page, structure
 from tests.runs import make_run
-from tests.translation.files.pages import page, structure
 
 PAGE = "<p>the <b>cat</b> sees <code>it()</code></p>\n"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.text.documents import Document
 
 
 @pytest.fixture(scope="module")

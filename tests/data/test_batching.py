@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scaleformer.data.batching import Example, collate, fill, make_batches, make_example, padded_sizes, share
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.errors import DataError
 from scaleformer.data.sampler import Recipe, TokenBatchSampler, plan_epoch
+from scaleformer.system.errors import DataError
 from scaleformer.vocabulary import SEP
 from tests.data.toy import encoded, random_corpus
 from tests.pairwise import covering

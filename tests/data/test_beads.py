@@ -13,9 +13,10 @@ from scaleformer.data.batching import collate, make_example
 from scaleformer.data.corpora import join_documents
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, from_parts, parse_document
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.formats.json_lines import parse_document
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document, from_parts
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, SEP3, consumed, separators
 from tests.data.toy import random_corpus
 

@@ -13,11 +13,12 @@ import pytest
 from scaleformer.data.config import DataConfig
 from scaleformer.data.corpora import DocumentStream, join_documents, load_split
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, read_jsonl
-from scaleformer.data.sources import SPLITS, SplitSource, split_sources
+from scaleformer.data.sources import SPLITS, SplitSource, assign_splits, split_sources
 from scaleformer.data.synthetic.corpus import SyntheticConfig
 from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -238,3 +239,14 @@ def test_conflicting_shards(tmp_path: Path) -> None:
 def test_an_impossible_path(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="File name too long"):
         split_sources(DataConfig(format="jsonl", path=str(tmp_path / ("x" * 300))))
+
+
+def test_assign_splits() -> None:
+    splits = assign_splits(1000, 0.05, 0.1)
+    assert [splits.count(name) for name in ("train", "valid", "test")] == [850, 50, 100]
+    assert splits == assign_splits(1000, 0.05, 0.1)
+    assert splits != assign_splits(1000, 0.05, 0.1, seed=2)
+    assert sorted(assign_splits(3, 0.01, 0.01)) == ["test", "train", "valid"]
+    assert assign_splits(2, 0.0, 0.0) == ["train", "train"]
+    with pytest.raises(DataError, match="2 documents are too few to set valid and test aside"):
+        assign_splits(2, 0.05, 0.05)

@@ -10,9 +10,9 @@ import pytest
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from scaleformer.vocabulary import SEP
 from tests.data.mixtures import epochs_of, mixed
 

@@ -12,10 +12,10 @@ import pytest
 from scaleformer.batch import Batch
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from scaleformer.vocabulary import SEP
 from tests.data.toy import SYNTHETIC, module
 

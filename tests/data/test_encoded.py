@@ -14,10 +14,10 @@ import pytest
 
 from scaleformer.data.encoded import EncodedCorpus, Names, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.encoding_cache import cached_encoding
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 
 DOCUMENTS = [*generate(SyntheticConfig(train=300), "train"), Document("odd", ("", "日\n本"), (" ", "<sep>"))]
 

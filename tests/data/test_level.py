@@ -12,10 +12,10 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.cutting import Cutting, has_empty_side, kept_segments, make_plan
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.encoded import encode_documents
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import SplitCounts, report_split
 from scaleformer.data.sampler import Recipe
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.text.documents import Document
 from scaleformer.vocabulary import SEP
 from tests.data.mixtures import epochs_of, mixed, of_two_processes
 from tests.data.toy import encoded, module

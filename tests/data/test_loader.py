@@ -14,14 +14,14 @@ import pytest
 from scaleformer.batch import Batch
 from scaleformer.data.cutting import Cutting, make_plan
 from scaleformer.data.encoded import encode_documents
-from scaleformer.data.errors import DataError
 from scaleformer.data.loader import TrainLoader
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.report import count_split
 from scaleformer.data.sampler import KeptBatches, Recipe
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from tests.data.toy import encoded, random_corpus
 from tests.pairwise import covering
 

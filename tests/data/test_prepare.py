@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareConfig, prepare
-from scaleformer.data.readers.documents import Document, one_line, read_jsonl
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document, one_line
 from tests.commands.calls import Benchmark, error_line, run_command
 
 ROOT = Path(__file__).parents[2]

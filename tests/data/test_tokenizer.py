@@ -15,7 +15,6 @@ import sentencepiece as spm
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scaleformer.data.errors import DataError
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import (
     BOS,
@@ -29,6 +28,7 @@ from scaleformer.data.tokenizer import (
     sampled,
 )
 from scaleformer.data.tokenizer_cache import cached_tokenizer
+from scaleformer.system.errors import DataError
 
 TEXTS = [text for d in generate(SyntheticConfig(train=60), "train") for side in (d.source, d.target) for text in side]
 CONFIG = TokenizerConfig(vocab_size=500)
@@ -120,10 +120,6 @@ def test_sampling_is_the_same_in_every_process(tmp_path: Path) -> None:
     program = """
 import sys
 from pathlib import Path
-from types import ModuleType
-import scaleformer
-package = sys.modules["scaleformer.data"] = ModuleType("scaleformer.data")  # without Lightning, to start at once
-package.__path__ = [str(Path(scaleformer.__file__).parent / "data")]
 from scaleformer.data.tokenizer import Tokenizer, sampled
 for kind in ("unigram", "bpe"):
     tokenizer = Tokenizer.from_proto((Path(sys.argv[1]) / kind).read_bytes())

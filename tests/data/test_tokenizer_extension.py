@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sentencepiece import sentencepiece_model_pb2 as messages
 
-from scaleformer.data.errors import DataError
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.data.tokenizer_extension import extend, read_terms
+from scaleformer.system.errors import DataError
 from tests.data.test_tokenizer import TEXTS
 
 TERMS = ["kubernetes", "hydroxychloroquine", "machine learning", "machine", "猫", "学习", "Ω", "a\ue000b"]

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.tokenizer_text import TokenizerText
+from scaleformer.text.documents import Document
 
 
 def lines(documents: int, segments: int) -> list[Document]:

@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.alignment import align_segments, by_bead
+from scaleformer.text.documents import Document
 
 
 def test_equal_counts_stay_unchanged():

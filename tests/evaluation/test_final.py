@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scaleformer.data.readers.documents import Document
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.final import evaluate_translations, print_report
 from scaleformer.evaluation.samples import Sample, format_samples
 from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain
 from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
 from scaleformer.evaluation.translations import read_translations
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from tests.commands.calls import error_line, run_command
 from tests.runs import DOCUMENTS, make_run, write_corpus
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.plain import score_plain
 from scaleformer.evaluation.scores import corpus_bleu
+from scaleformer.text.documents import Document
 
 FILE = os.environ.get("WMT17_SYSTEMS", "")
 PUBLISHED = {

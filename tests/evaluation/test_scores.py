@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.readers.documents import one_line
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import (
     TranslatedDocument,
     corpus_bleu,
     evaluate_documents,
 )
+from scaleformer.text.documents import one_line
 
 DOCUMENTS = [
     TranslatedDocument(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
-from scaleformer.data.terms import Term
 from scaleformer.evaluation.terminology import Asked, find_asked, score_terms, two_ways
+from scaleformer.text.documents import Document
+from scaleformer.text.terms import Term
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from scaleformer.data.readers.documents import Document
+from scaleformer.text.documents import Document
 
 LONGEST_MESSAGE = 1000
 

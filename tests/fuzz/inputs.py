@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.readers.documents import Document
+from scaleformer.text.documents import Document
 
 Rng = random.Random
 # fmt: off

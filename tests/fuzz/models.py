@@ -9,15 +9,15 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel
+from scaleformer.cli.call import typed
 from scaleformer.commands import prepare as prepare_command
-from scaleformer.commands.call import typed
 from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.data.sources import split_sources
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.schema import from_mapping
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import SEP
 from tests.fuzz.checks import Finding, answer, same

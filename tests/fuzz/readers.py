@@ -12,9 +12,11 @@ from xml.sax.saxutils import escape
 
 from scaleformer.data.config import BOUNDARIES
 from scaleformer.data.prepare import PrepareConfig, prepare
-from scaleformer.data.readers.bitexts import Bitext, read_bitext
-from scaleformer.data.readers.documents import read_jsonl, read_text_pair, read_tsv
-from scaleformer.data.readers.lines import Input
+from scaleformer.formats.bitexts import Bitext, read_bitext
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.lines import Input
+from scaleformer.formats.tables import read_tsv
+from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from tests.fuzz.checks import Finding, answer, checked, plain, same

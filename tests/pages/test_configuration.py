@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.commands.help import described_settings
+from scaleformer.cli.help import described_settings
 from scripts.pages import configuration
 from scripts.pages.configuration import CONF, PAGE, main, page
 

@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 
-from scaleformer.data.errors import DataError
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.requests import Options
 from scaleformer.server.sources import Splitting, clean_name, open_upload
 from scaleformer.server.worker import Settings
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.system.errors import DataError
 from scaleformer.translation.translator import Translator
 from scripts.soak_server import ENTITIES, bomb
 from tests.runs import make_run

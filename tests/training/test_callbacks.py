@@ -13,6 +13,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, Timer
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.training import saving
 from scaleformer.training.callbacks import RandomState, ValidationBleu, WeightAverage, build_callbacks
@@ -24,7 +25,6 @@ from scaleformer.training.settings import (
     EmaConfig,
     ValidationBleuConfig,
 )
-from scaleformer.translation.search import DecodingConfig
 from tests.trainings import Batches, Words, make_module, make_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pytorch_lightning", "ignore:.*treespec")

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from scaleformer import Translator
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.text.documents import Document
 from scaleformer.training import run as training
 from tests.commands.calls import error_line, run_command
 from tests.trainings import FAST, Command, configure, only_line, read_metrics, weights

@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from scaleformer.commands.line import quoted
+from scaleformer.cli.line import quoted
 from scaleformer.system.display import displayed
 from scaleformer.training import run as training
 from scaleformer.training.resume import OVERRIDES, merge_overrides

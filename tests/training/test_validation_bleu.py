@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from scaleformer.batch import Batch
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.training.callbacks import ValidationBleu
-from scaleformer.translation.search import DecodingConfig
 from tests.helpers import make_batch
 from tests.trainings import Batches, Words, make_module, make_trainer
 

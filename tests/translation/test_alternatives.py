@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.alternatives import Alternative, alternatives_config, find_alternatives
-from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.told import Told
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.translation.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.translation.matching import by_source, cut_segments
-from scaleformer.translation.search import decode
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
 from tests.search import SOURCES, FakeModel, batch, random_logits
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.errors import DataError
+from scaleformer.system.errors import DataError
 from scaleformer.translation.memory import FIXED, OTHER_SPANS, Masked, Memory, mask
 from scaleformer.translation.told import Told
 

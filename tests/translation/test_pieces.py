@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, tokenizer
 

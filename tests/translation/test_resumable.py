@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation import translator as translator_module
-from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.translation.search import DecodingConfig, decode
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import SEP
 from tests.copier import CopyModel
@@ -107,7 +108,7 @@ def test_all_given_up_ends_at_once(strategy):
 
 
 def test_tokens_beyond_a_limit_are_not_handed_over(monkeypatch):
-    monkeypatch.setattr("scaleformer.translation.active.CHECK_EVERY", {"cpu": 4})
+    monkeypatch.setattr("scaleformer.decoding.active.CHECK_EVERY", {"cpu": 4})
     model = FakeModel(lambda source, written: table({A: 1.0}))
     seen = defaultdict[int, list[int]](list)
 

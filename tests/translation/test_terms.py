@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.terms import Term
-from scaleformer.translation.ensemble import Ensemble
-from scaleformer.translation.scoring import score_rows
+from scaleformer.decoding.ensemble import Ensemble
+from scaleformer.decoding.scoring import score_rows
+from scaleformer.system.errors import DataError
+from scaleformer.text.terms import Term
 from scaleformer.translation.terms import asked_of, merge_terms, missing_from, parse_terms
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator

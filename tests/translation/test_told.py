@@ -13,11 +13,11 @@ import pytest
 from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.data.errors import DataError
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.evaluation.log_probabilities import score_documents
-from scaleformer.translation.config import DecodingConfig
-from scaleformer.translation.search import decode
+from scaleformer.system.errors import DataError
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3

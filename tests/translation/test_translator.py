@@ -11,8 +11,8 @@ import torch
 import scaleformer
 from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.system.devices import resolve_device
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 from tests.copier import CopyModel
 from tests.runs import DOCUMENTS, make_run, tokenizer

@@ -14,9 +14,9 @@ import numpy as np
 
 from scaleformer.data.cutting import Cutting, make_plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.readers.documents import Document, from_parts, one_line
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.files import atomic_writer
+from scaleformer.text.documents import Document, from_parts, one_line
 from scaleformer.translation.pieces import cut_pieces
 from scaleformer.vocabulary import SEP, SEPARATORS
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from scaleformer.data.align.blocks import READERS
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.lines import read_lines
+from scaleformer.formats.blocks import READERS
+from scaleformer.formats.lines import read_lines
+from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
 Pair = tuple[str, Path, Path]  # name of the document, file of the source, file of the target

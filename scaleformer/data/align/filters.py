@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from scaleformer.data.align.lexicon import words
-from scaleformer.data.errors import DataError
+from scaleformer.system.errors import DataError
 
 FILTERS = ("script", "language", "repetition")
 FEWEST_LETTERS = 10  # to judge a text's script

@@ -8,7 +8,7 @@ import numpy as np
 
 from scaleformer.data.align.beads import Bead, Knowledge, Side, align
 from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
-from scaleformer.data.align.sentences import LABELS
+from scaleformer.formats.blocks import LABELS
 
 OPEN = (0.7, 0.3)  # share of a text that its translation does not account for: without a lexicon and with one
 TRUSTED = 100  # beads from which a lexicon becomes half as reliable as possible

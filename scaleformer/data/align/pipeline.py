@@ -10,13 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from scaleformer.data.align.beads import Bead
-from scaleformer.data.align.blocks import read_blocks
 from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list
 from scaleformer.data.align.filters import FILTERS, make_check
 from scaleformer.data.align.passes import Segments, align_corpus
-from scaleformer.data.align.sentences import split_blocks
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, from_parts
+from scaleformer.formats.blocks import read_blocks, split_blocks
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document, from_parts
 
 # The confidence of a bead is a logistic function of its log-odds per character, relative to their median over the
 # one-to-one beads of the corpus: of those with `HALF` the median, half were right in English and Spanish manuals.

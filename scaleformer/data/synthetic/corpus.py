@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.lexicon import (
     ADJECTIVE_ENDINGS,
     ADJECTIVE_PLURAL,
@@ -40,6 +39,7 @@ from scaleformer.data.synthetic.lexicon import (
     Term,
     pick,
 )
+from scaleformer.text.documents import Document
 
 SPLITS = ("train", "valid", "test")
 

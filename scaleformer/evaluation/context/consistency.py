@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.lines import read_lines
-from scaleformer.data.words import candidates, phrase, unspaced
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.translations import SavedTranslation
+from scaleformer.formats.lines import read_lines
+from scaleformer.system.errors import DataError
+from scaleformer.text.words import candidates, phrase, unspaced
 
 #: shorter source words are not terms (two characters in a script without spaces); neither are words in more than this
 #: share of the segments of a document

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from scaleformer.data.words import bare_words
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.text.words import bare_words
 from scaleformer.translation.translator import MODES, Translator
 
 Verdict = Literal["right", "wrong", "unclear"]

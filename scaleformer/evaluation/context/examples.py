@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
-from scaleformer.data.readers.lines import read_lines
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.context.contrastive import ContextDocument, Phenomenon
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.formats.lines import read_lines
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 
 

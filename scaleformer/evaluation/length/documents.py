@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
-from scaleformer.data.readers.documents import Document
+from scaleformer.text.documents import Document
 
 TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer import __version__
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.length.decoding import ViewTranslation, translate_views
 from scaleformer.evaluation.length.documents import LengthSet, trained_length
 from scaleformer.evaluation.length.scores import by_size, score_translations
@@ -19,7 +20,6 @@ from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.teacher_forcing import EncodedDocument, loss_by_position, token_losses
 from scaleformer.system.measure import measured
 from scaleformer.system.provenance import write_result
-from scaleformer.translation.search import DecodingConfig
 from scaleformer.translation.translator import Translator
 
 FORMAT = 1

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from scaleformer.data.readers.documents import one_line
-from scaleformer.data.words import words
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.length.documents import TestDocument, TestText
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import by_tenth
 from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
+from scaleformer.text.documents import one_line
+from scaleformer.text.words import words
 
 SIZES = (1, 2, 4, 8, 16)  # bounds of document lengths, as multiples of the trained one
 SIZE_KEYS = (

@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document
-from scaleformer.data.readers.formats import FORMATS, recognise
-from scaleformer.data.readers.lines import Input
-from scaleformer.translation.files.breaks import plain
+from scaleformer.formats.breaks import plain
+from scaleformer.formats.files import class_of, read_content
+from scaleformer.formats.lines import Input
+from scaleformer.formats.recognition import FORMATS, recognise
+from scaleformer.formats.restoring import find_changes
+from scaleformer.formats.segments import Span, split_block
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.files.paths import TRANSLATED
-from scaleformer.translation.files.restoring import Change, find_changes
-from scaleformer.translation.files.segments import Block, Span, split_block
 from scaleformer.translation.memory import Masked
 from scaleformer.translation.terms import Terms
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 
-_GZIP = b"\x1f\x8b"
-LARGEST = 1 << 28  # bytes of a file, packed or not: more than any real document
 GRAINS = ("sentence", "paragraph", "none")
-_FILES = {
-    "markdown": "markdown.MarkdownFile",
-    "html": "html.HtmlFile",
-    "docx": "docx.DocxFile",
-    "epub": "epub.EpubFile",
-    "po": "po.PoFile",
-    "xliff": "xliff.XliffFile",
-    "srt": "subtitles.SrtFile",
-    "vtt": "subtitles.VttFile",
-    "text": "text.TextFile",
-}
-
-
-class BlockFile(Protocol):
-    """A file of one of the formats: its prose, counts of what stays untranslated by reason, and a writer for changed
-    blocks."""
-
-    blocks: list[Block]
-    left: Counter[str]
-
-    def __init__(self, content: bytes, name: str) -> None: ...
-
-    def write(self, changes: Sequence[Sequence[Change]]) -> bytes: ...
 
 
 class LinesFile:
@@ -73,9 +47,7 @@ class ProseFile:
     """A file whose prose is one document: its segments, and the file with their translations."""
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
-        module, kind_name = _FILES[format].split(".")
-        kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.translation.files.{module}"), kind_name)
-        self._file = kind(content, name)
+        self._file = class_of(format)(content, name)
         # in these formats each line or unit is a segment
         grain = "paragraph" if format in ("po", "xliff", "srt", "vtt") else grain
         self._segments = [split_block(block, language, grain) for block in self._file.blocks]
@@ -123,19 +95,6 @@ def open_file(path: Path, language: str, grain: str, split_text: bool) -> LinesF
     if format.name == "jsonl" or (format.name == "text" and not split_text):
         return LinesFile(path, format.name)
     return ProseFile(read_content(path), str(path), format.name, language, grain)
-
-
-def read_content(path: Path) -> bytes:
-    """The content of a file. Raises DataError if it cannot be read, is larger than `LARGEST` or is compressed."""
-    try:
-        if (size := path.stat().st_size) > LARGEST:
-            raise DataError(f"{path}: {size:,} bytes, more than {LARGEST:,}: split it")
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if content.startswith(_GZIP):
-        raise DataError(f"{path}: is compressed: unpack it first")
-    return content
 
 
 def document_of(file: LinesFile | ProseFile, path: Path) -> list[Document]:

@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import TextIO
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.documents import Document, one_line, parse_document
-from scaleformer.data.readers.formats import by_name, recognise
-from scaleformer.data.readers.lines import Input, read_lines
+from scaleformer.formats.json_lines import parse_document
+from scaleformer.formats.lines import Input, read_lines
+from scaleformer.formats.recognition import by_name, recognise
 from scaleformer.system.display import result_stream
+from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.schema import shown
+from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.alternatives import Alternative
 from scaleformer.translation.terms import Terms, parse_terms
 from scaleformer.translation.told import Told, parse_told

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.formats import FORMATS, by_name
+from scaleformer.formats.recognition import FORMATS, by_name
+from scaleformer.system.errors import DataError
 
 #: Formats in which only the prose changes.
 TRANSLATED = ("text", "markdown", "html", "docx", "epub", "po", "xliff", "srt", "vtt", "jsonl")

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scaleformer.data.readers.formats import recognise
-from scaleformer.data.readers.lines import Input
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.formats.lines import Input
+from scaleformer.formats.recognition import recognise
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import replaced
-from scaleformer.translation.config import DecodingConfig
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
 from scaleformer.translation.files.paths import TRANSLATED, plan_files
 from scaleformer.translation.memory import Memory, recall

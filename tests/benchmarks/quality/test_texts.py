@@ -8,8 +8,8 @@ import pytest
 
 from scaleformer.benchmarks.quality.texts import Test, first_segments, longest, training_lines, write_lines
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
-from scaleformer.data.readers.documents import Document, one_line
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.text.documents import Document, one_line
 
 Test.__test__ = False  # no class of tests
 DOCUMENTS = (

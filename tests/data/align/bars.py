@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scaleformer.data.align.beads import Bead
-from scaleformer.data.align.blocks import Block
 from scaleformer.data.align.passes import Segments, align_corpus
-from scaleformer.data.align.sentences import split_blocks
-from scaleformer.data.readers.documents import Document, read_jsonl
+from scaleformer.formats.blocks import Block, split_blocks
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.text.documents import Document
 
 SHARE = 0.1  # of the segments to remove, and to merge
 PAGE = 300  # words

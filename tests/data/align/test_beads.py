@@ -10,8 +10,8 @@ import pytest
 from scaleformer.data.align.beads import MOVES, PRIORS, SHAPES, Bead, Knowledge, Side, align, bead_scores
 from scaleformer.data.align.lexicon import Lexicon, Vocabulary, learn, no_lexicon, stem, words
 from scaleformer.data.align.passes import align_corpus
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
+from scaleformer.text.documents import Document
 from tests.data.align.bars import measure
 
 

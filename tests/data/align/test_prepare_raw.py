@@ -11,9 +11,10 @@ import pytest
 from scaleformer.data.align.filters import FILTERS, make_check
 from scaleformer.data.align.page import alignment_page
 from scaleformer.data.align.pipeline import Match
-from scaleformer.data.errors import DataError
 from scaleformer.data.prepare import PrepareReport, prepare
-from scaleformer.data.readers.documents import Document, read_jsonl
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
 from tests.commands.calls import Benchmark
 
 ENGLISH = """# Machine 12

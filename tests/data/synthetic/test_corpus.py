@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.data.synthetic.corpus import Label, SyntheticConfig, generate
 from scaleformer.data.synthetic.lexicon import (
     ADJECTIVE_ENDINGS,
@@ -26,6 +25,7 @@ from scaleformer.data.synthetic.lexicon import (
     VERB_ENDINGS,
     Lexicon,
 )
+from scaleformer.text.documents import Document
 
 CONFIG = SyntheticConfig(train=150, valid=20, test=20)
 LEXICON = Lexicon.build(CONFIG.language)

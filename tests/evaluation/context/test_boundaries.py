@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.data.readers.documents import Document, one_line
 from scaleformer.evaluation.context.boundaries import boundary_losses, boundary_place, boundary_translations
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu
+from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2
 from tests.commands.calls import error_line, run_command

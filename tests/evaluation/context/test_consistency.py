@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from scaleformer.data.errors import DataError
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
 from scaleformer.evaluation.translations import SavedTranslation
+from scaleformer.system.errors import DataError
 from tests.commands.calls import run_command
 
 SOURCE = ("open the driver of Foo", "it fails", "a driver for Foo", "this ends", "the end of it")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from scaleformer.data.errors import DataError
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.evaluation.context import contrastive as module
 from scaleformer.evaluation.context.contrastive import (
@@ -23,6 +22,7 @@ from scaleformer.evaluation.context.contrastive import (
 )
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
 from scaleformer.evaluation.log_probabilities import score_documents
+from scaleformer.system.errors import DataError
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from tests.runs import make_run

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from scaleformer.batch import Batch
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
 from scaleformer.evaluation.length.decoding import PrefixedModel, translate_views
 from scaleformer.evaluation.length.views import Window, views
-from scaleformer.translation.search import DecodingConfig, decode
 from tests.helpers import BOS, EOS, PAD, SEP, make_batch, make_model
 
 CPU = torch.device("cpu")

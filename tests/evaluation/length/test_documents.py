@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.length.documents import (
     LengthSpec,
     TestText,
@@ -17,6 +16,7 @@ from scaleformer.evaluation.length.documents import (
     parse_lengths,
     trained_length,
 )
+from scaleformer.text.documents import Document
 
 
 class Words:

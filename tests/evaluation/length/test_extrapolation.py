@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
+from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, choose_lengths
 from scaleformer.evaluation.length.extrapolation import Cache, Protocol, System, default_window, measure_all
 from scaleformer.evaluation.length.report import assemble
@@ -15,7 +15,7 @@ from scaleformer.evaluation.length.tables import extrapolation_tables, print_tab
 from scaleformer.evaluation.length.views import Window
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.report.extrapolation import by_segments, plot_overview
-from scaleformer.translation.search import DecodingConfig
+from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
 

@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from scaleformer.data.readers.documents import Document
 from scaleformer.evaluation.length.documents import TestText
 from scaleformer.evaluation.length.scores import (
     by_decile,
@@ -20,6 +19,7 @@ from scaleformer.evaluation.length.scores import (
     sentence_bleu,
 )
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.text.documents import Document
 
 NONE = Metrics(tokenize="none")
 

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from scaleformer.data.errors import DataError
-from scaleformer.data.readers.lines import Input
+from scaleformer.formats.lines import Input
+from scaleformer.system.errors import DataError
 from scaleformer.translation.files.lines import (
     DocumentFile,
     choose_format,

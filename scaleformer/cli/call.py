@@ -1,0 +1,130 @@
+"""From a command line to a command: Hydra composes the settings, which are checked and handed over."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Container, Sequence
+from contextlib import suppress
+from itertools import takewhile
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from scaleformer.cli.line import (
+    SWEEP,
+    last_value,
+    split_flags,
+    typed,
+)
+from scaleformer.cli.sweep import Jobs
+from scaleformer.cli.unknown import unknown_override
+from scaleformer.system.cpu import set_up_cpu
+from scaleformer.system.errors import one_line_errors, wants_traceback
+from scaleformer.system.provenance import remember_command
+from scaleformer.system.schema import from_mapping
+
+PACKAGE = Path(__file__).parents[1]
+# A wheel has the configurations inside the package, a working tree next to it.
+CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.is_dir())
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a command."""
+    return importlib.import_module(f"scaleformer.commands.{name.replace(' ', '_').replace('-', '_')}")
+
+
+def config_of(name: str) -> str:
+    """The name of a command's configuration below conf/."""
+    return "config" if name == "train" else f"commands/{name.replace(' ', '_').replace('-', '_')}"
+
+
+def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
+    """Run a command. Wrong input ends it with one line and exit code 1."""
+    if {"-h", "--help"} & set(arguments):
+        from scaleformer.cli.help import describe
+
+        print(describe(name))
+        return
+    if not wants_traceback():
+        # Hydra would print its own report of several lines. The second variable tells other processes of this run that
+        # we have set the first.
+        os.environ.update(HYDRA_FULL_ERROR="1", SCALEFORMER_ONE_LINE="1")
+    with one_line_errors():
+        module = module_of(name)
+        remember_command([*words, *arguments])
+        flags, overrides = split_flags(arguments)
+        sweep = any(word in SWEEP for word in arguments)
+        arguments = [*flags, *(typed(override, names_of(module), sweep) for override in overrides)]
+        if hasattr(module, "rewrite"):
+            arguments = module.rewrite(arguments)
+        kept = existing_folders(last_value(arguments, "hydra.run.dir"))
+        program = sys.argv[0]
+        sys.argv = [program, *arguments]  # Hydra reads these
+
+        jobs = Jobs()
+
+        @one_line_errors()
+        def task(config: DictConfig) -> Any:
+            sys.argv = [program, *words, *arguments]  # Lightning starts the processes of other devices with these
+            try:
+                return jobs.run(lambda: execute(module, config, list(HydraConfig.get().overrides.task)), config)
+            finally:
+                remove_empty(Path(HydraConfig.get().runtime.output_dir), kept)
+
+        try:
+            with jobs:
+                hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_of(name))(task)()
+        except HydraException as error:
+            if (text := unknown_override(error)) is not None:
+                raise ValueError(text) from error
+            raise
+
+
+def names_of(module: ModuleType) -> type:
+    """The dataclass with the names and types of a command's settings."""
+    kind: type = module.Options if hasattr(module, "Options") else module.Names
+    return kind
+
+
+def existing_folders(place: str | None) -> set[Path]:
+    """The parent folders of a run that exist before it starts: of `place`, or else of runs/."""
+    runs = Path("runs").absolute()
+    places = [Path.cwd(), *([Path(place).absolute()] if place else [runs, *runs.glob("*")])]
+    return {folder for path in places for folder in (path, *path.parents) if folder.is_dir()}
+
+
+def remove_empty(folder: Path, kept: Container[Path]) -> None:
+    """Remove the empty folders that Hydra made for a run."""
+    with suppress(OSError):  # not empty
+        for path in takewhile(lambda path: path not in kept, (folder, *folder.parents)):
+            path.rmdir()
+
+
+def execute(module: ModuleType, config: DictConfig, given: list[str]) -> Any:
+    """Hand the composed settings to a command; returns its result."""
+    if not hasattr(module, "Options"):
+        return module.main(config, given)
+    options = options_of(module, config)
+    if hasattr(options, "threads"):
+        set_up_cpu(options.threads)
+    return module.main(options, given)
+
+
+def options_of(module: ModuleType, config: DictConfig) -> Any:
+    """The settings of a command as its dataclass. Raises ValueError in one line for wrong settings."""
+    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    return from_mapping(module.Options, values, "")
+
+
+def default_options(name: str, **changes: Any) -> Any:
+    """The default settings of a command without groups, with some of them changed."""
+    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
+    del content["defaults"]
+    return options_of(module_of(name), OmegaConf.merge(content, changes))  # type: ignore[arg-type]

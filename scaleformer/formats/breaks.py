@@ -1,0 +1,75 @@
+"""Replacement text for parts of text files: prose and spans, with as many line breaks as before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import groupby
+
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import Block, Span
+
+# Characters that XML or a line must not contain: controls, line separators, surrogates.
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
+_DASHES = ("-", "–", "—")
+
+
+class Break(str):
+    """A line break as the file writes it."""
+
+
+def plain(text: str) -> str:
+    """Model output as a line that is valid in every format."""
+    return _UNWRITABLE.sub(" ", text)
+
+
+def render(
+    block: Block,
+    change: Change,
+    written: Callable[[int, int], str],
+    escape: Callable[[str], str] = str,
+    *,
+    letters: bool = False,
+) -> str:
+    """A change of a block with text spans, encoded for the file: escapes prose and restores line breaks."""
+    pieces = []
+    for kind, parts in groupby(break_again(block, change, written, letters=letters), type):
+        texts = [str(part.content) if isinstance(part, Span) else str(part) for part in parts]
+        pieces.append(escape("".join(texts)) if kind is str else "".join(texts))
+    return "".join(pieces)
+
+
+def break_again(
+    block: Block, change: Change, written: Callable[[int, int], str], *, letters: bool = False
+) -> list[str | Span]:
+    """The parts of a change, prose as single characters, with a space turned into a line break for each break of the
+    text it replaces.
+
+    written  the file content between two origins; spaces of the block that are line breaks there count as breaks
+    letters  break only before letters, so that no line begins with what the format may read as a mark
+    Each break goes to the space nearest to its relative position; one before a dash (a new speaker) to a space before a
+    dash, if there is one. A translation with few spaces gets fewer lines.
+    """
+    parts: list[str | Span] = []
+    for part in change.parts:
+        parts += [part] if isinstance(part, Span) else plain(part)
+    breaks = [
+        (place, text)
+        for place in range(change.start + 1, change.stop - 1)
+        if block.text[place] == " " and re.search("[\r\n]", text := written(*block.origins[place]))
+    ]
+    spaces = [place for place in range(1, len(parts) - 1) if parts[place] == " "]
+    if letters:
+        spaces = [place for place in spaces if isinstance(after := parts[place + 1], str) and after.isalpha()]
+    for number, (place, text) in enumerate(breaks, 1):
+        choices = spaces[: max(len(spaces) - (len(breaks) - number), 1)]  # leave one for each remaining break
+        if block.text[place + 1] in _DASHES:
+            choices = [space for space in choices if parts[space + 1] in _DASHES] or choices
+        if not choices:
+            break
+        share = (place - change.start) / (change.stop - change.start) * len(parts)
+        distances = [abs(space - share) for space in choices]
+        chosen = choices[distances.index(min(distances))]
+        parts[chosen] = Break(text)
+        spaces = [space for space in spaces if space > chosen]
+    return parts

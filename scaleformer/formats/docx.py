@@ -1,0 +1,163 @@
+"""Word documents: paragraphs of the body, tables, text boxes, content controls, headers, footers and notes. Unchanged
+paragraphs and all other parts stay as they are.
+
+A text box is stored twice, once as a fallback for old programs: identical paragraphs get the same translation there.
+Deleted texts, charts, diagrams and comments are not translated, nor is what has a style of code.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from scaleformer.formats.archives import open_archive, read_part
+from scaleformer.formats.markup import Markup, decode_xml, encode_xml
+from scaleformer.formats.paragraphs import Paragraph, attribute, local
+from scaleformer.formats.parts import write_parts
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import Block, Span
+from scaleformer.formats.splicing import Edit, splice
+from scaleformer.formats.word_styles import code_styles
+from scaleformer.system.errors import DataError
+
+_TYPES = "[Content_Types].xml"
+_MAIN = re.compile(r"[./](?:wordprocessingml|ms-word)\.(?:document|template)\.(?:macroEnabled\w*\.)?main\+xml")
+_OTHERS = ("footnotes", "endnotes", "header", "footer")  # in order of translation
+_LEFT = {"chart": "charts", "diagramData": "diagrams", "comments": "parts with comments"}
+_CHOICE, _FALLBACK = (
+    f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
+)
+_OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Word documents before 2007, and of encrypted ones
+
+
+class DocxFile:
+    """The paragraphs of a document and its notes, headers and footers.
+
+    Raises DataError if the archive is damaged, holds no Word document, is not well-formed, declares entities, or is
+    too large when unpacked.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._content = content
+        self.left: Counter[str] = Counter()
+        if content.startswith(_OLE):
+            raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
+        with open_archive(content, name, "docx") as archive:
+            names, styles = self._names(archive, name)
+            code = code_styles(x for part in styles for x in _styles(read_part(archive, part, name), name, part))
+            self._parts = {
+                part: _Part(read_part(archive, part, name), f"{name}: {part}", self.left, code) for part in names
+            }
+        self.blocks = [block for part in self._parts.values() for block in part.blocks]
+
+    def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
+        """The names of the parts to translate, and of those with styles, by their types."""
+        names = set(archive.namelist())
+        found: dict[str, list[str]] = defaultdict(list)
+        if _TYPES in names:
+            types = Markup(decode_xml(read_part(archive, _TYPES, name), f"{name}: {_TYPES}")[0], f"{name}: {_TYPES}")
+            for token in types.tokens:
+                part, kind = (token.attributes.get(key, "") for key in ("PartName", "ContentType"))
+                last = re.split(r"[./]", kind.removesuffix("+xml"))[-1]
+                if part.removeprefix("/") in names and token.kind == "start":
+                    found["main" if _MAIN.search(kind) else last].append(part.removeprefix("/"))
+        main = found["main"] or [part for part in ("word/document.xml",) if part in names]
+        if not main:
+            raise DataError(f"{name}: an archive that holds no Word document: wanted .docx")
+        for kind, words in _LEFT.items():
+            if found[kind]:
+                self.left[words] += len(found[kind])
+        others = [part for kind in _OTHERS for part in sorted(found[kind])]
+        return list(dict.fromkeys([*main, *others])), found["styles"]
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The document with the changes of each block; without changes the same file."""
+        return write_parts(self._content, self._parts, changes)
+
+
+def _styles(content: bytes, name: str, part: str) -> Iterator[tuple[str, str, str | None]]:
+    """The identity, the name and the base of each style."""
+    markup = Markup(decode_xml(content, f"{name}: {part}")[0], f"{name}: {part}")
+    for number, token in enumerate(markup.tokens):
+        if token.kind == "start" and local(token) == "style":
+            children = [markup.tokens[child] for child in markup.children(number)]
+            told = {local(child): attribute(child, "val") for child in children}
+            yield attribute(token, "styleId"), told.get("name", ""), told.get("basedOn")
+
+
+class _Part:
+    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; code: the styles of
+    code."""
+
+    def __init__(self, content: bytes, where: str, left: Counter[str], code: frozenset[str]) -> None:
+        text, self._encoding = decode_xml(content, where)
+        self._markup = Markup(text, where)
+        self._paragraphs: list[Paragraph] = []
+        self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy
+        waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
+        for number, choice, fallback in _paragraph_tokens(self._markup):
+            paragraph = Paragraph(self._markup, number, Counter() if fallback is not None else left, code)
+            if paragraph.block is None:
+                continue
+            shape = (paragraph.block.text, *((span.pair is None, span.opens) for span in paragraph.block.spans))
+            if fallback is not None and waiting[fallback, shape]:
+                self._twins[len(self._paragraphs)] = waiting[fallback, shape].pop(0)
+            if choice is not None:
+                waiting[choice, shape].append(len(self._paragraphs))
+            self._paragraphs.append(paragraph)
+        self._own = [number for number in range(len(self._paragraphs)) if number not in self._twins]
+        self.blocks: list[Block] = [block for n in self._own if (block := self._paragraphs[n].block) is not None]
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The part with the changes of its blocks."""
+        by_paragraph = dict(zip(self._own, changes, strict=True))
+        for twin, number in self._twins.items():
+            blocks = self._paragraphs[number].block, self._paragraphs[twin].block
+            by_paragraph[twin] = [_moved(change, *blocks) for change in by_paragraph[number]]
+        content = self._markup.content
+        edits: list[Edit] = []  # edits of nested paragraphs are part of the edit of the outer one
+        for number in range(len(self._paragraphs) - 1, -1, -1):
+            paragraph = self._paragraphs[number]
+            if not by_paragraph[number]:
+                continue
+            inside: list[Edit] = []
+            while edits and edits[-1][0] < paragraph.stop:
+                inside.append(edits.pop())
+
+            def raw(start: int, stop: int, inside: Sequence[Edit] = tuple(inside)) -> str:
+                own = [(a - start, b - start, text) for a, b, text in inside if start <= a < stop]
+                return splice(content[start:stop], own)
+
+            edits.append((paragraph.start, paragraph.stop, paragraph.write(by_paragraph[number], raw)))
+        return encode_xml(splice(content, edits), self._encoding)
+
+
+def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, int | None, int | None]]:
+    """The paragraphs that are not deleted, with the number of the alternative content in which each is a choice or the
+    fallback."""
+    around: list[int] = []
+    for number, token in enumerate(markup.tokens):
+        if token.kind == "end":
+            around.pop()
+        elif token.kind == "start":
+            if local(token) == "p" and not markup.tag(number).endswith("/>"):
+                names = [local(markup.tokens[outer]) or markup.tokens[outer].name for outer in around]
+                if "del" not in names and "moveFrom" not in names:
+                    choice, fallback = (
+                        next((around[i - 1] for i in range(len(names) - 1, 0, -1) if names[i] == kind), None)
+                        for kind in (_CHOICE, _FALLBACK)
+                    )
+                    yield number, choice, fallback
+            around.append(number)
+
+
+def _moved(change: Change, block: Block | None, twin: Block | None) -> Change:
+    """A change of a block with the spans of another block of the same text."""
+    assert block is not None
+    assert twin is not None
+    spans = dict(zip(map(id, block.spans), twin.spans, strict=True))
+    parts = tuple(spans[id(part)] if isinstance(part, Span) else part for part in change.parts)
+    return replace(change, parts=parts)

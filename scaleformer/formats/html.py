@@ -1,0 +1,209 @@
+"""HTML: blocks of prose between tags, from the parser of Python's standard library, which reports positions.
+
+Elements that hold code or no prose stay as they are, inline ones as spans; so do attributes and comments.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html.parser import HTMLParser
+
+from scaleformer.formats.breaks import render
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import Block, BlockBuilder
+from scaleformer.formats.splicing import (
+    Edit,
+    decode,
+    encode,
+    splice,
+)
+from scaleformer.system.errors import DataError
+
+# Other elements end a sentence.
+_INLINE = frozenset(
+    (
+        *(
+            "a",
+            "abbr",
+            "acronym",
+            "audio",
+            "b",
+            "bdi",
+            "bdo",
+            "big",
+            "cite",
+            "code",
+            "data",
+            "del",
+            "dfn",
+            "em",
+            "font",
+        ),
+        *(
+            "font",
+            "i",
+            "iframe",
+            "img",
+            "input",
+            "ins",
+            "kbd",
+            "map",
+            "mark",
+            "math",
+            "meter",
+            "object",
+            "output",
+            "picture",
+        ),
+        *("progress", "q", "ruby", "rp", "rt", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "svg"),
+        *("time", "tt", "u", "var", "video", "wbr"),
+    )
+)
+_VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr")
+)
+_KEPT = frozenset(
+    (
+        *("code", "iframe", "kbd", "listing", "math", "object", "pre", "samp", "script", "style", "svg", "template"),
+        *("textarea", "tt", "var", "xmp"),
+    )
+)
+_DEEPEST = 2000  # the most open elements
+
+
+class HtmlFile:
+    """The blocks of an HTML file. Raises DataError if it is not text or is nested too deeply."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.content, self._encoding = decode(content, name, declared=True)
+        self.blocks = list(html_blocks(self.content, name))
+        self.left: Counter[str] = Counter()
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The file with the changes of each block."""
+        edits = [
+            html_edit(block, change, self.content)
+            for block, some in zip(self.blocks, changes, strict=True)
+            for change in some
+        ]
+        return encode(splice(self.content, edits), self._encoding)
+
+
+def html_edit(block: Block, change: Change, content: str) -> Edit:
+    """A change of a block, encoded as HTML."""
+    text = render(block, change, lambda start, stop: content[start:stop], lambda prose: html.escape(prose, quote=False))
+    return *block.origin(change.start, change.stop), text
+
+
+def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
+    """The blocks of prose of some HTML; positions start at `offset`. Raises DataError with name and line if nested
+    too deeply."""
+    parser = _Parser(content)
+    builder, open_elements, pairs = BlockBuilder(), [], 0
+    kept: tuple[str, int, int] | None = None  # name, place and depth of an element that is not translated
+    for kind, tag, start, stop in parser.events():
+        if kind == "start":
+            pairs += 1
+            open_elements.append((tag, pairs))
+            if len(open_elements) > _DEEPEST:
+                line = content.count("\n", 0, start) + 1
+                raise DataError(f"{name}:{line}: more than {_DEEPEST:,} nested elements: not a page of prose")
+        pair = _close(open_elements, tag) if kind == "end" else pairs if kind == "start" else None
+        if kept is not None:
+            if len(open_elements) >= kept[2]:
+                continue
+            own = tag == kept[0]  # otherwise an enclosing element has ended
+            if kept[0] in _INLINE:
+                end = stop if own else start
+                builder.span(content[kept[1] : end], kept[1] + offset, end + offset)
+            kept = None
+            if own:
+                continue
+        if kind == "boundary" or (kind in ("start", "end") and tag not in _INLINE):
+            if block := builder.build():
+                yield block
+            builder = BlockBuilder()
+        if kind == "start" and (tag in _KEPT or start in parser.untranslated):
+            kept = tag, start, len(open_elements)
+        elif kind == "text":
+            builder.text(content[start:stop], start + offset)
+        elif kind == "character":
+            builder.character(tag, start + offset, stop + offset, content[start:stop])
+        elif kind == "lone" or (kind in ("start", "end") and tag in _INLINE):
+            builder.span(content[start:stop], start + offset, stop + offset, pair, kind == "start")
+    if block := builder.build():
+        yield block
+
+
+def _close(open_elements: list[tuple[str, int]], name: str) -> int | None:
+    """Close the innermost element of that name and those inside it; returns its number, None if none is open."""
+    for depth in range(len(open_elements) - 1, -1, -1):
+        if open_elements[depth][0] == name:
+            number = open_elements[depth][1]
+            del open_elements[depth:]
+            return number
+    return None
+
+
+class _Parser(HTMLParser):
+    """Tags, texts, references and the rest, with their places; untranslated: places of elements marked so."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.untranslated: set[int] = set()
+        self._found: list[tuple[str, str, int]] = []
+        self._content = content
+        self._lines = [0, *(found.end() for found in re.finditer("\n", content))]
+
+    def events(self) -> Iterator[tuple[str, str, int, int]]:
+        """start | end | lone (tags), text, character (a reference), boundary; the tag or character; where it begins
+        and ends."""
+        self.feed(self._content)
+        self.close()
+        ends = [place for _, _, place in self._found[1:]]
+        for (kind, what, place), end in zip(self._found, [*ends, len(self._content)], strict=bool(self._found)):
+            yield kind, what, place, end
+
+    def _add(self, kind: str, what: str = "") -> None:
+        line, column = self.getpos()
+        self._found.append((kind, what, self._lines[line - 1] + column))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._add("start" if tag not in _VOID else "lone" if tag in _INLINE else "boundary", tag)
+        given = dict(attrs)
+        if given.get("translate") == "no" or "notranslate" in (given.get("class") or "").split():
+            self.untranslated.add(self._found[-1][2])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._add("lone" if tag in _INLINE else "boundary", tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        self._add("boundary" if tag in _VOID else "end", tag)
+
+    def handle_data(self, data: str) -> None:
+        self._add("text")
+
+    def handle_entityref(self, name: str) -> None:
+        self._reference(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        self._reference(f"&#{name};")
+
+    def _reference(self, written: str) -> None:
+        character = html.unescape(written)
+        self._add(*(("character", character) if len(character) == 1 else ("lone", "")))
+
+    def handle_comment(self, data: str) -> None:
+        self._add("boundary")
+
+    def handle_decl(self, decl: str) -> None:
+        self._add("boundary")
+
+    def handle_pi(self, data: str) -> None:
+        self._add("boundary")
+
+    def unknown_decl(self, data: str) -> None:
+        self._add("boundary")

@@ -1,0 +1,75 @@
+"""Format placeholders in a translated message: all are kept, and each keeps its value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import MARK, Block, Span
+
+_DIRECTIVE = re.compile(
+    r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"
+    r"[diouxXeEfFgGaAcCsSpnr@%])"
+)
+_BRACES = re.compile(r"\{[^{}]*\}")
+_NUMBERED = frozenset(("c-format", "objc-format", "php-format", "perl-format", "sh-format", "boost-format"))
+
+
+def same_placeholders(source: str, target: str) -> bool:
+    """Whether two messages have the same placeholders, in any order."""
+    return all(
+        Counter(found[0] for found in pattern.finditer(source))
+        == Counter(found[0] for found in pattern.finditer(target))
+        for pattern in (_DIRECTIVE, _BRACES)
+    )
+
+
+def moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
+    """Whether placeholders without a name or number change places and would thus swap values."""
+    before = [id(span) for block in blocks for span in block.spans if _is_filled_in_order(span)]
+    after = [
+        id(span)
+        for block, some in zip(blocks, changes, strict=True)
+        for span in _spans_after(block, some)
+        if _is_filled_in_order(span)
+    ]
+    return before != after
+
+
+def numbered(source: str, blocks: Sequence[Block], formats: set[str]) -> dict[int, str] | None:
+    """For each span (by `id`) of a message its numbered form, `%2$s` for the second `%s`; None if the programming
+    language has none, or another part of the message has placeholders, too."""
+    spans = {id(span): str(span.content) for block in blocks for span in block.spans}
+    found = [match for match in _DIRECTIVE.finditer(source) if match["rest"] != "%"]
+    inside = sum(1 for text in spans.values() for match in _DIRECTIVE.finditer(text) if match["rest"] != "%")
+    if not formats & _NUMBERED or inside != len(found) or any(m["key"] or "*" in m[0] for m in found):
+        return None
+    number = 0
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal number
+        if match["rest"] == "%":
+            return match[0]
+        number += 1
+        return f"%{number}${match['rest']}"
+
+    return {key: _DIRECTIVE.sub(put, text) for key, text in spans.items()}
+
+
+def _is_filled_in_order(span: Span) -> bool:
+    return any(not match["key"] and match["rest"] != "%" for match in _DIRECTIVE.finditer(str(span.content)))
+
+
+def _spans_after(block: Block, changes: Sequence[Change]) -> Iterator[Span]:
+    """The spans of a block in their order after its changes."""
+    spans = iter(block.spans)
+    place = 0
+    for change in [*changes, Change(len(block.text), len(block.text), ())]:
+        for _ in range(block.text.count(MARK, place, change.start)):
+            yield next(spans)
+        for _ in range(block.text.count(MARK, change.start, change.stop)):
+            next(spans)
+        yield from (part for part in change.parts if isinstance(part, Span))
+        place = change.stop

@@ -1,0 +1,239 @@
+"""Blocks of a document as segments for a model, with placeholders for everything but prose."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Any
+
+from scaleformer.text.sentences import sentence_ends
+from scaleformer.text.spans import find_spans
+from scaleformer.vocabulary import PLACEHOLDERS
+
+MARK = "\ufffc"  # stands for a span in the text of a block
+_MARKS = re.compile(f"{MARK}+")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
+_TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
+_SPACES = " \t\n\r\f\v"
+
+
+@dataclass(frozen=True)
+class Span:
+    """An element within prose that is copied unchanged.
+
+    content  depends on the format
+    pair     the number of the pair that it begins or ends (emphasis, a link, a tag); None for a single span
+    opens    whether it begins the pair
+    changed  whether content differs from the file, so that the span has to be written with its segment
+    """
+
+    content: Any
+    pair: int | None = None
+    opens: bool = False
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Block:
+    """A stretch of prose that sentences do not cross: a heading, a paragraph, an item, a cell.
+
+    text     with a `MARK` for each of the spans, white space as single spaces
+    origins  where each character of the text begins and ends in the file
+    """
+
+    text: str
+    spans: tuple[Span, ...]
+    origins: tuple[tuple[int, int], ...]
+
+    def origin(self, start: int, stop: int) -> tuple[int, int]:
+        """The position of text[start:stop], not empty, in the file."""
+        return self.origins[start][0], self.origins[stop - 1][1]
+
+
+class BlockBuilder:
+    """Collects the characters and spans of a block, each with its place in the content of the file."""
+
+    def __init__(self) -> None:
+        self._characters: list[tuple[str, int, int, str]] = []  # with its form in the file
+        self._spans: list[Span] = []
+
+    def text(self, text: str, start: int) -> None:
+        """Add characters that are literal in the file, from `start` on."""
+        for place, character in enumerate(text, start):
+            self.character(character, place, place + 1)
+
+    def character(self, character: str, start: int, stop: int, written: str | None = None) -> None:
+        """Add a character that may be encoded in the file, such as `&amp;` for "&"."""
+        if character == MARK:
+            self.span(character, start, stop)
+        else:
+            self._characters.append((character, start, stop, written or character))
+
+    def span(
+        self,
+        content: Any,
+        start: int,
+        stop: int,
+        pair: int | None = None,
+        opens: bool = False,
+        changed: bool = False,
+    ) -> None:
+        """Add a span at this place."""
+        self._characters.append((MARK, start, stop, ""))
+        self._spans.append(Span(content, pair, opens, changed))
+
+    def build(self) -> Block | None:
+        """The block, with URLs, placeholders, ... as spans, too; None if it has no letters."""
+        parts: list[tuple[str, int, int, str]] = []
+        for space, run in groupby(self._characters, lambda character: character[0] in _SPACES):
+            characters = list(run)
+            parts += [(" ", characters[0][1], characters[-1][2], " ")] if space else characters
+        while parts and parts[0][0] == " ":
+            del parts[0]
+        while parts and parts[-1][0] == " ":
+            del parts[-1]
+        text = "".join(part[0] for part in parts)
+        spans = iter(self._spans)
+        found: list[tuple[str, int, int]] = []
+        kept: list[Span] = []
+        own: list[int] = []  # spans found here
+        place = 0
+        for start, stop in [*find_spans(text), (len(text), len(text))]:
+            if MARK in text[start:stop]:
+                continue
+            kept += [next(spans) for part in parts[place:start] if part[0] == MARK]
+            found += [part[:3] for part in parts[place:start]]
+            if start < stop:
+                own.append(len(kept))
+                kept.append(Span("".join(part[3] for part in parts[start:stop])))
+                found.append((MARK, parts[start][1], parts[stop - 1][2]))
+            place = stop
+        _pair_up(kept, own)
+        text = "".join(character for character, _, _ in found)
+        if not any(character.isalpha() for character in text):
+            return None
+        return Block(text, tuple(kept), tuple((start, stop) for _, start, stop in found))
+
+
+def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
+    """Pair the opening and closing tags and marks at these places."""
+    opened: list[tuple[str, int]] = []
+    for place in places:
+        content = spans[place].content
+        tag = _TAG.fullmatch(content)
+        link_end = content.startswith(("](", "]["))
+        name = tag[2] if tag else "[" if content.endswith("[") or link_end else content
+        ends = bool(tag[1]) if tag else link_end or (content in _TWICE and (name in dict(opened)))
+        begins = not tag[3] if tag else content in ("[", "![", *_TWICE)
+        if ends:
+            while opened and name in dict(opened):
+                last, first = opened.pop()
+                if last == name:
+                    spans[first] = Span(spans[first].content, -1 - first, True)
+                    spans[place] = Span(content, -1 - first)
+                    break
+        elif begins:
+            opened.append((name, place))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """text[start:stop] of a block as the model reads it.
+
+    text    with placeholders
+    groups  the spans of each placeholder: adjacent spans share one
+    spaced  whether there is white space before and after each of them
+    """
+
+    start: int
+    stop: int
+    text: str
+    groups: tuple[tuple[Span, ...], ...]
+    spaced: tuple[tuple[bool, bool], ...]
+
+
+def split_block(block: Block, language: str, grain: str) -> list[Segment]:
+    """The segments of a block, which contain all its letters. grain: sentence | paragraph.
+
+    Spans around the whole segment, such as marks around a sentence, stay outside. A sentence with more spans than
+    there are placeholders is split between them. Raises DataError if sentencex is not installed.
+    """
+    spans = dict(zip((i for i, c in enumerate(block.text) if c == MARK), block.spans, strict=True))
+    ends = [len(block.text)] if grain == "paragraph" else _sentence_ends(block.text, spans, language)
+    segments, start = [], 0
+    for end in ends:
+        while start < end:
+            stop = _within_placeholders(block.text, start, end)
+            first, last = _trimmed(block.text, spans, start, stop)
+            if any(character.isalpha() for character in block.text[first:last]):
+                segments.append(_segment(block.text, spans, first, last))
+            start = stop
+    return segments
+
+
+def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int]:
+    """Where sentences end by the rules of the language. Pairs of marks do not influence them and stay with the prose
+    that they enclose, like a note right after a full stop."""
+    # Other spans stay as `MARK`: a letter in their place would be an initial, after which a full stop ends nothing.
+    seen = [
+        i for i in range(len(text)) if i not in spans or (spans[i].pair is None and text[max(0, i - 1)] not in ".!?")
+    ]
+    seen_places = set(seen)
+    ends = []
+    for end in sentence_ends("".join(text[i] for i in seen), language):
+        place = seen[end - 1] + 1
+        while place in spans and place not in seen_places and not spans[place].opens:
+            place += 1
+        ends.append(place)
+    return [*ends[:-1], len(text)]
+
+
+def _within_placeholders(text: str, start: int, end: int) -> int:
+    """The end of the longest part of text[start:end] for which the placeholders suffice."""
+    beyond = next(islice(_MARKS.finditer(text, start, end), len(PLACEHOLDERS), None), None)
+    if beyond is None:
+        return end
+    most = beyond.start()
+    space = text.rfind(" ", start, most)
+    return space + 1 if space > start else most
+
+
+def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[int, int]:
+    """The range without white space at the ends, pairs around all of it, and single marks of pairs that begin or end
+    elsewhere."""
+    inside = Counter(spans[i].pair for i in range(start, stop) if i in spans)
+
+    def single(place: int) -> bool:
+        return inside[spans[place].pair] == 1
+
+    while start < stop:
+        first, last = spans.get(start), spans.get(stop - 1)
+        if text[start].isspace() or (first and first.pair is not None and first.opens and single(start)):
+            start += 1
+        elif last and last.changed:
+            break
+        elif text[stop - 1].isspace() or (last and last.pair is not None and not last.opens and single(stop - 1)):
+            stop -= 1
+        elif first and last and first.opens and first.pair == last.pair and stop - start > 1:
+            start, stop = start + 1, stop - 1
+        else:
+            break
+    return start, stop
+
+
+def _segment(text: str, spans: dict[int, Span], start: int, stop: int) -> Segment:
+    pieces: list[str] = []
+    groups: list[tuple[Span, ...]] = []
+    spaced: list[tuple[bool, bool]] = []
+    for found in re.finditer(f"{MARK}+|[^{MARK}]+", text[start:stop]):
+        if found[0][0] != MARK:
+            pieces.append(found[0])
+            continue
+        first, last = start + found.start(), start + found.end()
+        pieces.append(PLACEHOLDERS[len(groups)])
+        groups.append(tuple(spans[i] for i in range(first, last)))
+        spaced.append((text[first - 1 : first] == " ", text[last : last + 1] == " "))
+    return Segment(start, stop, "".join(pieces), tuple(groups), tuple(spaced))

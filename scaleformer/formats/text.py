@@ -1,0 +1,44 @@
+"""Plain text as prose: paragraphs between blank lines, or one per line if lines are long or none is blank."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from scaleformer.formats.blocks import UNWRAPPED
+from scaleformer.formats.breaks import render
+from scaleformer.formats.restoring import Change
+from scaleformer.formats.segments import BlockBuilder
+from scaleformer.formats.splicing import decode, encode, splice
+
+_LINE = re.compile(r"[^\r\n]+")
+_PARAGRAPH = re.compile(r"[^\r\n]+(?:(?:\r\n?|\n)[^\r\n]*[^\s][^\r\n]*)*")
+
+
+class TextFile:
+    """The paragraphs of a text. Raises DataError if it is not UTF-8."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self.content, _ = decode(content, name)
+        self.left: Counter[str] = Counter()
+        self.blocks = []
+        lines = self.content.splitlines()
+        wrapped = max(map(len, lines), default=0) <= UNWRAPPED and any(not line.strip() for line in lines)
+        for found in (_PARAGRAPH if wrapped else _LINE).finditer(self.content):
+            builder = BlockBuilder()
+            builder.text(found[0], found.start())
+            if block := builder.build():
+                self.blocks.append(block)
+
+    def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
+        """The text with the changes of each block."""
+        edits = [
+            (
+                *block.origin(change.start, change.stop),
+                render(block, change, lambda start, stop: self.content[start:stop]),
+            )
+            for block, some in zip(self.blocks, changes, strict=True)
+            for change in some
+        ]
+        return encode(splice(self.content, edits), "utf-8")

@@ -1,0 +1,140 @@
+"""Terms: finds their forms in a text, and annotates sources with their translations.
+
+An annotated source has the translation after each term, between two reserved pieces: `The kernel⟨=⟩ núcleo⟨/⟩ starts`.
+A model learns to copy it [Dinu et al. 2019, "Training Neural Machine Translation to Apply Terminology Constraints",
+ACL; their "append", without source factors].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import regex
+
+from scaleformer.system.schema import shown
+from scaleformer.text.words import unspaced
+from scaleformer.vocabulary import TERM_BEGIN, TERM_END, TERM_PIECES
+
+#: Two forms of a word may differ in these endings.
+ENDINGS = ("s", "es", "e", "d", "ed", "ing", "n", "en")
+SHORTEST, STEM = 3, 4  # fewest letters of a word with other forms, and of a word without its ending
+SECONDS = 1.0  # time limit of a regular expression on one text
+
+
+@dataclass(frozen=True)
+class Term:
+    """A source form and the target form required for it.
+
+    source  one or several words, found as whole words, ignoring case. A word of at least 3 letters is also found with
+            an ending of `ENDINGS`; with its own ending removed or replaced, if 4 letters remain; and with y for ies or
+            ied and back: file finds Files, copy copies, compile compiling; run does not find running.
+            `/.../` is a regular expression (library regex, ignoring case unless it says otherwise)
+    target  the form to write; with such an ending it also counts as present
+    Raises ValueError for an empty form, an invalid expression, or an expression as target.
+    """
+
+    source: str
+    target: str
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            form = getattr(self, name)
+            if not isinstance(form, str) or not form.strip():
+                raise ValueError(f"the {name} form {shown(form)} of a term is not text: wanted one or several words")
+            if any("\ud800" <= character <= "\udfff" for character in form):
+                raise ValueError(f"the {name} form {shown(form)} of a term has a lone surrogate (\\ud800-\\udfff)")
+            if any(piece in form for piece in TERM_PIECES):
+                raise ValueError(f"the {name} form {shown(form)} of a term contains a reserved piece: remove it")
+            object.__setattr__(self, name, " ".join(form.split()))
+        if is_expression(self.target):
+            raise ValueError(f"the target form {shown(self.target)} of a term is an expression: wanted text to write")
+        if is_expression(self.source):
+            assert self.source_pattern is not None  # raises for an invalid expression
+
+    @cached_property
+    def source_pattern(self) -> regex.Pattern[str]:
+        """Finds the source form."""
+        if not is_expression(self.source):
+            return pattern_of(self.source)
+        try:
+            return regex.compile(self.source[1:-1], regex.IGNORECASE)
+        except regex.error as error:
+            raise ValueError(
+                f"the source form {shown(self.source)} of a term is not a valid expression: {error}"
+            ) from None
+
+    @cached_property
+    def target_pattern(self) -> regex.Pattern[str]:
+        """Finds the target form."""
+        return pattern_of(self.target)
+
+
+class Match(NamedTuple):
+    """An occurrence of a term in a source."""
+
+    start: int
+    stop: int
+    term: Term
+
+
+def is_expression(form: str) -> bool:
+    """Whether a form is a regular expression."""
+    return len(form) > 2 and form.startswith("/") and form.endswith("/")
+
+
+def pattern_of(form: str) -> regex.Pattern[str]:
+    """A pattern for a form of one or several words, with the variants that `Term` describes."""
+    before = "" if unspaced(form[:1]) else r"(?<!\w)"
+    after = "" if unspaced(form[-1:]) else r"(?!\w)"
+    inside = r"\s+".join(map(_inflected, form.split()))
+    return regex.compile(f"{before}{inside}{after}", regex.IGNORECASE | regex.FULLCASE)
+
+
+def _inflected(word: str) -> str:
+    if len(word) < SHORTEST or not word.isalpha() or unspaced(word):
+        return regex.escape(word)
+    endings = rf"(?:{'|'.join(sorted(ENDINGS, key=len, reverse=True))})?"
+    folded = word.casefold()
+    ways = [f"{regex.escape(word)}{endings}"]
+    for ending in ENDINGS:
+        if folded.endswith(ending) and len(word) - len(ending) >= STEM:
+            ways.append(regex.escape(word[: -len(ending)]) + endings)
+    if folded.endswith("y"):
+        ways.append(regex.escape(word[:-1]) + "(?:ies|ied)")
+    if folded.endswith(("ies", "ied")) and len(word) - 2 >= STEM:
+        ways.append(regex.escape(word[:-3]) + "(?:y|ies|ied)")
+    return f"(?:{'|'.join(ways)})"
+
+
+def find_terms(text: str, terms: Sequence[Term]) -> list[Match]:
+    """The occurrences of the terms from left to right, without overlaps: the leftmost wins, then the longest, then the
+    term given first. Raises ValueError if an expression takes too long."""
+    found = []
+    for number, term in enumerate(terms):
+        try:
+            spans = [match.span() for match in term.source_pattern.finditer(text, timeout=SECONDS)]
+        except TimeoutError:
+            raise ValueError(f"the source form {shown(term.source)} of a term takes too long: simplify it") from None
+        found += [(start, -stop, number, term) for start, stop in spans if stop > start]
+    matches: list[Match] = []
+    for start, stop, _, term in sorted(found, key=lambda one: one[:3]):
+        if not matches or start >= matches[-1].stop:
+            matches.append(Match(start, -stop, term))
+    return matches
+
+
+def annotate(text: str, translations: Iterable[tuple[int, str]]) -> str:
+    """A source with target forms inserted at these places, given in order."""
+    parts, end = [], 0
+    for place, target in translations:
+        parts += [text[end:place], TERM_BEGIN, " ", target, TERM_END]
+        end = place
+    return "".join([*parts, text[end:]])
+
+
+def make_terms(forms: Mapping[str, str]) -> tuple[Term, ...]:
+    """Terms from a mapping of source to target forms. Raises ValueError like `Term`."""
+    return tuple(Term(source, target) for source, target in forms.items())

@@ -1,0 +1,262 @@
+"""From a command line to a command: the list, the help, quoting of names, unknown settings."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from scaleformer import commands
+from scaleformer.cli.call import (
+    CONF,
+    config_of,
+    default_options,
+    module_of,
+    names_of,
+)
+from scaleformer.cli.help import describe, described_settings
+from scaleformer.cli.line import split_flags, typed
+
+WITHOUT_OPTIONS = {"train"}
+
+
+def error_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """The one-line error of the program."""
+    for name in ("HYDRA_FULL_ERROR", "SCALEFORMER_ONE_LINE", "SCALEFORMER_TRACEBACK"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setattr(sys, "argv", ["scaleformer", *arguments])
+    with pytest.raises(SystemExit) as end:
+        commands.main()
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    return err.removeprefix("error: ").rstrip()
+
+
+def test_the_list_has_a_line_for_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["--help"], ["benchmark", "--help"]):
+        commands.main(arguments)
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split("  ")[1] for line in lines if line.startswith("  ")] == list(commands.COMMANDS)
+    assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (["tranlate"], "tranlate: no such command (did you mean translate?); there are train, translate, "),
+        (["benchmark", "atention"], "benchmark atention: no such command (did you mean benchmark attention?)"),
+        (["benchmark"], "benchmark: no such command"),
+        (["zzz"], "zzz: no such command; there are train"),
+    ],
+)
+def test_an_unknown_command_suggests_the_closest(capsys, monkeypatch, given: list[str], line: str) -> None:
+    assert error_of(capsys, monkeypatch, *given).startswith(line)
+
+
+@pytest.mark.parametrize("name", sorted(set(commands.COMMANDS) - WITHOUT_OPTIONS))
+def test_configuration_and_options_have_the_same_names(name: str) -> None:
+    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
+    groups = {
+        next(iter(entry)).lstrip("/") for entry in content.pop("defaults") if isinstance(entry, dict | type(content))
+    }
+    assert {*content, *groups} == {field.name for field in fields(module_of(name).Options)}
+
+
+@pytest.mark.parametrize("name", sorted(commands.COMMANDS))
+def test_help_describes_every_setting(name: str) -> None:
+    text = describe(name)
+    assert f"usage: scaleformer {name}" in text
+    own = described_settings((CONF / f"{config_of(name)}.yaml").read_text(encoding="utf-8"))
+    for setting in own:
+        assert f"\n  {setting.name}" in text
+        assert setting.text in " ".join(text.split()) or " ".join(setting.text.split()) in " ".join(text.split())
+    if name == "translate":  # only its own keys and those of the search
+        assert "decoding.beam_size = 5  (int)" in text
+        assert "optimizer" not in text
+        assert "max_tokens = null  (int | null)" in text
+
+
+def test_comments_are_those_of_the_same_line_or_the_line_above() -> None:
+    content = """
+# of the first
+first: 1
+second: [a, "b # c"] # of the second
+group: # of the group
+  inner: "x # y" # of the inner
+
+  last: null
+hydra:
+  run: here
+"""
+    assert [(s.name, s.value, s.text) for s in described_settings(content)] == [
+        ("first", "1", "of the first"),
+        ("second", '[a, "b # c"]', "of the second"),
+        ("group", "", "of the group"),
+        ("group.inner", '"x # y"', "of the inner"),
+        ("group.last", "null", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("output=2024_11_27", "output='2024_11_27'"),
+        ("output=nan", "output='nan'"),
+        ("input=a\u00f1o (1).txt", "input='a\u00f1o (1).txt'"),
+        ("input=it's", "input='it\\'s'"),
+        ("input='quoted already'", "input='quoted already'"),
+        ("max_tokens=512", "max_tokens=512"),
+        ("max_tokens=null", "max_tokens=null"),
+        ("decoding.beam_size=5", "decoding.beam_size=5"),
+        ("--cfg=job", "--cfg=job"),
+        ("unknown=1_0", "unknown=1_0"),
+    ],
+)
+def test_names_are_kept_as_typed(argument: str, expected: str) -> None:
+    assert typed(argument, module_of("translate").Options) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("runs=[2024,b c]", "runs=['2024','b c']"),
+        ("runs=2024", "runs='2024'"),
+        ("output=null", "output=null"),
+        ("level=null", "level='null'"),
+    ],
+)
+def test_names_in_lists_too(argument: str, expected: str) -> None:
+    assert typed(argument, module_of("compare").Options) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("hydra.run.dir=2024_05_06", "hydra.run.dir='2024_05_06'"),
+        ("hydra.run.dir=runs/${now:%Y}", "hydra.run.dir='runs/${now:%Y}'"),
+        ("data.path=2024", "data.path='2024'"),
+        ("data.path=\u6587\u6863 (1) [a]", "data.path='\u6587\u6863 (1) [a]'"),
+        ("data.path=~/corpus", "data.path='/home/me/corpus'"),
+        ("data.path='~/corpus'", "data.path='/home/me/corpus'"),
+        ("resume=~/my run", "resume='/home/me/my run'"),
+        ("resume=null", "resume=null"),
+        ("data.source_suffix=nan", "data.source_suffix='nan'"),
+        ("data.hub.data_files={train:1_0,test:~/a b}", "data.hub.data_files={train:'1_0',test:'/home/me/a b'}"),
+        ("metrics.tokenize=no", "metrics.tokenize='no'"),
+        ("callbacks.ema.decay=0.9", "callbacks.ema.decay=0.9"),
+        ("experiment=2024_11", "experiment='2024_11'"),
+        ("+mine/group=1_0", "+mine/group='1_0'"),
+        ("model/attention@model.sites.cross=null", "model/attention@model.sites.cross=null"),
+        ("hydra.searchpath=[my conf]", "hydra.searchpath=['my conf']"),
+        ("trainer.max_steps=1_000", "trainer.max_steps=1_000"),
+        ("~data.path", "~data.path"),
+        ("~data.path=a", "~data.path=a"),
+    ],
+)
+def test_train_keeps_names_as_typed(monkeypatch, argument: str, expected: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert typed(argument, names_of(module_of("train"))) == expected
+    assert typed(expected, names_of(module_of("train"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("data.path=2024_1,a b", "data.path='2024_1','a b'"),
+        ("data.path='a,b',c", "data.path='a,b',c"),
+        ("data.path=glob(*)", "data.path=glob(*)"),
+        ("model=tiny,small", "model='tiny','small'"),
+        ("model/attention=choice(softmax,rotary)", "model/attention=choice(softmax,rotary)"),
+        ("data.max_tokens=64,128", "data.max_tokens=64,128"),
+    ],
+)
+def test_commas_of_a_sweep_separate_names(argument: str, expected: str) -> None:
+    assert typed(argument, names_of(module_of("train")), sweep=True) == expected
+
+
+def test_flags_may_be_anywhere() -> None:
+    words = ["a=1", "--config-dir", "mine", "b=2", "-m", "--config-name=c", "-cd"]
+    assert split_flags(words) == (["--config-dir", "mine", "-m", "--config-name=c", "-cd"], ["a=1", "b=2"])
+
+
+def test_errors_of_values_show_what_to_type(capsys, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, advice in (
+        ("trainer.devices=it's", "'trainer.devices='\"'\"'it\\'\"'\"'s'\"'\"''"),
+        ("seed", "seed=VALUE"),
+    ):
+        said = error_of(capsys, monkeypatch, "train", given)
+        assert f"(type {advice})" in said
+    (again,) = shlex.split(advice_of(error_of(capsys, monkeypatch, "train", "trainer.devices=a\u00f1o (1)")))
+    assert again == "trainer.devices='a\u00f1o (1)'"
+    assert list(tmp_path.iterdir()) == []
+
+
+def advice_of(said: str) -> str:
+    return said.partition("(type ")[2].partition(") (")[0].removesuffix(")")
+
+
+@pytest.mark.parametrize(
+    ("command", "override", "line"),
+    [
+        (
+            "translate",
+            "decoding.beam=5",
+            "decoding.beam: no such setting (did you mean decoding.beam_size?); there",
+        ),
+        ("translate", "beam=5", "beam: no such setting (did you mean decoding.beam_size?); there are decoding, "),
+        ("translate", "lr=1", "lr: no such setting; there are decoding, checkpoint"),
+        ("train", "lr=1", "lr: no such setting (did you mean optimizer.learning_rate?); there are seed, "),
+        ("train", "batch_size=8", "batch_size: no such setting (did you mean data.batch_tokens?)"),
+        ("train", "epochs=8", "epochs: no such setting (did you mean trainer.max_epochs?)"),
+        (
+            "train",
+            "data.max_token=8",
+            "data.max_token: no such setting (did you mean data.max_tokens?); there are path",
+        ),
+        ("train", "optimizer.warmup_steps=8", "optimizer.warmup_steps: no such setting (did you mean schedule.warmup_"),
+    ],
+)
+def test_a_misspelt_setting_suggests_the_closest(capsys, monkeypatch, tmp_path: Path, command, override, line) -> None:
+    monkeypatch.chdir(tmp_path)
+    places = ["checkpoint=x", "input=y", "output=z"] if command == "translate" else []
+    said = error_of(capsys, monkeypatch, command, *places, override)
+    assert said.startswith(line)
+    assert said.endswith("may have others)") == ("." in override)
+
+
+def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
+    assert error_of(capsys, monkeypatch, "translate", "checkpoint=x", "input=y").startswith(
+        "Missing mandatory value: output"
+    )
+
+
+def test_a_wrong_type_is_reported(capsys, monkeypatch) -> None:
+    said = error_of(capsys, monkeypatch, "comet", "translations=x", "gpus=-1")
+    assert said == "gpus=-1: wanted int of at least 0"
+
+
+def test_the_defaults_of_a_command_with_changes() -> None:
+    options = default_options("benchmark attention", repeats=1, lengths=[8])
+    assert (options.repeats, options.lengths, options.part) == (1, (8,), "compare")
+
+
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [(name, "output") for name in ("average", "comet", "compare", "consistency", "score")]
+    + [(f"benchmark {name}", "page") for name in ("attention", "decoding", "training")],
+)
+def test_a_mistyped_output_is_reported_before_the_work(tmp_path: Path, command: str, setting: str) -> None:
+    options = SimpleNamespace(**{setting: f"{tmp_path}/resutls/file"})  # no other setting is read
+    options.with_defaults = lambda: options
+    with pytest.raises(ValueError, match=rf"{setting}=.*: there is no folder .*/resutls: correct"):
+        module_of(command).main(options, [])
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,310 @@
+"""Constraints of a search: limits, segment counts, no repeated n-grams, no padding; against fake models."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from torch import Tensor
+
+from scaleformer.decoding.active import WASTED_STEPS
+from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.search import decode
+from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
+from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, free, random_logits, repeats, table
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_document_at_its_limit_is_reported(name):
+    config = replace(SETTINGS[name], max_length_ratio=0.5, max_length_offset=2, n_best=1)
+    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.06, EOS: 0.04}))
+    found = decode(model, *batch(*SOURCES), config)
+    for [hypothesis], source in zip(found, SOURCES, strict=True):
+        if "matched" in name:
+            texts = [list(text) for end, text in itertools.groupby(hypothesis.tokens, lambda t: t == SEP) if not end]
+            sizes = [len(list(text)) for end, text in itertools.groupby(source[:-1], lambda t: t == SEP) if not end]
+            assert hypothesis.tokens.count(SEP) == source.count(SEP)
+            assert all(len(text) <= size // 2 + 2 for text, size in zip(texts, sizes, strict=True))
+        else:
+            assert len(hypothesis.tokens) <= len(source) // 2 + 2
+    if name == "greedy":
+        segments = (2, 3, 2, 3)  # the most tokens of one, after the longest of the source
+        full = [((A,) * n + (SEP,)) * 9 for n in segments]
+        assert [h[0].tokens for h in found] == [
+            tokens[: len(s) // 2 + 2] for tokens, s in zip(full, SOURCES, strict=True)
+        ]
+    if name in ("greedy", "greedy, matched"):
+        assert not any(h[0].finished for h in found)
+        assert found[0][0].log_probability < 0
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_match_segments_forces_the_count(strategy):
+    config = free(strategy=strategy, match_segments=True, beam_size=3)
+    early = FakeModel(lambda source, written: table({EOS: 0.8, SEP: 0.1, A: 0.1}))
+    late = FakeModel(lambda source, written: table({EOS: 0.01, SEP: 0.9, A: 0.09}))
+    for model in (early, late):
+        for [hypothesis], source in zip(decode(model, *batch(*SOURCES), config), SOURCES, strict=True):
+            assert hypothesis.tokens.count(SEP) == source.count(SEP)
+            assert hypothesis.tokens[-1] == SEP
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
+def test_a_runaway_segment_leaves_room_for_the_others(matched, strategy):
+    def logits(source, written):
+        if SEP not in written:
+            return table({A: 0.998, SEP: 0.001 if len(written) > 5 else 1e-12, EOS: 1e-12})
+        return table({SEP: 0.001, B: 0.001, EOS: 0.998} if written.count(SEP) == 3 else {SEP: 0.998, EOS: 0.002})
+
+    config = free(strategy=strategy, beam_size=2, match_segments=matched, max_length_ratio=2.0, max_length_offset=1)
+    [[found]] = decode(FakeModel(logits), *batch([A, A, SEP, B, SEP, C, SEP, EOS]), config)
+    assert found.tokens == (A,) * 5 + (SEP, SEP, SEP)
+    assert not found.finished
+
+
+def looping_logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+    """Nearly always A B A B ..., sometimes a C or the end of the segment or document."""
+    logits = random_logits(source, written)
+    logits[A if written[-1] == B else B] += 6
+    return logits
+
+
+def slow_unrepeated(source: tuple[int, ...], n: int, limit: int) -> tuple[int, ...]:
+    """Greedy search that checks the whole output for every candidate."""
+    written: tuple[int, ...] = (BOS,)
+    while len(written) - 1 < limit:
+        ranked = looping_logits(source, written).argsort(descending=True).tolist()
+        token = next(t for t in ranked if t not in (PAD, BOS) and not repeats((*written[1:], t), n))
+        if token == EOS:
+            break
+        written = (*written, token)
+    return written[1:]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_greedy_without_repeated_ngrams(n):
+    config = free(strategy="greedy", max_length_ratio=0, max_length_offset=40, no_repeat_ngram_size=n)
+    before = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, no_repeat_ngram_size=0))
+    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
+    assert all(repeats(hypothesis.tokens, n) for [hypothesis] in before)
+    for [hypothesis], source in zip(found, SOURCES, strict=True):
+        assert hypothesis.tokens == slow_unrepeated(tuple(source), n, 40)
+
+
+@pytest.mark.parametrize("strategy", ["beam", "sample"])
+@pytest.mark.parametrize("matched", [False, True], ids=["free", "match_segments"])
+def test_no_hypothesis_repeats_ngrams(strategy, matched):
+    config = free(strategy=strategy, beam_size=4, n_best=4, match_segments=matched, no_repeat_ngram_size=2)
+    for settings, repeated in ((config, False), (replace(config, no_repeat_ngram_size=0), True)):
+        found = decode(FakeModel(looping_logits), *batch(*SOURCES), settings)
+        assert any(repeats(h.tokens, 2) for hypotheses in found for h in hypotheses) == repeated
+
+
+def test_segments_may_repeat_each_other():
+    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.08, EOS: 0.02}))
+    config = free(strategy="greedy", match_segments=True, no_repeat_ngram_size=1)
+    [[found]] = decode(model, *batch([B, SEP, C, SEP, A, SEP, EOS]), config)
+    assert found.tokens == (A, SEP) * 3
+    assert found.finished
+
+
+def test_pads_and_starts_are_never_written():
+    model = FakeModel(lambda source, written: table({PAD: 0.5, BOS: 0.3, A: 0.15, EOS: 0.05}))
+    for strategy in ("greedy", "beam", "sample"):
+        config = free(strategy=strategy, n_best=1 if strategy == "greedy" else 3)
+        for hypotheses in decode(model, *batch(*SOURCES), config):
+            assert all({PAD, BOS}.isdisjoint(h.tokens) for h in hypotheses)
+
+
+def test_what_is_done_leaves_the_batch_after_a_while():
+    """One of five documents ends at once: compacting waits until enough steps were wasted on it."""
+    model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if source[0] == B else {A: 0.9, EOS: 0.1}))
+    config = free(strategy="greedy", max_length_ratio=0, max_length_offset=50)
+    decode(model, *batch([B, EOS], *[[A, EOS]] * 4), config)
+    assert model.steps == [5] * (WASTED_STEPS * 4) + [4] * (50 - WASTED_STEPS * 4)
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
+    """The batch also has a source without <sep>, which sets no segment count."""
+    model = FakeModel(lambda source, written: table({EOS: 0.98, SEP: 0.01, A: 0.01}))
+    sources = ([A, SEP] * 9 + [EOS], [A, EOS])
+    [[whole], [other]] = decode(model, *batch(*sources), DecodingConfig(strategy=strategy, seed=2))
+    assert whole.tokens.count(SEP) == 9
+    assert whole.finished
+    assert other.tokens == ()
+    [[early], _] = decode(model, *batch(*sources), free(strategy=strategy, seed=2))
+    assert early.tokens == ()
+
+
+STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
+D, E = 17, 18  # words, after the separators and placeholders
+
+
+@pytest.mark.parametrize("ngram", [0, 2])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_counted_separators_consume_every_source_segment_once(strategy: str, ngram: int) -> None:
+    """Against the model's preference; no two empty target segments follow each other for the same source."""
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        return random_logits(source, written, size=20)
+
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    sources = [[D, SEP, E, D, SEP, E, SEP, EOS], [D, SEP, EOS], [E, E, SEP, D, SEP, D, SEP, E, SEP, E, SEP, EOS]]
+    seen = set()
+    for found, source in zip(
+        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
+    ):
+        tokens = found[0].tokens
+        assert sum(STEPS.get(token, 0) for token in tokens) == source.count(SEP)
+        assert tokens[-1] in STEPS
+        ends = [place for place, token in enumerate(tokens) if token in STEPS]
+        assert all(
+            tokens[place] != SEP0 or place - before > 1 for before, place in zip([-1, *ends], ends, strict=False)
+        )
+        seen |= {tokens[place] for place in ends}
+    assert len(seen) > 2  # more than one kind of separator was written
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ends by itself", "would go on"])
+def test_a_segment_at_its_limit_consumes_what_the_model_says(ends: bool) -> None:
+    """A forced end consumes one segment; an end that the model chose consumes as many as it says."""
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        two = 0.7 if ends and D in written else 0.1
+        return table({D: 0.6, SEP2: two, SEP: 0.09, EOS: 0.01}, size=20)
+
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
+    [[found]] = decode(FakeModel(logits, STEPS), *batch([E, SEP, E, SEP, EOS]), config, counted=True)
+    assert found.tokens == ((D, SEP2) if ends else (D, SEP, D, SEP))
+    assert found.finished == ends
+
+
+P = PLACEHOLDER
+
+
+@pytest.mark.parametrize("ngram", [0, 1])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_each_placeholder_of_a_segment_is_written_once_before_its_end(strategy: str, ngram: int) -> None:
+    """Against the model's preference; no placeholder that the segment lacks."""
+
+    def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
+        return random_logits(source, written, size=20)
+
+    config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
+    sources = [
+        [P, D, P + 1, SEP, E, SEP, P, P + 8, SEP, EOS],
+        [D, SEP, E, SEP, EOS],
+        [D, SEP, P + 3, SEP, D, SEP, P + 2, SEP, P + 1, D, P, P + 2, P + 3, SEP, E, SEP, EOS],
+    ]
+    for found, source in zip(
+        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
+    ):
+        wanted, written = placeholders(source, dict.fromkeys(STEPS, 1)), placeholders(found[0].tokens, STEPS)
+        assert {n: sorted(some) for n, some in written.items()} == {n: sorted(some) for n, some in wanted.items()}
+
+
+def placeholders(tokens: Sequence[int], steps: dict[int, int]) -> dict[int, list[int]]:
+    """Those of each source segment, by its number."""
+    found: dict[int, list[int]] = {}
+    segment = 0
+    for token in tokens:
+        segment += steps.get(token, 0)
+        if P <= token < P + 9:
+            found.setdefault(segment, []).append(token)
+    return found
+
+
+def test_placeholders_take_the_last_room_of_a_segment() -> None:
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=4)
+    model = FakeModel(
+        lambda source, written: table({D: 0.9, SEP: 0.05, P: 0.02, P + 1: 0.02, EOS: 0.01}, size=20), STEPS
+    )
+    [[found]] = decode(model, *batch([P, D, P + 1, SEP, EOS]), config, counted=True)
+    assert found.tokens == (D, D, P, P + 1, SEP)
+    assert not found.finished
+
+
+def test_segments_that_may_not_be_merged_have_one_each() -> None:
+    logits = table({SEP3: 0.5, SEP2: 0.3, D: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
+    model = FakeModel(lambda source, written: logits, STEPS)
+    source = batch([D, SEP, E, SEP, D, SEP, EOS])
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
+    [[merged]] = decode(model, *source, config, counted=True)
+    [[apart]] = decode(model, *source, replace(config, merge_segments=False), counted=True)
+    assert merged.tokens == (SEP3,)
+    assert apart.tokens == (D, SEP) * 3
+
+
+def test_an_n_gram_stands_once_in_all_that_answers_a_source_segment() -> None:
+    """Also if the model splits it by `<sep0>`."""
+    logits = table({D: 0.5, SEP0: 0.3, E: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
+    config = DecodingConfig(strategy="greedy", no_repeat_ngram_size=1, max_length_ratio=0, max_length_offset=9)
+    [[found]] = decode(
+        FakeModel(lambda source, written: logits, STEPS), *batch([D, SEP, E, SEP, EOS]), config, counted=True
+    )
+    assert found.tokens == (D, SEP0, E, SEP, D, SEP0, E, SEP)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
+def test_a_segment_is_not_shorter_than_asked_for(strategy: str, counted: bool) -> None:
+    """From the tokens of its own source, never above its limit; an empty source sets no minimum."""
+    logits = table({D: 0.02, E: 0.02, SEP0: 0.2, SEP: 0.6, SEP2: 0.1, EOS: 0.06}, size=20)
+    model = FakeModel(lambda source, written: logits, STEPS if counted else None)
+    source = [D, E, D, SEP, SEP, D, E, D, E, D, E, D, SEP, EOS]
+    config = DecodingConfig(strategy=strategy, min_length_ratio=0.75, max_length_ratio=0, max_length_offset=4)
+    for [found, *_] in (decode(model, *batch(source, [D, EOS]), config, counted=counted),):
+        sizes, tokens = [], 0
+        for token in found[0].tokens:
+            tokens += 1
+            if STEPS.get(token, 0) if counted else token == SEP:
+                sizes.append(tokens - 1)
+                tokens = 0
+        assert sizes[0] >= 2
+        assert sizes[-1] >= (4 if len(sizes) == 3 else 0)
+    with pytest.raises(ValueError, match=r"min_length_ratio=0.5 \(wanted 0 with match_segments=false"):
+        free(min_length_ratio=0.5)
+
+
+def slow_penalised(source: tuple[int, ...], penalty: float, limit: int) -> tuple[tuple[int, ...], float, float]:
+    """Greedy search with CTRL's penalty: tokens, their log-probability, and that under the penalty."""
+    written: tuple[int, ...] = (BOS,)
+    own = penalised = 0.0
+    while len(written) - 1 < limit and written[-1] != EOS:
+        logits = looping_logits(source, written)
+        last = max((place for place, token in enumerate(written) if token in (BOS, SEP)), default=0)
+        weighed = logits.clone()
+        for token in set(written[last + 1 :]):
+            weighed[token] = logits[token] / penalty if logits[token] > 0 else logits[token] * penalty
+        allowed = weighed.clone()
+        allowed[[PAD, BOS]] = -math.inf
+        token = int(allowed.argmax())
+        own, penalised = own + float(logits.log_softmax(0)[token]), penalised + float(weighed.log_softmax(0)[token])
+        written = (*written, token)
+    return written[1:], own, penalised
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_what_a_segment_has_already_is_penalised(strategy: str) -> None:
+    config = free(strategy=strategy, beam_size=1, max_length_ratio=0, max_length_offset=30, repetition_penalty=1.5)
+    found = decode(FakeModel(looping_logits), *batch(*SOURCES), config)
+    for [hypothesis], source in zip(found, SOURCES, strict=True):
+        tokens, own, penalised = slow_penalised(tuple(source), 1.5, 30)
+        assert hypothesis.tokens == tuple(token for token in tokens if token != EOS)
+        assert hypothesis.log_probability == pytest.approx(own, rel=1e-5)
+        if hypothesis.finished:
+            assert hypothesis.score == pytest.approx(penalised / len(tokens), rel=1e-5)
+    plain = decode(FakeModel(looping_logits), *batch(*SOURCES), replace(config, repetition_penalty=1.0))
+    assert [h.tokens for [h] in plain] != [h.tokens for [h] in found]
+
+
+def test_the_penalty_ends_with_the_segment() -> None:
+    model = FakeModel(lambda source, written: table({A: 0.6, B: 0.3, SEP: 0.1, EOS: 1e-6}))
+    config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=2, repetition_penalty=9.0)
+    [[found]] = decode(model, *batch([C, SEP, C, SEP, EOS]), config)
+    assert found.tokens == (A, B, SEP) * 2

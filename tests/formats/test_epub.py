@@ -1,0 +1,85 @@
+"""EPUB books: prose in the order of reading, everything else byte for byte."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from scaleformer.formats.epub import EpubFile
+from scaleformer.system.errors import DataError
+from tests import books
+from tests.books import book
+from tests.formats.fake import translate, unchanged
+
+
+def contents(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        first = archive.infolist()[0]
+        assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)  # as readers want it
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_a_book() -> None:
+    data = book()
+    file = EpubFile(data, "a.epub")
+    assert [block.text for block in file.blocks] == [
+        "It begins.",
+        "The end",
+        "It ￼ends￼",
+        "here & now. Use ￼.",
+        "￼To the end￼",
+        "To the end",
+    ]
+    assert unchanged(file) == data
+    translated, counts = translate(file)
+    assert not counts
+    old, new = contents(data), contents(translated)
+    assert list(old) == list(new)
+    assert {name for name in old if old[name] != new[name]} == {
+        "text/a.xhtml",
+        "text/part 2/b.xhtml",
+        "text/nav.xhtml",
+        "text/toc.ncx",
+    }
+    wanted = "<h1>THE END</h1><p>IT <em>ENDS</em><br/>HERE &amp; NOW. USE <code>x</code>.</p>"
+    assert new["text/a.xhtml"].decode() == books.PAGE.format(wanted)
+    assert new["text/toc.ncx"].decode() == books.CONTENTS.format("TO THE END")
+
+
+def test_the_encoding_that_a_page_declares() -> None:
+    page = books.PAGE.replace("utf-8", "iso-8859-1").format("<p>café</p>")
+    translated, _ = translate(EpubFile(book(a=page.encode("latin-1")), "a.epub"), lambda _: "señal 数")
+    assert contents(translated)["text/a.xhtml"] == page.replace("café", "señal &#25968;").encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"PK\3\4 and no more", r"a\.epub: not a sound EPUB file \("),
+        (book(container=None), "a.epub: an archive that holds no EPUB book: wanted .epub"),
+        (book(container="<container/>"), "container.xml names no package"),
+        (book(container="<container>"), r"container\.xml: malformed XML \(no element found"),
+        (book(container='<!DOCTYPE c [<!ENTITY e "x">]><c>&e;</c>'), "declares entities"),
+        (book(**{"book.opf": None}), "lacks 'text/book.opf': fetch it again"),
+        (book(**{"b.xhtml": None}), "lacks its page 'text/part 2/b.xhtml': fetch it again"),
+        (book(encryption=books.encrypted("text/part%202/b.xhtml")), "protected against copying: wanted a book"),
+        (book(a=b"<p>\xff"), r"a\.epub: text/a\.xhtml:1: not UTF-8"),
+        (book(a="<p>" + "a" * 60_000_000), r"text/a\.xhtml: [\d,]+ bytes unpack to"),
+    ],
+)
+def test_faults(data: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        EpubFile(data, "a.epub")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_no_damage_is_another_error() -> None:
+    data, random = book(), Random(3)
+    for _ in range(60):
+        place = random.randrange(len(data))
+        with suppress(DataError):
+            translate(EpubFile(data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :], "a.epub"))

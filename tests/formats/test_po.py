@@ -1,0 +1,252 @@
+"""gettext catalogues: untranslated messages are filled, the rest stays as it is, format placeholders still work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+from translate.storage.pypo import pofile
+
+from scaleformer.formats.po import PoFile
+from scaleformer.formats.segments import Segment
+from scaleformer.system.errors import DataError
+from tests.formats.fake import shout, translate, unchanged
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples" / "po"
+HEADER = """# Comment
+msgid ""
+msgstr ""
+"Language: es\\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Plural-Forms: nplurals=3; plural=n==1 ? 0 : n==2 ? 1 : 2;\\n"
+
+"""
+FILE = (
+    HEADER
+    + """#: a.c:1
+#, c-format
+msgid "Open %s now.\\n"
+msgstr ""
+
+#, fuzzy
+#| msgid "Old"
+msgid "New"
+msgstr "Viejo"
+
+msgid ""
+"A long message that someone has "
+"wrapped."
+msgstr "Un mensaje."
+
+msgctxt "menu"
+msgid "One \\"file\\" \\\\ tab\\there"
+msgstr ""
+
+#, python-format
+msgid "%(n)d file of {total}"
+msgid_plural "%(n)d files of {total}"
+msgstr[0] ""
+msgstr[1] ""
+msgstr[2] ""
+
+msgid "%d"
+msgstr ""
+
+#~ msgid "Gone"
+#~ msgstr "Ido"
+"""
+)
+
+
+def read(text: str) -> PoFile:
+    return PoFile(text.encode(), "a.po")
+
+
+def filled(text: str, translation=shout) -> str:
+    file = read(HEADER + text)
+    return translate(file, translation)[0].decode().removeprefix(HEADER)
+
+
+def checked(data: bytes, tmp_path: Path) -> None:
+    """gettext itself accepts the catalogue."""
+    if shutil.which("msgfmt"):
+        (tmp_path / "checked.po").write_bytes(data)
+        command = ["msgfmt", "--check-format", "-o", str(tmp_path / "a.mo"), str(tmp_path / "checked.po")]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert not found.returncode, found.stderr
+
+
+def test_what_is_filled(tmp_path: Path) -> None:
+    file = read(FILE)
+    assert [block.text for block in file.blocks] == [
+        "Open ￼ now.",
+        'One "file" \\ tab here',
+        "￼ file of ￼",
+        "￼ files of ￼",
+    ]
+    assert file.left == {"fuzzy units": 1, "translated units": 1, "units without words": 1, "obsolete units": 1}
+    data, counts = translate(file)
+    checked(data, tmp_path)
+    wanted = FILE
+    for old, new in (
+        ('now.\\n"\nmsgstr ""', 'now.\\n"\nmsgstr "OPEN %s NOW.\\n"'),
+        ('here"\nmsgstr ""', 'here"\nmsgstr "ONE \\"FILE\\" \\\\ TAB HERE"'),
+        ('msgstr[0] ""', 'msgstr[0] "{total} FILE OF %(n)d"'),
+        ('msgstr[1] ""', 'msgstr[1] "{total} FILES OF %(n)d"'),
+        ('msgstr[2] ""', 'msgstr[2] "{total} FILES OF %(n)d"'),
+    ):
+        wanted = wanted.replace(old, new)
+    assert data.decode() == wanted
+    assert not counts
+    units = [unit for unit in pofile.parsestring(data).units if not unit.isheader() and not unit.isobsolete()]
+    assert [unit.istranslated() for unit in units] == [True, False, True, True, True, False]
+
+
+def test_bytes_stay() -> None:
+    texts = [FILE, FILE.rstrip("\n"), FILE.replace("\n", "\r\n"), "\ufeff" + FILE, "", "\ufeff", "\n", "# c\n"]
+    contents = [text.encode() for text in texts] + [path.read_bytes() for path in SAMPLES.rglob("*.po")]
+    contents.append(FILE.replace("UTF-8", "ISO-8859-1").replace("New", "Né").encode("iso-8859-1"))
+    for content in contents:
+        assert unchanged(PoFile(content, "a.po")) == content
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_as_they_did(end: str) -> None:
+    text = (FILE.removesuffix('\n#~ msgid "Gone"\n#~ msgstr "Ido"\n') + 'msgid "last"\nmsgstr ""').replace("\n", end)
+    data = translate(read(text))[0].decode()
+    assert data.endswith(f'msgid "last"{end}msgstr "LAST"')
+    assert data.count(end) == text.count(end)
+
+
+def test_forms_of_languages() -> None:
+    """One form serves every number; an existing form stays."""
+    one = 'msgid "file"\nmsgid_plural "files"\nmsgstr[0] "{}"\n'
+    assert filled(one.format("")) == one.format("FILES")
+    some = 'msgid "file"\nmsgid_plural "files"\nmsgstr[0] "{}"\nmsgstr[1] "{}"\n'
+    assert filled(some.format("fichero", "")) == some.format("fichero", "FILES")
+    assert filled(some.format("", "ficheros")) == some.format("FILE", "ficheros")
+
+
+def test_lines_and_paragraphs() -> None:
+    text = 'msgid ""\n"\\n"\n"Usage of it\\n"\n"and more\\n"\n"\\n"\n"Second.\\n"\nmsgstr ""\n'
+    wanted = text.replace('msgstr ""\n', 'msgstr ""\n"\\n"\n"USAGE OF IT\\n"\n"AND MORE\\n"\n"\\n"\n"SECOND.\\n"\n')
+    assert filled(text) == wanted
+
+
+def test_long_lines_are_wrapped_where_the_file_has_none() -> None:
+    short, long = " ".join(["word"] * 10), " ".join(["WORD"] * 30)
+    text = f'msgid "{short}"\nmsgstr ""\n'
+    found = filled(text, lambda segment: long).splitlines()
+    assert found[1] == 'msgstr ""'
+    assert max(map(len, found)) <= 79
+    assert "".join(line.strip('"') for line in found[2:]) == long
+    text += f'\nmsgid "{"wide " * 30}"\nmsgstr "x"\n'
+    assert f'msgstr "{long}"\n' in filled(text, lambda segment: long)
+
+
+def test_placeholders_of_programs(tmp_path: Path) -> None:
+    """Placeholders without a name get numbers if they change places, or the message stays untranslated."""
+    text = '#, c-format\nmsgid "Copy %s to %s in %d%%."\nmsgstr ""\n'
+    assert filled(text).splitlines()[-1] == 'msgstr "COPY %3$d TO %2$s IN %1$s%%."'
+    checked((HEADER + filled(text)).encode(), tmp_path)
+    assert filled(text, lambda s: s.text.lower()).splitlines()[-1] == 'msgstr "copy %s to %s in %d%%."'
+    assert filled('msgid "Copy %s to %s."\nmsgstr ""\n').endswith('msgstr "COPY %s TO %s."\n')
+    for untouched, reason in (
+        (text.replace("c-format", "python-format"), "moves placeholders without names"),
+        (text.replace("%d%%", "%*d"), "loses placeholders|moves placeholders"),
+    ):
+        file = read(HEADER + untouched)
+        assert translate(file)[0].decode() == HEADER + untouched
+        assert [key for key in file.left if any(part in key for part in reason.split("|"))]
+    file = read(HEADER + '#, c-format\nmsgid "At %\'d now."\nmsgstr ""\n')
+    assert translate(file)[0].decode() == unchanged(file).decode()
+    assert file.left == Counter({"units whose translation loses placeholders": 1})
+
+
+def test_encodings() -> None:
+    data = (HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Né"\nmsgstr ""\n').encode("iso-8859-1")
+    assert translate(PoFile(data, "a.po"))[0].endswith(b'msgstr "N\xc9"\n')
+
+    def japanese(segment: Segment) -> str:
+        return "日"
+
+    with pytest.raises(DataError, match=r"a\.po:9: the translation has '日', which ISO-8859-1 lacks: convert"):
+        translate(PoFile(data, "a.po"), japanese)
+
+
+def test_controls_are_escaped() -> None:
+    text = 'msgid "\\033[1mBold\\a\\r"\nmsgstr ""\n'
+    assert (
+        filled(text, lambda segment: segment.text.upper())
+        == 'msgid "\\033[1mBold\\a\\r"\nmsgstr "\\033[1mBOLD\\a\\r"\n'
+    )
+    assert filled('msgid "a"\nmsgstr ""\n', lambda _: "x\x00\n\u2028y").endswith('msgstr "x y"\n')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param('msgid "a\nmsgstr ""\n', r"a\.po:1: .*wanted a comment, or msgid", id="unclosed"),
+        pytest.param('msgid "a"\nmsgid_plural "b"\n', r"a\.po:1: .* is incomplete", id="plural without forms"),
+        pytest.param('msgid "a"\nmsgid_plural "b"\nmsgstr ""\n', r"a\.po:1: .* is incomplete", id="plural, one msgstr"),
+        pytest.param('msgid "a"\nmsgstr[0] ""\n', r"a\.po:1: .* is incomplete", id="forms without plural"),
+        pytest.param('msgid "a"\n', r"a\.po:1: .* is incomplete", id="truncated"),
+        pytest.param('msgid "a"\nmsgid "b"\nmsgstr ""\n', r"a\.po:1: .* is incomplete", id="two msgids"),
+        pytest.param('msgstr ""\n', r"a\.po:1: .* is incomplete", id="no msgid"),
+        pytest.param('"a"\n', r"a\.po:1: .* is incomplete", id="stray text"),
+        pytest.param("words\n", r"a\.po:1: 'words': wanted a comment", id="no catalogue"),
+        pytest.param('msgid "a\\q"\nmsgstr ""\n', r"a\.po:1: unknown escape", id="escape"),
+        pytest.param(
+            'msgid "\\377"\nmsgstr ""\n',
+            r"a\.po:1: the .* escapes of this message are not valid UTF-8",
+            id="half a character",
+        ),
+        pytest.param('msgid "a\0b"\nmsgstr ""\n', r"a\.po:1: a null character", id="null"),
+        pytest.param('msgid ""\nmsgstr "charset=punycode\\n"\n', r"a\.po: unknown charset='punycode'", id="charset"),
+        pytest.param('msgid ""\nmsgstr "charset=idna\\n"\n', r"a\.po: unknown charset='idna'", id="slow charset"),
+        pytest.param(b'msgid "\xe9"\nmsgstr ""\n', r"a\.po:1: not UTF-8 .byte 8", id="latin-1"),
+        pytest.param(FILE.encode("utf-16-le"), r"a\.po:1: ", id="utf-16 without mark"),
+        pytest.param(FILE.encode("utf-16"), r"a\.po:1: not UTF-8", id="utf-16"),
+        pytest.param(b"\xde\x12\x04\x95\0\0\0\0", r"a\.po:1: not UTF-8", id="a compiled catalogue"),
+        pytest.param("x" * 5_000_000, r"a\.po:1: 'x{59}", id="a long word"),
+        pytest.param('msgid "' + "\\" * 5_000_001 + '"', r"a\.po:1: 'msgid ", id="backslashes"),
+        pytest.param('"' * 1_000_000, r"a\.po:1: ", id="quotation marks"),
+        pytest.param('msgid ""\n' * 100_000, r"a\.po:1: .* is incomplete", id="many msgids"),
+    ],
+)
+def test_faults(text: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        PoFile(text.encode() if isinstance(text, str) else text, "a.po")
+    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'msgid "a"\nmsgstr ""\n' * 2,  # twice the same
+        'msgid "a"\nmsgstr ""\n# c\n' * 20_000,
+        'msgid ""\nmsgstr ""\n' + '"x"\n' * 100_000,
+        f'msgid "{"a " * 50_000}"\nmsgstr ""\n',
+        f'#, c-format\nmsgid "{"%s a " * 2_000}"\nmsgstr ""\n',
+        f'msgid "a"\nmsgid_plural "b"\n{"".join(f"msgstr[{n}] {chr(34) * 2}{chr(10)}" for n in range(2_000))}',
+    ],
+    ids=["twice", "many", "a long header", "a long text", "many placeholders", "many forms"],
+)
+def test_what_is_odd_is_read_quickly(text: str) -> None:
+    file = read(text)
+    assert unchanged(file) == text.encode()
+    translate(file)
+
+
+def test_no_damage_is_another_error() -> None:
+    random = Random(1)
+    for _ in range(300):
+        begin, length = random.randrange(len(FILE)), random.randrange(1, 30)
+        with suppress(DataError):
+            translate(read(FILE[:begin] + FILE[begin + length :]))

@@ -1,0 +1,60 @@
+"""Reversed translations: what becomes a document, what is left out, and a corpus from them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.prepare import prepare
+from scaleformer.data.prepare_config import PrepareConfig
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.reversed_translations import read_translations
+from scaleformer.system.errors import DataError
+from scaleformer.text.documents import Document
+
+RECORDS = [
+    {"id": "a", "source": ["uno", "dos"], "hypothesis": ["one", "two"], "finished": True, "score": -1.0},
+    {"id": "b", "source": ["tres"], "hypothesis": ["three"], "finished": False},
+    {"id": "c", "source": ["cuatro"], "hypothesis": ["four", "more"], "finished": True},
+    {"id": "d", "source": ["cinco", "seis"], "hypothesis": ["five five", "six"], "finished": False, "cut": [0]},
+    {"id": "e", "source": ["siete"], "hypothesis": ["seven seven"], "finished": False, "cut": [0]},
+]
+KEPT = [Document("a", ("one", "two"), ("uno", "dos")), Document("d", ("six",), ("seis",))]
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def test_the_translation_becomes_the_source(tmp_path: Path) -> None:
+    path, dropped, segments = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS)), Counter[str](), Counter[str]()
+    assert list(read_translations(path, dropped, segments)) == KEPT
+    assert dropped == {"cut by the length limit": 2, "another number of segments": 1}
+    assert segments == {"cut by the length limit": 1}
+
+
+def test_the_report_names_the_model_of_translations(tmp_path: Path) -> None:
+    path = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS))
+    config = PrepareConfig("translations", str(path), str(tmp_path / "out"), valid=0, test=0)
+    report = prepare(config, translated_by="abc")
+    assert report.documents["train"] == 2
+    assert list(read_jsonl(tmp_path / "out" / "train.jsonl.gz")) == KEPT
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["translated_by"] == "abc"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": "a", "source": ["x"]}', "no 'hypothesis'"),
+        ("[1]", "not a JSON object"),
+        ('{"id": ', "not a JSON object"),
+    ],
+)
+def test_lines_that_are_not_translations_are_refused(tmp_path: Path, line: str, message: str) -> None:
+    path = write(tmp_path / "back.jsonl", json.dumps(RECORDS[0]), line)
+    with pytest.raises(DataError, match=f"back.jsonl:2: {message}"):
+        list(read_translations(path, Counter(), Counter()))

@@ -1,0 +1,86 @@
+"""Terms in texts and their annotations, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from scaleformer.text.terms import (
+    Term,
+    annotate,
+    find_terms,
+    make_terms,
+)
+
+
+def found(text: str, **forms: str) -> list[str]:
+    return [text[match.start : match.stop] for match in find_terms(text, make_terms(forms))]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("file", "Files, a FILE, the file's profile, filed; refile filet", ["Files", "FILE", "file", "filed"]),
+        ("compile", "It compiles while compiling what compiled; compiler", ["compiles", "compiling", "compiled"]),
+        ("files", "one file, filing", ["file"]),
+        ("copy", "copies copied copying copy", ["copies", "copied", "copying", "copy"]),
+        ("copies", "a copy", ["copy"]),
+        ("process", "the processes of a processor", ["processes"]),
+        ("run", "run runs running", ["run", "runs"]),
+        ("go", "go goes gos", ["go"]),
+        ("string", "strs and strings", ["strings"]),
+        ("source file", "Source  files and source, file", ["Source  files"]),
+        ("C++", "C++ and C++x", ["C++"]),
+        ("STRASSE", "Straße, Straßen", ["Straße", "Straßen"]),
+        ("東京", "在東京都", ["東京"]),
+        ("/colou?rs?/", "color, Colours", ["color", "Colours"]),
+        ("/(?-i:API)/", "API api", ["API"]),
+        ("/x*/", "a xx", ["xx"]),
+    ],
+)
+def test_a_source_form_is_found_with_its_endings(form: str, text: str, expected: list[str]) -> None:
+    assert found(text, **{form: "t"}) == expected
+
+
+def test_of_overlapping_terms_the_first_and_longest_wins() -> None:
+    terms = make_terms({"file": "fichero", "source file": "fuente", "file system": "sistema", "SOURCE": "origen"})
+    text = "source file system, file system, sources"
+    assert [(text[m.start : m.stop], m.term.target) for m in find_terms(text, terms)] == [
+        ("source file", "fuente"),
+        ("file system", "sistema"),
+        ("sources", "origen"),
+    ]
+
+
+def test_a_target_form_counts_with_its_endings() -> None:
+    pattern = Term("a", "núcleo").target_pattern
+    assert [m[0] for m in pattern.finditer("Núcleo núcleos nuclear núcleo-x")] == ["Núcleo", "núcleos", "núcleo"]
+
+
+def test_annotations_follow_their_terms() -> None:
+    text = "The kernel starts files."
+    terms = make_terms({"kernel": "núcleo", "file": "fichero"})
+    annotated = annotate(text, [(match.stop, match.term.target) for match in find_terms(text, terms)])
+    assert annotated == "The kernel⟨=⟩ núcleo⟨/⟩ starts files⟨=⟩ fichero⟨/⟩."
+    assert annotate(text, []) == text
+
+
+@pytest.mark.parametrize(
+    ("forms", "message"),
+    [
+        (("", "x"), "the source form '' of a term is not text: wanted one or several words"),
+        (("x", " "), "the target form ' ' of a term is not text"),
+        (("x", "/y/"), "the target form '/y/' of a term is an expression: wanted text to write"),
+        (("/(/", "y"), r"the source form '/\(/' of a term is not a valid expression: missing \)"),
+        (("x", "a⟨/⟩"), "contains a reserved piece: remove it"),
+        (("x", "\ud800"), "lone surrogate"),
+    ],
+)
+def test_an_invalid_term_gives_one_line(forms: tuple[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Term(*forms)
+
+
+def test_a_slow_expression_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scaleformer.text.terms.SECONDS", 0.01)
+    with pytest.raises(ValueError, match="takes too long: simplify it"):
+        find_terms("a" * 50_000, [Term("/(a|aa)+$b/", "x")])
