@@ -100,6 +100,27 @@ def test_a_translator_and_the_server_start_without_lightning_and_hydra() -> None
     assert not {"pytorch_lightning", "lightning_fabric", "hydra"} & set(loaded)
 
 
+def private_parts(path: Path) -> list[str]:
+    """The names with an underscore that a module takes from others: `a.b._c`, or `import _c`."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) not in ("self", "os", "torch"):
+            found.append(node.attr)
+    return [name for name in found if name.startswith("_") and not name.startswith("__")]
+
+
+def test_private_parts_of_lightning_stay_in_one_module() -> None:
+    inside = PACKAGE / "training" / "lightning_internals.py"
+    assert private_parts(inside)
+    assert not {
+        path.name: names
+        for path in (PACKAGE / "training").glob("*.py")
+        if path != inside and (names := private_parts(path))
+    }
+
+
 def test_an_upward_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{__name__}.ROOT", tmp_path)
     for name, text in {"low/a.py": "from pack.high.b import f", "high/b.py": "import pack.low.a"}.items():

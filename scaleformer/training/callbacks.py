@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging
+from pytorch_lightning.callbacks import Callback, EarlyStopping, WeightAveraging
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
@@ -26,6 +26,7 @@ from scaleformer.decoding.search import decode
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
 from scaleformer.training.interruption import SignalWatch
+from scaleformer.training.lightning_internals import restart_average
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.peak_memory import TrimMemory
 from scaleformer.training.progress import TrainingProgress
@@ -167,7 +168,7 @@ class RandomState(Callback):
         random.seed(python)
 
 
-class WeightAverage(EMAWeightAveraging):
+class WeightAverage(WeightAveraging):
     """Exponential moving average of the weights from step `start_step` on; before that, the weights themselves.
 
     The average of n weights takes in the next with a decay of min(decay, (1 + n) / (10 + n)), so that the first weights
@@ -176,8 +177,7 @@ class WeightAverage(EMAWeightAveraging):
     """
 
     def __init__(self, decay: float, start_step: int = 0) -> None:
-        super().__init__(decay=decay)
-        self._kwargs = {"multi_avg_fn": self._update}
+        super().__init__(multi_avg_fn=self._update)
         self.decay = decay
         self.start_step = start_step
 
@@ -192,9 +192,8 @@ class WeightAverage(EMAWeightAveraging):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        assert self._average_model is not None
         if trainer.global_step <= self.start_step:
-            self._average_model.n_averaged.zero_()  # makes the next update a copy
+            restart_average(self)
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
 
     def on_save_checkpoint(

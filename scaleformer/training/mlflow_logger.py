@@ -34,12 +34,12 @@ class MlflowRun(MLFlowLogger):
             with suppress(OSError):
                 identity = (directory / IDENTITY).read_text(encoding="utf-8").strip() or None
         self.resumed = identity is not None
-        uri = config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or STORE
+        self.uri = config.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or STORE
         name = config.run_name or directory.name
         try:
-            super().__init__(config.project, name, uri, run_id=identity)
+            super().__init__(config.project, name, self.uri, run_id=identity)
         except MlflowException as error:
-            raise _unreachable(uri, error) from error
+            raise _unreachable(self.uri, error) from error
 
     def begin(self, config: Mapping[str, Any]) -> None:
         try:
@@ -48,7 +48,7 @@ class MlflowRun(MLFlowLogger):
                 self.log_hyperparams(dict(config))
             self.experiment.log_dict(identity, dict(config), "config.yaml")  # complete: long settings are cut above
         except MlflowException as error:
-            raise _unreachable(self._tracking_uri, error) from error
+            raise _unreachable(self.uri, error) from error
         (self.directory / IDENTITY).write_text(f"{identity}\n", encoding="utf-8")
 
     def finish(self, results: RunResults) -> None:

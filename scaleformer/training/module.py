@@ -7,7 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import EMAWeightAveraging
+from pytorch_lightning.callbacks import WeightAveraging
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
@@ -18,6 +18,7 @@ from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
 from scaleformer.training.guard import StepGuard, name_documents
 from scaleformer.training.interruption import SIGNALS
+from scaleformer.training.lightning_internals import correct_step_count
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates, split_decaying
 from scaleformer.training.sharding import shard_model
 
@@ -77,9 +78,7 @@ class TranslationModule(pl.LightningModule):
         refresh_rates(scheduler)
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
-        # Lightning decides by its own step count whether to log. In a resumed run that had ended with a validation,
-        # that count is one too high and would never agree with `_due`.
-        self.trainer.fit_loop.epoch_loop._batches_that_stepped = self.trainer.global_step
+        correct_step_count(self.trainer)  # or `_due` would never agree with it
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         self.batch = batch
@@ -181,7 +180,7 @@ class TranslationModule(pl.LightningModule):
             return
         if "carried" in checkpoint:  # not in older ones
             self.model.set_carried(checkpoint["carried"])
-        averaging = any(isinstance(callback, EMAWeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        averaging = any(isinstance(callback, WeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if "current_model_state" in checkpoint and not averaging:  # the trained weights, not their average
             checkpoint["state_dict"] = checkpoint["current_model_state"]
         found = [len(group["params"]) for group in checkpoint["optimizer_states"][0]["param_groups"]]

@@ -11,6 +11,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback, Checkpoint, ModelCheckpoint
 
 from scaleformer.training.interruption import interrupted
+from scaleformer.training.lightning_internals import before_this_batch, validates_next
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.run_folder import write_status
 
@@ -66,12 +67,8 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         assert isinstance(pl_module, TranslationModule)
         if self.pending and not pl_module.batches:
-            progress = trainer.fit_loop.epoch_loop.batch_progress
-            for count in (progress.total, progress.current):
-                count.ready -= 1  # a resumed run has not begun this batch yet
-            self._save(trainer)
-            for count in (progress.total, progress.current):
-                count.ready += 1
+            with before_this_batch(trainer):
+                self._save(trainer)
         if pl_module.stopping and self.saved_step == trainer.global_step and not pl_module.batches:
             raise interrupted(pl_module.stopping, self.saved_step, self.path.parent.parent)
         if self.minutes is not None and trainer.is_global_zero and time.monotonic() - self.saved >= 60 * self.minutes:
@@ -89,10 +86,7 @@ class LastCheckpoint(Checkpoint):
         self.step = trainer.global_step
         if self.pending or self.step % self.every == 0 or pl_module.saving or pl_module.stopping:
             self.pending = True
-            loop = trainer.fit_loop
-            assert loop._data_fetcher is not None
-            validates = loop.epoch_loop._should_check_val_fx(loop._data_fetcher) and any(trainer.num_val_batches)
-            if not validates and not loop.epoch_loop.batch_progress.is_last_batch:
+            if not validates_next(trainer) and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
                 self._save(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -17,6 +17,8 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
+from scaleformer.training.lightning_internals import shard_over_all
+
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
@@ -38,7 +40,7 @@ class ShardedStrategy(ModelParallelStrategy):
         super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
 
     def setup_environment(self) -> None:
-        self._data_parallel_size = self.num_nodes * self.num_processes
+        shard_over_all(self)
         super().setup_environment()
 
     def optimizer_state(self, optimizer: Optimizer | LightningOptimizer) -> dict[str, Any]:

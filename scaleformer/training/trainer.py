@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import warnings
 from pathlib import Path
@@ -14,12 +13,12 @@ import torch
 from lightning_fabric.plugins.environments import LightningEnvironment
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
-from pytorch_lightning.strategies.launchers import _SubprocessScriptLauncher
 
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.system.errors import Interrupted, is_out_of_memory
 from scaleformer.training.callbacks import ValidationBleu, WeightAverage
 from scaleformer.training.interruption import interrupted
+from scaleformer.training.lightning_internals import copies_this_process, kill_other_processes
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.sharding import ShardedStrategy
 
@@ -93,8 +92,7 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
             )
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy, ShardedStrategy)):
         raise ValueError(f"trainer.strategy={strategy}: wanted auto, ddp or fsdp")
-    launcher = trainer.strategy.launcher
-    if launcher is not None and not isinstance(launcher, _SubprocessScriptLauncher):
+    if copies_this_process(trainer):
         raise ValueError(f"trainer.strategy={strategy} copies this process: wanted ddp, which starts new ones")
     if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64 too: it becomes 64-true
         raise ValueError(f"trainer.precision={precision}: weights stay in fp32: wanted 32-true, bf16-mixed or 16-mixed")
@@ -128,9 +126,7 @@ def fit(
             sys.exit(0)  # the first process takes any other code for a failure and kills all
         raise
     except BaseException as error:
-        launcher = trainer.strategy.launcher
-        if isinstance(launcher, _SubprocessScriptLauncher):
-            launcher.kill(signal.SIGKILL)  # they may wait for this process for half an hour
+        kill_other_processes(trainer)
         if isinstance(error, MisconfigurationException):
             raise ValueError(f"Lightning: {error}") from error
         if is_out_of_memory(error):
