@@ -10,13 +10,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from scaleformer.cli.call import (
-    CONF,
-    config_of,
-    module_of,
-    options_of,
-    typed,
-)
+from scaleformer.cli.call import CONF, config_of, module_of, options_of, typed
 from scaleformer.commands import COMMANDS
 from scaleformer.model.attention import RETIRED
 

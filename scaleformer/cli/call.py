@@ -17,12 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.cli.line import (
-    SWEEP,
-    last_value,
-    split_flags,
-    typed,
-)
+from scaleformer.cli.line import SWEEP, last_value, split_flags, typed
 from scaleformer.cli.sweep import Jobs
 from scaleformer.cli.unknown import unknown_override
 from scaleformer.system.cpu import set_up_cpu

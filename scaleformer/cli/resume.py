@@ -7,12 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from scaleformer.cli.line import (
-    flag_value,
-    last_value,
-    quoted,
-    split_flags,
-)
+from scaleformer.cli.line import flag_value, last_value, quoted, split_flags
 from scaleformer.training.resume import OVERRIDES, RECORD, last_checkpoint, merge_overrides, refuse_held
 from scaleformer.training.run_folder import is_claimed, is_finished
 

@@ -14,12 +14,7 @@ from datasets.distributed import split_dataset_by_node
 
 from scaleformer.data.config import HubConfig
 from scaleformer.data.errors import MissingSplit
-from scaleformer.formats.rows import (
-    Row,
-    cell,
-    grouped,
-    value,
-)
+from scaleformer.formats.rows import Row, cell, grouped, value
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 

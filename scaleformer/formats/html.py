@@ -14,12 +14,7 @@ from html.parser import HTMLParser
 from scaleformer.formats.breaks import render
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, BlockBuilder
-from scaleformer.formats.splicing import (
-    Edit,
-    decode,
-    encode,
-    splice,
-)
+from scaleformer.formats.splicing import Edit, decode, encode, splice
 from scaleformer.system.errors import DataError
 
 # Other elements end a sentence.

@@ -17,12 +17,7 @@ from scaleformer.formats.html import html_blocks, html_edit
 from scaleformer.formats.markdown_parser import MarkdownParser
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, BlockBuilder
-from scaleformer.formats.splicing import (
-    Edit,
-    decode,
-    encode,
-    splice,
-)
+from scaleformer.formats.splicing import Edit, decode, encode, splice
 
 _LINE_END = re.compile(r"\r\n?|\n")
 _IN_TEXT = re.compile(r"\[\^[^\]\s]+\]:?|\\\|")  # footnote marks, and the stand-in for `|` in a cell

@@ -15,15 +15,7 @@ from itertools import count
 from scaleformer.formats.breaks import plain
 from scaleformer.formats.markup import XML, Markup, Token
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.runs import (
-    Item,
-    Run,
-    RunWriter,
-    inner_places,
-    join_fields,
-    mark_formats,
-    pair_ranges,
-)
+from scaleformer.formats.runs import Item, Run, RunWriter, inner_places, join_fields, mark_formats, pair_ranges
 from scaleformer.formats.segments import BlockBuilder, Span
 
 WORD = (

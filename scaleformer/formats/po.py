@@ -13,20 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from scaleformer.formats.breaks import break_again
-from scaleformer.formats.po_pairs import (
-    Part,
-    decode_catalogue,
-    find_messages,
-    unescape,
-)
+from scaleformer.formats.po_pairs import Part, decode_catalogue, find_messages, unescape
 from scaleformer.formats.printf import moved, numbered, same_placeholders
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import (
-    MARK,
-    Block,
-    BlockBuilder,
-    Span,
-)
+from scaleformer.formats.segments import MARK, Block, BlockBuilder, Span
 from scaleformer.formats.splicing import Edit, splice
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown

@@ -17,13 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from scaleformer.formats.lines import read_lines
-from scaleformer.formats.rows import (
-    Row,
-    brief,
-    cell,
-    some,
-    value,
-)
+from scaleformer.formats.rows import Row, brief, cell, some, value
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, checked

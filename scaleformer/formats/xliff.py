@@ -13,13 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scaleformer.formats.breaks import break_again
-from scaleformer.formats.markup import (
-    Markup,
-    Token,
-    decode_xml,
-    encode_xml,
-    with_attributes,
-)
+from scaleformer.formats.markup import Markup, Token, decode_xml, encode_xml, with_attributes
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.rows import brief
 from scaleformer.formats.segments import Block, BlockBuilder, Span

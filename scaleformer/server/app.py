@@ -20,14 +20,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from scaleformer import __version__
 from scaleformer.server.gate import Gate
-from scaleformer.server.requests import (
-    ErrorAnswer,
-    FileAnswer,
-    Options,
-    TranslateAnswer,
-    TranslateRequest,
-    answer_of,
-)
+from scaleformer.server.requests import ErrorAnswer, FileAnswer, Options, TranslateAnswer, TranslateRequest, answer_of
 from scaleformer.server.service import Opened, Service, in_base64, in_pharaoh
 from scaleformer.server.worker import Done, Written
 from scaleformer.system.schema import shown

@@ -17,14 +17,7 @@ from fastapi import HTTPException, Request
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.server.metrics import Metrics
-from scaleformer.server.requests import (
-    Alternative,
-    FileReport,
-    Options,
-    SourceDocument,
-    Timing,
-    TranslatedDocument,
-)
+from scaleformer.server.requests import Alternative, FileReport, Options, SourceDocument, Timing, TranslatedDocument
 from scaleformer.server.sources import Source, Splitting, clean_name, open_documents, open_upload
 from scaleformer.server.worker import Busy, Done, Ending, Failed, Job, Ticket, Worker, Written
 from scaleformer.translation.notices import empty_places, is_long

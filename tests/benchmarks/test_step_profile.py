@@ -6,16 +6,7 @@ import pytest
 
 from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.page import profile_tables
-from scaleformer.benchmarks.step_profile import (
-    BATCHED,
-    BETWEEN,
-    COPIES,
-    KINDS,
-    OTHER,
-    WEIGHTS,
-    kind_of,
-    profile_steps,
-)
+from scaleformer.benchmarks.step_profile import BATCHED, BETWEEN, COPIES, KINDS, OTHER, WEIGHTS, kind_of, profile_steps
 
 SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 

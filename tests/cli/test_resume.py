@@ -14,10 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from scaleformer.cli.line import quoted, unquoted
 from scaleformer.cli.resume import resumed_arguments
-from scaleformer.training.resume import (
-    OVERRIDES,
-    record_overrides,
-)
+from scaleformer.training.resume import OVERRIDES, record_overrides
 from scaleformer.training.run_folder import write_status
 from tests.runs import CONFIG, make_recorded_run, make_run
 

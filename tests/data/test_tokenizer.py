@@ -16,17 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from scaleformer.data.tokenizer import (
-    BOS,
-    EOS,
-    PAD,
-    SEP,
-    SPECIAL,
-    UNK,
-    Tokenizer,
-    TokenizerConfig,
-    sampled,
-)
+from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP, SPECIAL, UNK, Tokenizer, TokenizerConfig, sampled
 from scaleformer.data.tokenizer_cache import cached_tokenizer
 from scaleformer.system.errors import DataError
 

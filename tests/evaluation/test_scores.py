@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.scores import (
-    TranslatedDocument,
-    corpus_bleu,
-    evaluate_documents,
-)
+from scaleformer.evaluation.scores import TranslatedDocument, corpus_bleu, evaluate_documents
 from scaleformer.text.documents import one_line
 
 DOCUMENTS = [

@@ -9,12 +9,7 @@ import pytest
 import torch
 
 from scaleformer.evaluation.length.views import View, Window, views
-from scaleformer.evaluation.teacher_forcing import (
-    EncodedDocument,
-    loss_by_position,
-    position_bins,
-    token_losses,
-)
+from scaleformer.evaluation.teacher_forcing import EncodedDocument, loss_by_position, position_bins, token_losses
 from tests.helpers import BOS, EOS, SEP, make_model
 
 

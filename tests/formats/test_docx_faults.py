@@ -14,21 +14,7 @@ from lxml import etree
 from scaleformer.formats.docx import DocxFile
 from scaleformer.system.errors import DataError
 from tests.formats.fake import jumbler, translate, unchanged
-from tests.formats.word import (
-    BOMB,
-    OVERRIDE,
-    TYPES,
-    W,
-    body,
-    box,
-    document,
-    field,
-    p,
-    packed,
-    parts_of,
-    r,
-    real,
-)
+from tests.formats.word import BOMB, OVERRIDE, TYPES, W, body, box, document, field, p, packed, parts_of, r, real
 
 
 def spoilt(data: bytes, place: int) -> bytes:

@@ -9,12 +9,7 @@ import pytest
 from scaleformer.formats.html import HtmlFile
 from scaleformer.formats.segments import split_block
 from scaleformer.system.errors import DataError
-from tests.formats.pages import (
-    nonsense,
-    shouted,
-    translated,
-    unchanged,
-)
+from tests.formats.pages import nonsense, shouted, translated, unchanged
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><title>My &amp; page</title><style>p{a:b}</style>

@@ -9,14 +9,7 @@ import pytest
 from scaleformer.formats.markdown import MarkdownFile
 from scaleformer.formats.segments import split_block
 from scaleformer.system.errors import DataError
-from tests.formats.pages import (
-    nonsense,
-    page,
-    shouted,
-    structure,
-    translated,
-    unchanged,
-)
+from tests.formats.pages import nonsense, page, shouted, structure, translated, unchanged
 
 PAGES = range(30)
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.formats.segments import (
-    Block,
-    BlockBuilder,
-    Segment,
-    split_block,
-)
+from scaleformer.formats.segments import Block, BlockBuilder, Segment, split_block
 
 
 def block(text: str) -> Block:

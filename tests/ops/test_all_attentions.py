@@ -9,11 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import (
-    relative_kernel_attention,
-    segment_gated_attention,
-    segment_recall_attention,
-)
+from scaleformer.ops import relative_kernel_attention, segment_gated_attention, segment_recall_attention
 from tests.ops.inputs import gradients
 from tests.ops.segments.inputs import make_segment_inputs
 

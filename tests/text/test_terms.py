@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.text.terms import (
-    Term,
-    annotate,
-    find_terms,
-    make_terms,
-)
+from scaleformer.text.terms import Term, annotate, find_terms, make_terms
 
 
 def found(text: str, **forms: str) -> list[str]:

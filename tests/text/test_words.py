@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scaleformer.text.words import (
-    bare_words,
-    candidates,
-    phrase,
-    spans,
-    words,
-    written_without_spaces,
-)
+from scaleformer.text.words import bare_words, candidates, phrase, spans, words, written_without_spaces
 
 
 @pytest.mark.parametrize(

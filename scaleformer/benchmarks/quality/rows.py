@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scaleformer.benchmarks.models import Sizes
-from scaleformer.benchmarks.quality.programs import (
-    EOLE,
-    HUGGING_FACE,
-    JOEYNMT,
-    OURS,
-    call,
-    environment,
-    run_program,
-)
+from scaleformer.benchmarks.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, environment, run_program
 from scaleformer.benchmarks.quality.texts import LEVELS, Test, first_segments, longest, training_lines, write_lines
 from scaleformer.benchmarks.tables import markdown
 from scaleformer.data.config import DataConfig

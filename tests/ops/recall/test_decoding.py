@@ -11,11 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.benchmarks.models import tensors
-from scaleformer.ops.recall.decoding import (
-    RecallCausalState,
-    recall_causal_init,
-    recall_causal_step,
-)
+from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, recall_causal_step
 from scaleformer.ops.recall.decoding_cross import recall_cross_state, recall_cross_step
 from scaleformer.ops.recall.decoding_text import recall_causal_states
 from tests.ops.recall.inputs import Case, call, make
