@@ -2,7 +2,7 @@
 
 A chunk is C consecutive positions, the unit of the matrix products. A block is M chunks computed together, so that
 intermediate results stay in the cache and do not grow with the length. X is batch times heads. Whole sequences are
-(B, H, L, n); a block is (X, T, n) with T = M C, or (M X, C, n), chunk after chunk.
+(B, H, L, n); a block is (X, T, n) with T = M C.
 """
 
 from __future__ import annotations
@@ -68,16 +68,6 @@ def rows_of(x: Tensor, start: int, count: int, dtype: torch.dtype) -> Tensor:
     return cut(x, start, count).to(dtype).flatten(0, 1)  # (X, count, n)
 
 
-def chunks_of(x: Tensor, block: Block, chunk: int, dtype: torch.dtype) -> Tensor:
-    """A block of x (B, H, L, n) as (M X, C, n), contiguous, chunk after chunk; zeros outside. May be a view."""
-    return _by_chunk(x, block, chunk).to(dtype).flatten(0, 2).contiguous()  # (M X, C, n)
-
-
-def _by_chunk(x: Tensor, block: Block, chunk: int) -> Tensor:
-    part = cut(x, block.start, block.chunks * chunk)
-    return part.unflatten(2, (block.chunks, chunk)).permute(2, 0, 1, 3, 4)  # (M, B, H, C, n)
-
-
 def store_rows(x: Tensor, part: Tensor, start: int) -> None:
     """Write part (X, T, n) to those of positions start .. start + T that x (B, H, L, n) has."""
     count = min(part.shape[1], x.shape[2] - start)
@@ -88,16 +78,6 @@ def store_rows(x: Tensor, part: Tensor, start: int) -> None:
 def rows_at(x: Tensor, start: int, count: int) -> Tensor:
     """View of those of positions start .. start + count that x (B, H, L, n) has, as (X, at most count, n)."""
     return x.view(-1, *x.shape[2:])[:, start : start + count]
-
-
-def store_chunks(x: Tensor, part: Tensor, block: Block) -> None:
-    """Write part (M X, C, n) to the positions of the block that x (B, H, L, n) has."""
-    parts = part.unflatten(0, (block.chunks, *x.shape[:2])).permute(1, 2, 0, 3, 4)  # (B, H, M, C, n)
-    target = x[:, :, block.start : block.start + block.chunks * part.shape[1]]
-    if target.shape[2] == block.chunks * part.shape[1]:
-        target.unflatten(2, parts.shape[2:4]).copy_(parts)
-    elif target.shape[2] > 0:
-        target.copy_(parts.flatten(2, 3)[:, :, : target.shape[2]])
 
 
 def u_windows(
@@ -126,16 +106,6 @@ def u_windows(
     return u
 
 
-def u_chunks(v: Tensor, key_mask: Tensor | None, block: Block, chunk: int, dtype: torch.dtype) -> Tensor:
-    """U = [V, 1] of a block, chunk after chunk: (M X, C, e+1); zeros at pads and outside the sequence."""
-    batch, heads, length, e = v.shape
-    u = v.new_empty(block.chunks, batch, heads, chunk, e + 1, dtype=dtype)
-    u[..., :e].copy_(_by_chunk(v, block, chunk))
-    real = None if key_mask is None else key_mask[:, None, :, None]  # (B, 1, L, 1)
-    _mark(u, real, lambda x: _by_chunk(x, block, chunk), block.start, block.chunks * chunk, length)
-    return u.flatten(0, 2)
-
-
 def _mark(
     u: Tensor, real: Tensor | None, place: Callable[[Tensor], Tensor], start: int, count: int, length: int
 ) -> None:
@@ -161,11 +131,10 @@ def u_rows(v: Tensor, key_mask: Tensor | None, start: int, count: int, dtype: to
     return u.flatten(0, 1)
 
 
-def clear_pads(part: Tensor, key_mask: Tensor, block: Block, heads: int) -> None:
-    """Zero the pads of a block (M X, C, n), in place; key_mask (B, L)."""
-    real = cut(key_mask[:, None, :, None], block.start, block.chunks * part.shape[1])  # (B, 1, M C, 1)
-    real = real.unflatten(2, (block.chunks, -1)).permute(2, 0, 1, 3, 4)  # (M, B, 1, C, 1)
-    part.unflatten(0, (block.chunks, -1, heads)).masked_fill_(~real, 0.0)
+def clear_pads(part: Tensor, key_mask: Tensor, start: int, heads: int) -> None:
+    """Zero the pads of rows (X, T, n) that begin at position `start`, in place; key_mask (B, L)."""
+    real = cut(key_mask[:, None, :, None], start, part.shape[1])  # (B, 1, T, 1)
+    part.unflatten(0, (-1, heads)).masked_fill_(~real, 0.0)
 
 
 def add_windows(total: Tensor, parts: Tensor, chunk: int) -> None:
@@ -189,24 +158,12 @@ def diagonals(matrix: Tensor, count: int, first: int = 0) -> Tensor:
     return matrix.as_strided((items, rows, count), (rows * width, width + 1, 1), matrix.storage_offset() + first)
 
 
-def accumulate(states: Tensor, reverse: bool = False) -> Tensor:
-    """Running sum along the first dimension, in place; `reverse` from the last on."""
-    if states.device.type != "cpu":  # on a GPU one launch for each step costs more than three passes over all
-        return scan(states, reverse)
-    for i in range(1, states.shape[0]):
-        if reverse:
-            states[-i - 1] += states[-i]
-        else:
-            states[i] += states[i - 1]
-    return states
-
-
 def running(parts: Tensor, carry: Tensor, reverse: bool = False) -> tuple[Tensor, Tensor]:
     """The carry plus the sum of parts (X, M, ...) before each part, (X, M, ...), and of all parts, (X, ...).
 
     `reverse`: the carry plus the sum of the parts after each part, and of all parts.
     """
-    if parts.device.type != "cpu":  # as for `accumulate`
+    if parts.device.type != "cpu":  # on a GPU one launch for each part costs more than three passes over all
         return scan_with_carry(parts, carry, reverse)
     sums = torch.empty_like(parts)
     order = slice(None, None, -1 if reverse else 1)
@@ -222,30 +179,6 @@ def scan_with_carry(parts: Tensor, carry: Tensor, reverse: bool = False) -> tupl
     order = (1,) if reverse else ()
     sums = torch.cat([carry.unsqueeze(1), parts.flip(order)], dim=1).cumsum(1)
     return sums[:, :-1].flip(order).contiguous(), sums[:, -1]
-
-
-def running_products(a: Tensor, b: Tensor, reverse: bool = False) -> Tensor:
-    """Sums of a_i^T b_i over the i before each, and over all: (M+1, X, d, n) from a (M, X, C, d) and b (M, X, C, n).
-
-    `reverse`: over each i and all after it; the last sum is zero.
-    """
-    count = a.shape[0]
-    sums = a.new_empty(count + 1, a.shape[1], a.shape[3], b.shape[3])
-    sums[count if reverse else 0] = 0.0
-    if a.device.type != "cpu":  # as for `accumulate`
-        part = sums[:count] if reverse else sums[1:]
-        torch.bmm(a.flatten(0, 1).transpose(1, 2), b.flatten(0, 1), out=part.flatten(0, 1))
-        return scan(sums, reverse)
-    for i in range(count - 1, -1, -1) if reverse else range(count):  # what was just written is still in the cache
-        before, after = (i + 1, i) if reverse else (i, i + 1)
-        torch.baddbmm(sums[before], a[i].transpose(1, 2), b[i], out=sums[after])
-    return sums
-
-
-def scan(states: Tensor, reverse: bool = False) -> Tensor:
-    """As `accumulate`, in a constant number of operations."""
-    order = (0,) if reverse else ()
-    return states.copy_(states.flip(order).cumsum(0).flip(order))
 
 
 def spread(table: Tensor, copies: int, heads: int) -> Tensor:

@@ -56,7 +56,7 @@ def _prepare_keys(
     count = block.chunks * chunk
     fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
     if key_mask is not None:
-        clear_pads(fk, key_mask, Block(block.start, 1), k.shape[1])
+        clear_pads(fk, key_mask, block.start, k.shape[1])
     return _Keys(fk, u_rows(v, key_mask, block.start, count, dtype))
 
 

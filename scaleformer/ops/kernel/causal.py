@@ -78,7 +78,7 @@ def _operands(
     fq = phi(rows_of(q, block.start, count, dtype)).contiguous()  # (X, T, d)
     fk = phi(rows_of(k, block.start, count, dtype)).contiguous()  # (X, T, d)
     if key_mask is not None:
-        clear_pads(fk, key_mask, Block(block.start, 1), heads)
+        clear_pads(fk, key_mask, block.start, heads)
     shifted = fk if far is None else torch.add(fk, spread(far, batch, heads), out=fk if once else None)  # (X, T, d)
     return _Operands(fq, fk, shifted, u_rows(v, key_mask, block.start, count, dtype))
 

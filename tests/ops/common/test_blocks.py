@@ -7,18 +7,13 @@ import torch
 
 from scaleformer.ops.common.blocks import (
     Block,
-    accumulate,
     add_windows,
     blocks_of,
-    chunks_of,
     diagonals,
     rows_of,
     running,
-    scan,
     scan_with_carry,
-    store_chunks,
     store_rows,
-    u_chunks,
     u_rows,
     u_windows,
 )
@@ -36,7 +31,7 @@ def test_blocks_cover_the_sequence_once() -> None:
 
 
 @pytest.mark.parametrize("start", [-5, -2, 0, 3, 9, 20])
-def test_rows_and_chunks(start: int) -> None:
+def test_rows(start: int) -> None:
     x = numbered(2, 3, 10, 4)
     wide = torch.nn.functional.pad(x, (0, 0, 30, 30))
     expected = wide[:, :, 30 + start : 36 + start]
@@ -44,13 +39,10 @@ def test_rows_and_chunks(start: int) -> None:
     assert (rows == expected.flatten(0, 1)).all()
     if start < 0:
         return
-    chunks = chunks_of(x, Block(start, 3), 2, torch.float64)
-    assert (chunks.view(3, 2, 3, 2, 4) == expected.unflatten(2, (3, 2)).permute(2, 0, 1, 3, 4)).all()
-    for store, part in ((store_rows, rows), (store_chunks, chunks)):
-        target = torch.zeros_like(x)
-        store(target, part, start if store is store_rows else Block(start, 3))  # type: ignore[operator]
-        assert (target[:, :, start : start + 6] == x[:, :, start : start + 6]).all()
-        assert target.count_nonzero() == x[:, :, start : start + 6].numel()
+    target = torch.zeros_like(x)
+    store_rows(target, rows, start)
+    assert (target[:, :, start : start + 6] == x[:, :, start : start + 6]).all()
+    assert target.count_nonzero() == x[:, :, start : start + 6].numel()
 
 
 def test_u_windows() -> None:
@@ -66,13 +58,11 @@ def test_u_windows() -> None:
                 assert (u[b, 0, m, w] == expected).all()
 
 
-def test_u_by_rows_and_by_chunks() -> None:
+def test_u_by_rows() -> None:
     v = numbered(2, 3, 7, 3)
     key_mask = torch.tensor([[True] * 7, [True, False] + [True] * 5])
     rows = u_rows(v, key_mask, 0, 8, torch.float32)  # (6, 8, 4)
     assert (rows.view(2, 3, 1, 8, 4) == u_windows(v, key_mask, Block(0, 1), 8, 0, 0, 0, torch.float32)).all()
-    chunks = u_chunks(v, key_mask, Block(0, 4), 2, torch.float32)  # (4 * 6, 2, 4)
-    assert (chunks.view(4, 6, 2, 4).transpose(0, 1).reshape(6, 8, 4) == rows).all()
     assert (u_rows(v, None, 0, 7, torch.float32)[..., -1] == 1).all()
 
 
@@ -104,16 +94,6 @@ def test_relative_scores(queries: int, keys: int, first: int) -> None:
     for i in range(queries):
         for j in range(keys):
             assert spread[i, j] == by_distance[i, min(max(j - i - first, -2), 2) + 2]
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 7])
-def test_running_sums(count: int, reverse: bool) -> None:
-    states = numbered(count, 2, 3)
-    order = (0,) if reverse else ()
-    expected = states.flip(order).cumsum(0).flip(order)
-    assert (accumulate(states.clone(), reverse) == expected).all()
-    assert (scan(states.clone(), reverse) == expected).all()
 
 
 @pytest.mark.parametrize("reverse", [False, True])
