@@ -16,7 +16,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from scaleformer.benchmarks.attention_options import (
     ALL,
     CLOCKS,
-    GATED,
     KERNEL,
     PAPER,
     PASSES,
@@ -30,7 +29,6 @@ from scaleformer.ops import (
     SegmentLayout,
     get_feature_map,
     relative_kernel_attention,
-    segment_gated_attention,
     segment_recall_attention,
 )
 from scaleformer.ops.common.relative_positions import relative_scores
@@ -42,10 +40,9 @@ from scaleformer.system.timing import alternate, peak_memory, saved_bytes
 class AttentionCost:
     """One measurement; times in seconds, memory in bytes on top of the arguments.
 
-    ratio         softmax time / this time, None where softmax was not measured
-    kernel_ratio  this time / the time of `scaleformer`
-    memory        the peak; None if not measured
-    saved         bytes kept for the backward pass per token and head, arguments included; None for a forward pass
+    ratio   softmax time / this time, None where softmax was not measured
+    memory  the peak; None if not measured
+    saved   bytes kept for the backward pass per token and head, arguments included; None for a forward pass
     """
 
     case: str
@@ -54,7 +51,6 @@ class AttentionCost:
     system: str
     seconds: float
     ratio: float | None
-    kernel_ratio: float
     memory: int | None
     saved: float | None
 
@@ -82,7 +78,7 @@ def make_arguments(options: Options, length: int) -> Arguments:
     shape = options.batch, options.heads, length, options.width
     x = Arguments(
         normal(*shape), normal(*shape), normal(*shape),
-        normal(2 * options.horizon + 1, options.width), normal(options.heads, 2 * options.reach + 1),
+        normal(2 * options.horizon + 1, options.width), normal(options.heads, 2 * options.near + 3),
         normal(*shape[:3]),
     )  # fmt: skip
     x.leaves.extend([x.q, x.k, x.v, x.rel, x.log_gate, x.salience])
@@ -114,12 +110,7 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         systems[PAPER] = partial(paper_attention, x.q, x.k, x.v, rel, causal=causal)
     if causal:
         systems |= flash_linear_systems(x.q, x.k, x.v)
-    chosen = set(options.mechanisms)
-    for tokens in options.segments or () if GATED in chosen else ():
-        numbers = segment_numbers(options, length, tokens)
-        gated = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
-        systems[f"{GATED}, {tokens} tokens each"] = gated
-    for tokens in options.recall_segments if RECALL in chosen else ():
+    for tokens in options.segments if RECALL in options.mechanisms else ():
         numbers = segment_numbers(options, length, tokens)
         systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
     return systems, x.leaves
@@ -128,7 +119,7 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
 def recall(options: Options, x: Arguments, rel: Tensor | None, numbers: Tensor, causal: bool) -> partial[Tensor]:
     """A call of `segment_recall_attention`; numbers: (B, L) segment numbers; all calls share one layout."""
     recency = torch.linspace(0, 1, options.heads, device=x.q.device)
-    gates = x.log_gate[:, : 2 * options.near + 3], x.salience, recency
+    gates = x.log_gate, x.salience, recency
     layout = SegmentLayout(numbers, numbers)
     return partial(
         segment_recall_attention, x.q, x.k, x.v, rel, *gates, layout=layout, kept=options.kept, causal=causal
@@ -196,11 +187,7 @@ def measure_costs(options: Options, length: int, case: str) -> list[AttentionCos
             if options.memory and passes != "forward":
                 saved = saved_bytes(systems[system]) / (options.batch * options.heads * length)
             ratio = None if softmax is None else softmax / seconds
-            kernel, its_softmax = times[KERNEL]
-            drift = 1.0 if softmax is None or its_softmax is None else its_softmax / softmax
-            rows.append(
-                AttentionCost(case, passes, length, system, seconds, ratio, seconds / kernel * drift, memory, saved)
-            )
+            rows.append(AttentionCost(case, passes, length, system, seconds, ratio, memory, saved))
     gc.collect()  # profiles of long documents hold gigabytes
     return rows
 

@@ -18,8 +18,8 @@ from scaleformer.benchmarks.attention import (
     recall,
     segment_numbers,
 )
-from scaleformer.benchmarks.attention_options import ALL, CLOCKS, KERNEL, PASSES, RECALL, Options
-from scaleformer.ops import choose_algorithm, relative_kernel_attention, segment_gated_attention
+from scaleformer.benchmarks.attention_options import ALL, CLOCKS, KERNEL, PASSES, Options
+from scaleformer.ops import choose_algorithm, relative_kernel_attention
 from scaleformer.system.timing import alternate
 
 TOO_SLOW = 4.0  # stop measuring explicit scores once they take so many times as long as the best
@@ -52,12 +52,8 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> dic
     if mechanism == KERNEL:
         call = partial(relative_kernel_attention, x.q, x.k, x.v, rel, causal=causal)
     else:
-        assert options.segments
         numbers = segment_numbers(options, x.q.shape[2], options.segments[0])
-        if mechanism == RECALL:
-            call = recall(options, x, rel, numbers, causal)
-        else:
-            call = partial(segment_gated_attention, x.q, x.k, x.v, rel, x.log_gate, numbers, numbers, causal=causal)
+        call = recall(options, x, rel, numbers, causal)
     return {ALL: partial(call, algorithm="quadratic"), "linear": partial(call, algorithm="linear")}
 
 

@@ -10,9 +10,8 @@ import torch
 
 SOFTMAX = "softmax (torch, fused)"
 KERNEL = "scaleformer"
-GATED = "segment-gated"
 RECALL = "segment-recall"
-MECHANISMS = (KERNEL, GATED, RECALL)
+MECHANISMS = (KERNEL, RECALL)
 PAPER = "the paper's algorithms"
 ALL = "all scores"
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
@@ -35,11 +34,9 @@ class Options:
     heads: int
     width: int
     horizon: int
-    reach: int
     near: int
     kept: int
-    segments: tuple[int, ...] | None
-    recall_segments: tuple[int, ...]
+    segments: tuple[int, ...]
     mechanisms: tuple[str, ...]
     softmax_limit: int
     cross_limit: int
@@ -68,7 +65,7 @@ class Options:
                 raise ValueError(f"{name} is {list(value)}: choose from {'; '.join(known)}")
         if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
             raise ValueError(f"lengths is {list(self.lengths)}: give at least one, each at least 1")
-        if self.part == "auto" and self.segments == ():
+        if self.part == "auto" and not self.segments:
             raise ValueError("segments is []: part=auto uses the first: give one")
         if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
             raise ValueError(f"dtype is {self.dtype!r}: give the name of a torch type, such as float32 or bfloat16")
@@ -83,21 +80,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "compare": {
         "cases": ["causal", "bidirectional", "cross"],
         "lengths": [256, 512, 1024, 2048, 4096, 8192],
-        "segments": [25],
     },
     "terms": {
         "cases": ["relative term", "kernel term", "kernel term, causal"],
         "lengths": [256, 512, 1024, 2048, 4096],
-        "segments": [],
     },
     "long": {
         "cases": ["causal", "bidirectional"],
         "lengths": [2048, 4096, 8192, 16384, 32768, 65536, 131072],
-        "segments": [25],
     },
     "auto": {
         "cases": ["causal", "bidirectional", "cross"],
         "lengths": [16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096, 16384],
-        "segments": [25],
     },
 }

@@ -17,17 +17,12 @@ Rows = Sequence[Result]
 
 
 def attention_tables(result: Result) -> list[str]:
-    """Milliseconds of the operators and the softmax time divided by theirs; then their time relative to plain
-    kernelized attention, and their memory."""
+    """Milliseconds of the operators and the softmax time divided by theirs; then their memory."""
     tables, rows = [], result["rows"]
     for case, passes in _distinct(rows, "case", "passes"):
         chosen = [row for row in rows if (row["case"], row["passes"]) == (case, passes)]
         softmax = any(row["ratio"] is not None for row in chosen)
         tables.append(_by_length(f"{case}, {passes}: ms" + " (softmax / this)" * softmax, chosen, ("system",), _time))
-    beside = [row for row in rows if row["system"].startswith("segment-gated")]
-    if beside:
-        keys = ("case", "passes", "system")
-        tables.append(_by_length("time / time of scaleformer", beside, keys, lambda row: f"{row['kernel_ratio']:.2f}"))
     if any(row["memory"] for row in rows):
         keys = ("case", "passes", "system")
         tables.append(_by_length("peak MiB", rows, keys, lambda row: f"{row['memory'] / 2**20:.3g}"))

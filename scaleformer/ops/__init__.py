@@ -2,9 +2,6 @@
 
 from scaleformer.ops.common.choice import Choice, choose_algorithm
 from scaleformer.ops.common.feature_maps import FEATURE_MAPS, get_feature_map
-from scaleformer.ops.gated.attention import segment_gated_attention
-from scaleformer.ops.gated.decoding import SegmentCausalState, segment_causal_init, segment_causal_step
-from scaleformer.ops.gated.decoding_cross import SegmentCrossState, segment_cross_state, segment_cross_step
 from scaleformer.ops.kernel.attention import relative_kernel_attention
 from scaleformer.ops.kernel.decoding import CausalState, CrossState, causal_init, causal_step, cross_state, cross_step
 from scaleformer.ops.recall.attention import segment_recall_attention
@@ -19,8 +16,6 @@ __all__ = [
     "CrossState",
     "RecallCausalState",
     "RecallCrossState",
-    "SegmentCausalState",
-    "SegmentCrossState",
     "SegmentLayout",
     "causal_init",
     "causal_step",
@@ -33,10 +28,5 @@ __all__ = [
     "recall_cross_state",
     "recall_cross_step",
     "relative_kernel_attention",
-    "segment_causal_init",
-    "segment_causal_step",
-    "segment_cross_state",
-    "segment_cross_step",
-    "segment_gated_attention",
     "segment_recall_attention",
 ]

@@ -20,7 +20,7 @@ SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 
 def test_the_model_never_ends_and_writes_segments() -> None:
     batch = make_batch(2, 12, 5, 30, torch.Generator().manual_seed(0))
-    model = Endless(make_model("segment_gated", SIZES).eval(), 4, (3, 10))
+    model = Endless(make_model("scaleformer", SIZES).eval(), 4, (3, 10))
     config = DecodingConfig(
         strategy="beam", beam_size=2, max_length_ratio=0, max_length_offset=10, match_segments=False
     )

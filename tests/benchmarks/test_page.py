@@ -53,13 +53,12 @@ def cells(table: str) -> list[list[str]]:
 
 
 def test_attention_from_plain_python_and_its_memory() -> None:
-    more = [r | {"system": "segment-gated", "ratio": None, "kernel_ratio": 1.5} for r in ATTENTION["rows"][:1]]
-    _, beside, memory = attention_tables({"rows": [r | {"memory": 3 * 2**19} for r in [*ATTENTION["rows"], *more]]})
-    assert cells(beside)[2:] == [["causal, forward, segment-gated", "1.50"]]
+    more = [r | {"system": "segment-recall", "ratio": None} for r in ATTENTION["rows"][:1]]
+    _, memory = attention_tables({"rows": [r | {"memory": 3 * 2**19} for r in [*ATTENTION["rows"], *more]]})
     assert cells(memory)[2:] == [
         ["causal, forward, softmax", "1.5", "1.5"],
         ["causal, forward, ours", "1.5", ""],
-        ["causal, forward, segment-gated", "1.5", ""],
+        ["causal, forward, segment-recall", "1.5", ""],
     ]
 
 

@@ -28,7 +28,7 @@ def test_a_copy_is_the_source_and_its_segments_are_numbered() -> None:
         documents("sort", torch.Generator())
 
 
-@pytest.mark.parametrize("name", ["softmax", "segment_gated"])
+@pytest.mark.parametrize("name", ["softmax", "segment_recall"])
 def test_an_attention_learns_to_copy(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(tasks, "VOCABULARY", 12)  # fewer and shorter words: half the steps
     monkeypatch.setattr(tasks, "SEGMENT", 3)

@@ -16,7 +16,7 @@ SIZES = Sizes(layers=1, width=8, feedforward=12, heads=2, vocabulary=30)
 
 
 def test_a_step_changes_the_weights_and_counts_its_memory() -> None:
-    trained = TrainedSystem("segment_gated", SIZES, 16, "bfloat16")
+    trained = TrainedSystem("segment_recall", SIZES, 16, "bfloat16")
     before = [p.detach().clone() for p in trained.model.parameters()]
     trained.step(make_batch(2, 16, 5, 30, torch.Generator().manual_seed(0)))
     assert any(not p.equal(old) for p, old in zip(trained.model.parameters(), before, strict=True))

@@ -115,7 +115,7 @@ def test_decoding(
 ) -> None:
     monkeypatch.setattr(decoding.module, "peer_versions", dict)
     page = tmp_path / "page.md"
-    sizes = ["positions=12", "windows=2", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_gated]"]
+    sizes = ["positions=12", "windows=2", "source=9", "batches=[1,2]", "beams=[1,2]", "systems=[segment_recall]"]
     sizes += ["texts=3", "segment=4", "rounds=1"]
     decoding.main([*TINY, *sizes, f"output={tmp_path}", f"page={page}"])
     result = json.loads((tmp_path / "decoding.json").read_text())

@@ -35,7 +35,7 @@ def slow(model, source: list[int], target: list[int]) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("attention", ["scaleformer", "segment_gated", "softmax"])
+@pytest.mark.parametrize("attention", ["scaleformer", "segment_recall", "softmax"])
 @pytest.mark.parametrize("mode", ["pass", "segments", "window"])
 @torch.inference_mode()
 def test_every_token_of_the_document_once(attention, mode):

@@ -106,7 +106,7 @@ MIXED = {
     },
     "softmax learned": {"attention": {"name": "softmax", "positions": "learned"}},
     # options that give these short batches far segments
-    "segment_gated far": {"attention": {"name": "segment_gated", "reach": 1}},
+    "softmax_gated far": {"attention": {"name": "softmax_gated", "reach": 1}},
     "segment_recall far": {"attention": {"name": "segment_recall", "near": 0, "kept": 2}},
 }
 CHOICES = {**{path.stem: {"attention": yaml.safe_load(path.read_text())} for path in SHIPPED}, **MIXED}

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import relative_kernel_attention, segment_gated_attention, segment_recall_attention
+from scaleformer.ops import relative_kernel_attention, segment_recall_attention
 from tests.ops.inputs import gradients
 from tests.ops.segments.inputs import make_segment_inputs
 
@@ -20,10 +20,6 @@ def kernel(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None =
     return relative_kernel_attention(*leaves[:4], chunk_size=16, **options)  # several chunks, as others have tiles
 
 
-def gated(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
-    return segment_gated_attention(*leaves, segments, segments if key_segments is None else key_segments, **options)
-
-
 def recall(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None = None, **options: Any) -> Tensor:
     salience, recency = leaves[1].double().sum(-1), torch.tensor([0.0, 0.5])  # the same choice in any precision
     key_segments = segments if key_segments is None else key_segments
@@ -31,7 +27,7 @@ def recall(leaves: list[Tensor], segments: Tensor, key_segments: Tensor | None =
 
 
 Call = Callable[..., Tensor]
-each_attention = pytest.mark.parametrize("call", [kernel, gated, recall])
+each_attention = pytest.mark.parametrize("call", [kernel, recall])
 each_direction = pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
 each_algorithm = pytest.mark.parametrize("algorithm", ["linear", "quadratic"])
 each_kind = pytest.mark.parametrize("kind", ["short", "long"])  # by windows and by states, if it has both
@@ -98,14 +94,13 @@ def test_a_gradient_of_the_gradient_is_refused(call: Call, causal: bool) -> None
         first.sum().backward()
 
 
-@pytest.mark.parametrize("call", [gated, recall])
 @each_direction
 @each_algorithm
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32], ids=str)
-def test_segments_of_any_integer_type(call: Call, causal: bool, algorithm: str, dtype: torch.dtype) -> None:
+def test_segments_of_any_integer_type(causal: bool, algorithm: str, dtype: torch.dtype) -> None:
     leaves, segments = make(60)
-    expected = call(leaves, segments, causal=causal, algorithm=algorithm)
-    assert torch.equal(call(leaves, segments.to(dtype), causal=causal, algorithm=algorithm), expected)
+    expected = recall(leaves, segments, causal=causal, algorithm=algorithm)
+    assert torch.equal(recall(leaves, segments.to(dtype), causal=causal, algorithm=algorithm), expected)
 
 
 @each_attention

@@ -73,16 +73,14 @@ def run(script: Benchmark, folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = run(
-        script, tmp_path, *["lengths=[8,40]", "segments=[3]", "recall_segments=[3]", "paper_limit=8", "cross_limit=8"]
-    )
+    result = run(script, tmp_path, *["lengths=[8,40]", "segments=[3]", "paper_limit=8", "cross_limit=8"])
     assert result["settings"]["lengths"] == [8, 40]
     systems = [row["system"] for row in result["rows"] if row["length"] == 40 and row["passes"] == "forward"]
-    ours = ["segment-gated, 3 tokens each", "segment-recall, 3 tokens each"]
-    assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", *ours]
+    recall = "segment-recall, 3 tokens each"
+    assert systems == 2 * [SOFTMAX, "scaleformer", "all scores", recall]
     cross = [row["system"] for row in result["rows"] if (row["case"], row["passes"]) == ("cross", "forward")]
-    assert cross == [SOFTMAX, "scaleformer", "all scores", *ours]
-    assert len(result["rows"]) == 2 * (2 * (6 + 5) + 5)
+    assert cross == [SOFTMAX, "scaleformer", "all scores", recall]
+    assert len(result["rows"]) == 2 * (2 * (5 + 4) + 4)
     for row in result["rows"]:
         assert row["memory"] > 0
         assert row["system"] != SOFTMAX or row["ratio"] == 1
@@ -91,7 +89,6 @@ def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
     assert all(row["saved"] >= 4 * 4 * 4 for row in result["rows"] if row["saved"])
     out = capsys.readouterr().out
     assert "bidirectional, forward+backward" in out
-    assert "time / time of scaleformer" in out
     page = (tmp_path / "page.md").read_text()
     assert "![Attention alone](page-attention.png)" in page
     assert "![Attention alone](page-attention-memory.png)" in page
@@ -99,11 +96,9 @@ def test_the_command(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SLOPE_FROM", 16)
-    result = run(
-        script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "recall_segments=[]", "softmax_limit=16"]
-    )
+    result = run(script, tmp_path, *["part=long", "lengths=[16,32,64]", "segments=[4]", "softmax_limit=16"])
     systems = {row["system"] for row in result["rows"] if row["length"] == 64}
-    assert systems == {"scaleformer", "segment-gated, 4 tokens each"}
+    assert systems == {"scaleformer", "segment-recall, 4 tokens each"}
     assert set(result["slopes"]) == {
         f"{case}, {passes}, {system}"
         for case in ("causal", "bidirectional")
@@ -117,22 +112,20 @@ def test_long_documents(script: Benchmark, tmp_path: Path, monkeypatch: pytest.M
     ("chosen", "measured"),
     [
         ("scaleformer", set()),
-        ("segment-gated", {"segment-gated, 3 tokens each"}),
         ("segment-recall", {"segment-recall, 3 tokens each"}),
     ],
 )
 def test_chosen_mechanisms_only(script: Benchmark, tmp_path: Path, chosen: str, measured: set[str]) -> None:
-    sizes = ["part=long", "lengths=[16]", "segments=[3]", "recall_segments=[3]", "memory=false"]
+    sizes = ["part=long", "lengths=[16]", "segments=[3]", "memory=false"]
     result = run(script, tmp_path, *sizes, f"mechanisms=[{chosen}]")
     assert {row["system"] for row in result["rows"]} == {SOFTMAX, "scaleformer"} | measured
 
 
 def test_slopes() -> None:
     rows = [
-        attention.AttentionCost("causal", "forward", n, "ours", n * 1e-3, None, 1.0, n * n, None)
-        for n in (4096, 8192, 2048)
+        attention.AttentionCost("causal", "forward", n, "ours", n * 1e-3, None, n * n, None) for n in (4096, 8192, 2048)
     ]
-    short = attention.AttentionCost("causal", "forward", 64, "ours", 100.0, None, 1.0, 1, None)
+    short = attention.AttentionCost("causal", "forward", 64, "ours", 100.0, None, 1, None)
     assert attention.slopes([short, *rows]) == {"causal, forward, ours": pytest.approx(1.0)}
     assert attention.slopes(rows, "memory") == {"causal, forward, ours": pytest.approx(2.0)}
     assert attention.slopes(rows[:2]) == {}
@@ -159,14 +152,14 @@ def test_terms_agree_except_for_the_denominator(case: str) -> None:
 def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(script, tmp_path, "part=auto", "lengths=[8,20]", "segments=[5]")
     rows = result["rows"]
-    assert len(rows) == 3 * 3 * 2 * 2
+    assert len(rows) == 2 * 3 * 2 * 2
     assert {name for row in rows for name in row["seconds"]} == {"all scores", "linear"}
     for row in rows:
         assert row["reason"]
         if row["choice"] in row["seconds"]:
             best = min(row["seconds"].values())
             assert row["excess"] == pytest.approx(row["seconds"][row["choice"]] / best - 1)
-    assert result["worst"].keys() == {"scaleformer", "segment-gated", "segment-recall"}
+    assert result["worst"].keys() == {"scaleformer", "segment-recall"}
     assert "causal, forward: auto" in capsys.readouterr().out
 
 
@@ -177,7 +170,7 @@ def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixtur
         ("lengths=[]", "lengths is []: give at least one"),
         ("part=whole", "part is 'whole': choose one of compare, terms, long, auto"),
         ("cases=[sideways]", "cases is ['sideways']: choose from causal; bidirectional; cross"),
-        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose from scaleformer; segment-gated"),
+        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose from scaleformer; segment-recall"),
         ("cases=[]", "cases is []: choose from causal"),
         ("repeats=many", "repeats"),
         ("dtype=wide", "dtype is 'wide': give the name of a torch type"),

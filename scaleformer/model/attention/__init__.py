@@ -32,7 +32,6 @@ from scaleformer.model.attention.literature.sparse import SparseAttention
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.model.attention.rotary import RotaryAttention
 from scaleformer.model.attention.scaleformer import ScaleformerAttention
-from scaleformer.model.attention.segment_gated import SegmentGatedAttention
 from scaleformer.model.attention.segment_recall import SegmentRecallAttention
 from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention
@@ -41,7 +40,6 @@ from scaleformer.model.attention.spe import StochasticPositionsAttention
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
-    "segment_gated": SegmentGatedAttention,
     "segment_recall": SegmentRecallAttention,
     "kernelized": KernelizedAttention,
     "performer": PerformerAttention,
@@ -71,7 +69,10 @@ MECHANISMS: dict[str, type[Attention]] = {
 }
 
 #: removed mechanisms, and the advice for each
-RETIRED = {"segment_hybrid": "is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it"}
+RETIRED = {
+    "segment_gated": "is gone: segment_recall replaces it",
+    "segment_hybrid": "is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it",
+}
 
 __all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of"]
 

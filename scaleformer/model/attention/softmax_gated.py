@@ -1,4 +1,4 @@
-"""Softmax attention gated by the distance in segments: the quadratic baseline of the `segment_*` attentions."""
+"""Softmax attention gated by the distance in segments: the quadratic baseline of `segment_recall`."""
 
 from __future__ import annotations
 
@@ -38,16 +38,25 @@ class GatedCache:
 
 
 class SoftmaxGatedAttention(Attention):
-    """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = w_i(x) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
+    """out_i = sum_j s_ij V_j / sum_j s_ij,  s_ij = w_i(x) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)),
 
-    x = sigma_j - tau_i is the distance in segments and w_i(x) the weight of `segment_gated_attention`, including the
-    bound on far keys; cross-attention has no P. So it differs from `segment_gated` in the kernel alone: comparing the
-    two shows what the linear form loses by elu(x) + 1 instead of exp.
+        w_i(x) = g(x) if |x| < G;  g(-G or G) min(1, far_tokens / n_i) if |x| >= G
+
+    x = sigma_j - tau_i is the distance in segments, g learned for each head, and n_i the number of keys at |x| >= G
+    that query i may see: all farther keys together weigh at most `far_tokens` tokens, however long the document.
+    Cross-attention has no P: there the segments alone align the two sides. `segment_recall` has the same gate, and
+    keeps few of the far keys instead.
 
     Cost O(L S) time and memory; decoding keeps every key and value written so far.
-    Source: [Vaswani 2017, equation 1] with the keys' part of [Shaw 2018, equation 4]; the gate is our own.
+    Source: [Vaswani 2017, equation 1] with the keys' part of [Shaw 2018, equation 4]; the gate is our own. The closest
+    published method is the sentential gate [Wu 2022] of random feature attention [Peng 2021], `rfa_gated`: where a
+    segment begins, a gate read from its first token lets the past fade, in the decoder only. Here the weight depends on
+    the number of segments between query and key, on both sides, in the encoder and in cross-attention too.
 
-    horizon, reach, slope, far_tokens  as in `SegmentGatedAttention`
+    horizon     R, the distance in tokens beyond which all have one embedding
+    reach       G, the distance in segments from which on all are equally far
+    slope       the gate starts as exp(-slope_h * distance), slope_h = slope * (0.5, 1, 2, 4, repeated) over the heads
+    far_tokens  the weight of all far keys together, at most, in tokens
     """
 
     scores: ClassVar[int] = 7

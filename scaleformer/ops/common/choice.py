@@ -37,11 +37,6 @@ _CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
         "bidirectional": (_Cost(200, 0, 220), _Cost(180, 0, 190)),
         "without positions": (_Cost(112, 0, 360), _Cost(106, 0, 380)),
     },
-    "segment_gated": {
-        "causal": (_Cost(197, 143000, 1250), _Cost(217, 294000, 1120)),
-        "bidirectional": (_Cost(257, 265000, 740), _Cost(201, 416000, 1460)),
-        "without positions": (_Cost(193, 286000, 350), _Cost(155, 426000, 450)),
-    },
     "segment_recall": {
         "causal": (_Cost(757, 0, 1120), _Cost(748, 0, 1940)),
         "bidirectional": (_Cost(655, 0, 750), _Cost(715, 0, 1070)),
@@ -52,7 +47,6 @@ _CPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
 _CASES = ("causal", "bidirectional", "without positions")
 _GPU: dict[str, dict[str, tuple[_Cost, _Cost]]] = {
     "scaleformer": dict.fromkeys(_CASES, (_Cost(650, 36_000_000, 0), _Cost(400, 66_000_000, 0))),
-    "segment_gated": dict.fromkeys(_CASES, 2 * (_Cost(0, 220_000_000, 0),)),
     "segment_recall": dict.fromkeys(_CASES, (_Cost(1000, 81_000_000, 0), _Cost(550, 71_000_000, 0))),
 }
 _COSTS = {"cpu": _CPU, "cuda": _GPU}
@@ -91,7 +85,7 @@ def choose_algorithm(
     GPU: batch=1, 4 and 16, bfloat16, and batch=4 in float32, on one NVIDIA H200. At most 2^28 scores are computed
     at once, 2^26 with gradients, whatever the time.
 
-    mechanism      scaleformer (`relative_kernel_attention`), segment_gated or segment_recall
+    mechanism      scaleformer (`relative_kernel_attention`) or segment_recall
     queries, keys  L_Q and L_K
     width          d, of a head
     rows           batch times heads: rows computed together; fewer than 4 (GPU: 8) count as 4 (8), more than 64 (128)

@@ -69,7 +69,7 @@ def relative_kernel_attention(
         dtype = torch.promote_types(q.dtype, torch.float32)
         frel = None if rel is None else phi(rel.to(dtype)).view(-1, *rel.shape[-2:])  # (1 or H, 2R+1, d)
         if algorithm == "quadratic":
-            return quadratic_attention(q, k, v, frel, None, causal, key_mask, phi, dtype)
+            return quadratic_attention(q, k, v, frel, causal, key_mask, phi, dtype)
         chunk = even_chunk(q.shape[2], chunk_size if causal else -(-chunk_size // 2))
         if causal:
             far, near = (None, None) if frel is None else causal_tables(frel)

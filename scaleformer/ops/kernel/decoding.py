@@ -39,17 +39,12 @@ class CausalState:
         ring = None if self.ring is None else self.ring.index_select(0, index)
         return replace(self, memory=self.memory.index_select(0, index), ring=ring)
 
-    def add(self, k: Tensor, v: Tensor, phi: FeatureMap, weight: Tensor | None = None) -> None:
-        """Add one token, k (B, H, d), v (B, H, e), in place; the caller updates `position`.
-
-        `weight` (H, 1, 1) is the token's weight in the memory, 1 by default.
-        """
+    def add(self, k: Tensor, v: Tensor, phi: FeatureMap) -> None:
+        """Add one token, k (B, H, d), v (B, H, e), in place; the caller updates `position`."""
         dtype = self.memory.dtype
         fk = phi(k.to(dtype))[:, :, None]  # (B, H, 1, d)
         if self.far is not None:
             fk = fk + self.far
-        if weight is not None:
-            fk = fk * weight
         d, size = self.memory.shape[2:]
         if self.ring is None:
             u = functional.pad(v.to(dtype), (0, 1), value=1.0)  # (B, H, e+1)
@@ -59,17 +54,14 @@ class CausalState:
             u[..., -1] = 1.0
         self.memory.view(-1, d, size).baddbmm_(fk.reshape(-1, d, 1), u.reshape(-1, 1, size))
 
-    def read(self, fq: Tensor, gate: Tensor | None = None) -> Tensor:
-        """The sums over the tokens so far, including the one just added: (B, H, 1, e+1) from fq (B, H, 1, d). `gate`
-        (B, H, R) weights the slots of the ring."""
+    def read(self, fq: Tensor) -> Tensor:
+        """The sums over the tokens so far, including the one just added: (B, H, 1, e+1) from fq (B, H, 1, d)."""
         sums = fq @ self.memory  # (B, H, 1, e+1)
         if self.ring is None or self.near is None:
             return sums
         # phi(q) . (phi(rel) - b) for each slot
         start = self.ring.shape[2] - 1 - self.position % self.ring.shape[2]
         scores = by_head(fq, self.near.narrow(-1, start, self.ring.shape[2]))  # (B, H, 1, R)
-        if gate is not None:
-            scores = scores * gate[:, :, None]
         sums.view(-1, 1, sums.shape[-1]).baddbmm_(scores.flatten(0, 1), self.ring.flatten(0, 1))
         return sums
 

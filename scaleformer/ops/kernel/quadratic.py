@@ -23,22 +23,18 @@ def quadratic_attention(
     k: Tensor,
     v: Tensor,
     frel: Tensor | None,
-    weights: Tensor | None,
     causal: bool,
     key_mask: Tensor | None,
     phi: FeatureMap,
     dtype: torch.dtype,
 ) -> Tensor:
-    """Kernelized attention of all pairs; frel = phi(rel), (1 or H, 2R+1, d).
-
-    weights (B, H, L_Q, L_K), if given, multiply the scores. Returns (B, H, L_Q, e) in the dtype of v.
-    """
+    """Kernelized attention of all pairs, (B, H, L_Q, e) in the dtype of v; frel = phi(rel), (1 or H, 2R+1, d)."""
     far = near = None
     if frel is not None and causal:
         far, near = causal_tables(frel)
     elif frel is not None:
         near = bidirectional_table(frel)
-    out: Tensor = _QuadraticAttention.apply(q, k, v, far, near, weights, causal, key_mask, phi, dtype)
+    out: Tensor = _QuadraticAttention.apply(q, k, v, far, near, causal, key_mask, phi, dtype)
     return out
 
 
@@ -53,7 +49,6 @@ class _QuadraticAttention(torch.autograd.Function):
         v: Tensor,
         far: Tensor | None,
         near: Tensor | None,
-        weights: Tensor | None,
         causal: bool,
         key_mask: Tensor | None,
         phi: FeatureMap,
@@ -85,29 +80,22 @@ class _QuadraticAttention(torch.autograd.Function):
             scores.tril_()
         if real is not None:
             scores.mul_(real)
-        weighted = scores if weights is None else scores * weights.flatten(0, 1)
-        inverse = inverse_denominator(weighted.sum(-1, keepdim=True))  # (X, L, 1)
-        out = (weighted @ values).mul_(inverse)  # (X, L, e)
-        ctx.save_for_backward(far, near, weights, key_mask, real, fq, fk, values, scores, out, inverse)
+        inverse = inverse_denominator(scores.sum(-1, keepdim=True))  # (X, L, 1)
+        out = (scores @ values).mul_(inverse)  # (X, L, e)
+        ctx.save_for_backward(far, near, key_mask, real, fq, fk, values, scores, out, inverse)
         ctx.options = causal, phi
         return out.to(v.dtype).view(batch, heads, length, -1)
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        far, near, weights, key_mask, real, fq, fk, values, scores, out, inverse = ctx.saved_tensors
+        far, near, key_mask, real, fq, fk, values, scores, out, inverse = ctx.saved_tensors
         causal, phi = ctx.options
         batch, heads = grad.shape[:2]
         d_sums = grad.flatten(0, 1) * inverse  # (X, L, e)
         d_total = (d_sums * out).sum(-1, keepdim=True)  # (X, L, 1), to be subtracted
-        weighted = scores if weights is None else scores * weights.flatten(0, 1)
-        d_v = (weighted.transpose(1, 2) @ d_sums).unflatten(0, (batch, heads))  # (B, H, S, e)
+        d_v = (scores.transpose(1, 2) @ d_sums).unflatten(0, (batch, heads))  # (B, H, S, e)
         d_scores = (d_sums @ values.transpose(1, 2)).sub_(d_total)  # (X, L, S)
-        d_weights = None
-        if weights is not None:
-            if ctx.needs_input_grad[5]:
-                d_weights = (d_scores * scores).view_as(weights)
-            d_scores.mul_(weights.flatten(0, 1))
         if real is not None:
             d_scores.mul_(real)
         if causal:
@@ -130,7 +118,7 @@ class _QuadraticAttention(torch.autograd.Function):
         d_k = d_fk.mul_(phi.slope_of_value(fk)).unflatten(0, (batch, heads))
         if key_mask is not None:
             d_v.masked_fill_(~key_mask[:, None, :, None], 0.0)
-        return d_q, d_k, d_v, d_far, d_near, d_weights, None, None, None, None
+        return d_q, d_k, d_v, d_far, d_near, None, None, None, None
 
 
 def _with_far(fk: Tensor, far: Tensor | None, batch: int, heads: int) -> Tensor:

@@ -15,11 +15,6 @@ WHOLE_ON = frozenset({"cpu"})
 HIDDEN = -1e30  # the logit of a hidden key: finite, so that a row of hidden keys does not give NaN
 
 
-def far_scale(count: Tensor, far_tokens: float, dtype: torch.dtype) -> Tensor:
-    """min(1, far_tokens / count), elementwise."""
-    return (far_tokens / count.clamp(min=1).to(dtype)).clamp(max=1.0)
-
-
 def pair_gates(
     gate: Tensor,
     query_segments: Tensor,
@@ -36,7 +31,8 @@ def pair_gates(
     seen = far if key_mask is None else far & key_mask[:, None, :]
     if causal:
         seen = seen.tril()
-    scale = far_scale(seen.sum(-1, keepdim=True), far_tokens, gate.dtype)  # (B, L_Q, 1)
+    count = seen.sum(-1, keepdim=True).clamp(min=1)  # (B, L_Q, 1), far keys of each query
+    scale = (far_tokens / count.to(gate.dtype)).clamp(max=1.0)  # (B, L_Q, 1)
     return look_up(gate, distance.clamp(-reach, reach) + reach), torch.where(far, scale, 1.0)[:, None]
 
 

@@ -130,44 +130,6 @@ def segment_ends(segments: Tensor, mask: Tensor) -> SegmentEnds:
     return SegmentEnds(last, number.clamp(max=most - 1), place[:, :most], real)
 
 
-class SegmentPieces(NamedTuple):
-    """A sequence cut into N pieces of one segment each, at most C positions long.
-
-    start      (B, N) long, the first position; L for the missing pieces of a shorter row
-    positions  (B, N, C) long, including those past the end of the piece, at most L - 1
-    valid      (B, N, C) bool, whether the position belongs to the piece
-    segment    (B, N) long, the segment number
-    """
-
-    start: Tensor
-    positions: Tensor
-    valid: Tensor
-    segment: Tensor
-
-
-def cut_segments(segments: Tensor, chunk: int) -> SegmentPieces:
-    """Cut rows of clean segment numbers (B, L) at each segment border and every `chunk` positions after it."""
-    batch, length = segments.shape
-    position = torch.arange(length, device=segments.device).expand(batch, -1)  # (B, L)
-    border = torch.ones_like(segments, dtype=torch.bool)
-    border[:, 1:] = segments[:, 1:] != segments[:, :-1]
-    offset = position - position.masked_fill(~border, 0).cummax(1).values  # (B, L), place in the segment
-    begins = offset % chunk == 0  # (B, L)
-    piece = begins.cumsum(1) - 1  # (B, L)
-    count = int(piece[:, -1].max()) + 1
-    start = torch.full((batch, count), length, device=segments.device)
-    start.scatter_(1, piece, position - offset % chunk)
-    size = torch.zeros_like(start).scatter_add_(1, piece, torch.ones_like(piece))  # (B, N)
-    steps = torch.arange(chunk, device=segments.device)
-    last = start.clamp(max=length - 1)
-    return SegmentPieces(
-        start=start,
-        positions=(start[:, :, None] + steps).clamp(max=length - 1),
-        valid=steps < size[:, :, None],
-        segment=segments.gather(1, last),
-    )
-
-
 def take_positions(x: Tensor, index: Tensor) -> Tensor:
     """Rows of x (B, H, L, n) by position: index (B, ...) long, the same for all heads; (B, H, ..., n)."""
     batch, heads, length, size = x.shape

@@ -22,12 +22,12 @@ from tests.runs import make_run, write_corpus
 
 LONG = Document("long", [f"a cat {n}" for n in range(6)], [f"eine katze {n}" for n in range(6)])
 SHORT = Document("short", ["a", "the dog runs", "", "it sees"], ["ein", "hund", "rennt", "sie sieht"])
-GATED = {"name": "segment_gated", "reach": 2}
+RECALL = {"name": "segment_recall", "near": 1}
 
 
 @pytest.fixture(scope="module")
 def translator(tmp_path_factory) -> Translator:
-    folder = make_run(tmp_path_factory.mktemp("boundaries") / "run", attention=GATED)
+    folder = make_run(tmp_path_factory.mktemp("boundaries") / "run", attention=RECALL)
     return Translator.load(folder, "cpu")
 
 

@@ -53,7 +53,7 @@ def slow_greedy(model, source: list[int], prefix: list[int], limit: int, most: i
     return written[len(prefix) :], False
 
 
-@pytest.mark.parametrize("attention", ["scaleformer", "segment_gated", "softmax"])
+@pytest.mark.parametrize("attention", ["scaleformer", "segment_recall", "softmax"])
 @pytest.mark.parametrize("mode", ["pass", "segments", "window"])
 def test_greedy_by_views(attention, mode):
     model = make_model(attention={"name": attention})

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scaleformer.ops import Choice, choose_algorithm, relative_kernel_attention, segment_gated_attention
+from scaleformer.ops import Choice, choose_algorithm, relative_kernel_attention
 from scaleformer.ops.common import choice
 from scaleformer.ops.common.choice import MECHANISMS, wants_gradients
 from scaleformer.ops.recall.attention import segment_recall_attention
@@ -75,26 +75,26 @@ def test_on_a_gpu_all_scores_serve_longer_texts_but_not_more_memory(mechanism: s
 
     assert choose(1500, 8) == choose(700, 128) == "quadratic"
     assert choose(1500, 8, "cpu") == "linear"
-    assert choose(4096, 4) == ("quadratic" if mechanism == "segment_gated" else "linear")
+    assert choose(4096, 4) == "linear"
     assert choose(2897, 8) == choose(725, 128) == choose(363, 512) == "linear"  # 2^26 scores and a few more
     assert choose(363, 512, backward=False) == choose(512, 1024, backward=False) == "quadratic"
     assert choose(513, 1024, backward=False) == "linear"  # 2^28 and a few more
 
 
 def test_a_choice_by_memory_in_words() -> None:
-    reason = choose_algorithm("segment_gated", 4096, 4096, 64, rows=8, device="cuda").reason
-    assert "is beyond the 2,896 up to which there are at most 67,108,864 scores (segment_gated" in reason
+    reason = choose_algorithm("scaleformer", 4096, 4096, 64, rows=8, device="cuda").reason
+    assert "is beyond the 2,896 up to which there are at most 67,108,864 scores (scaleformer" in reason
 
 
 def test_a_choice_in_words() -> None:
-    text = str(choose_algorithm("segment_gated", 100, 100, 64, rows=8, causal=True))
+    text = str(choose_algorithm("segment_recall", 100, 100, 64, rows=8, causal=True))
     assert text.startswith("quadratic: a mean length of 100 is within the ")
-    assert text.endswith("(segment_gated, causal, forward and backward, 8 rows of width 64)")
+    assert text.endswith("(segment_recall, causal, forward and backward, 8 rows of width 64)")
     assert "is beyond the" in choose_algorithm("scaleformer", 4096, 4096, 64).reason
 
 
 def test_an_unknown_mechanism() -> None:
-    with pytest.raises(ValueError, match="mechanism is 'softmax': choose one of scaleformer, segment_gated"):
+    with pytest.raises(ValueError, match="mechanism is 'softmax': choose one of scaleformer, segment_recall"):
         choose_algorithm("softmax", 10, 10, 64)
 
 
@@ -114,12 +114,12 @@ def test_the_operators_take_it(mechanism: str, length: int, gradients: bool) -> 
     q, k, v = (torch.randn(1, 2, length, 8, generator=generator).requires_grad_(gradients) for _ in range(3))
     rel, log_gate = torch.randn(7, 8, generator=generator), torch.randn(2, 5, generator=generator)
     segments = (torch.arange(length) // 9).unsqueeze(0)
-    gated = (q, k, v, rel, log_gate, segments, segments)
     salience, recency = torch.randn(1, 2, length, generator=generator), torch.ones(2)
     calls: dict[str, Callable[..., Tensor]] = {
         "scaleformer": partial(relative_kernel_attention, q, k, v, rel),
-        "segment_gated": partial(segment_gated_attention, *gated),
-        "segment_recall": partial(segment_recall_attention, *gated[:5], salience, recency, *gated[5:]),
+        "segment_recall": partial(
+            segment_recall_attention, q, k, v, rel, log_gate, salience, recency, segments, segments
+        ),
     }
     choice = choose_algorithm(mechanism, length, length, 8, rows=2, backward=gradients)
     assert choice.algorithm == ("quadratic" if length == 20 else "linear")

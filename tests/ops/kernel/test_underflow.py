@@ -12,14 +12,8 @@ from scaleformer.ops import (
     cross_state,
     cross_step,
     relative_kernel_attention,
-    segment_causal_init,
-    segment_causal_step,
-    segment_cross_state,
-    segment_cross_step,
-    segment_gated_attention,
 )
 from scaleformer.ops.common.sums import inverse_denominator, normalise, smallest_sum
-from scaleformer.ops.gated.naive import naive_segment_gated_attention
 from scaleformer.ops.kernel.naive import dense_attention
 from tests.ops.inputs import gradients
 
@@ -61,64 +55,38 @@ def test_kernel_attention(causal: bool, algorithm: str, relative: bool) -> None:
     assert_low_rows_have_no_key(out, dense_attention(*exact, causal=causal), leaves, exact)
 
 
-@each_direction
-@each_algorithm
-def test_gated_attention(causal: bool, algorithm: str) -> None:
-    leaves, segments = make(relative=True), torch.arange(LENGTH).expand(2, -1) // 7
-    leaves.append(torch.randn(2, 5).requires_grad_())
-    exact = [x.detach().double().requires_grad_() for x in leaves]
-    out = segment_gated_attention(*leaves, segments, segments, causal=causal, algorithm=algorithm)
-    truth = naive_segment_gated_attention(*exact, segments, segments, causal=causal)
-    assert_low_rows_have_no_key(out, truth, leaves, exact)
-
-
 @each_relative
 def test_steps(relative: bool) -> None:
     q, k, v, *rel = (x.detach() for x in make(relative))
     table = rel[0] if relative else None
     truth = dense_attention(q.double(), k.double(), v.double(), *(x.double() for x in rel), causal=True)
-    gate, segments = torch.zeros(2, 5), torch.zeros(2, dtype=torch.long)
-    state, gated = causal_init(2, 2, 8, 3, table), segment_causal_init(2, 2, 8, 3, table, gate)
+    state = causal_init(2, 2, 8, 3, table)
     for i in range(LENGTH):
-        x = q[:, :, i], k[:, :, i], v[:, :, i]
-        out, state = causal_step(*x, table, state)
-        other, gated = segment_causal_step(*x, table, segments, gated)
+        out, state = causal_step(q[:, :, i], k[:, :, i], v[:, :, i], table, state)
         wanted = torch.zeros(2, 2, 3) if i < LOW.stop else truth[:, :, i].float()
-        for found in (out, other):
-            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-            assert (i >= LOW.stop) or (found == 0).all()
+        torch.testing.assert_close(out, wanted, rtol=1e-4, atol=1e-5)
+        assert (i >= LOW.stop) or (out == 0).all()
 
 
 def test_steps_to_a_source() -> None:
     q, k, v = (x.detach() for x in make(relative=False))
-    gate, segments = torch.zeros(2, 5), torch.zeros(2, LENGTH, dtype=torch.long)
     truth = dense_attention(q.double(), k.double(), v.double())
-    for out in (
-        cross_step(q, 0, None, cross_state(k, v)),
-        segment_cross_step(q, segments, segment_cross_state(k, v, gate, segments)),
-    ):
-        assert (out[:, :, LOW] == 0).all()
-        torch.testing.assert_close(out[:, :, LOW.stop :].double(), truth[:, :, LOW.stop :], rtol=1e-4, atol=1e-5)
+    out = cross_step(q, 0, None, cross_state(k, v))
+    assert (out[:, :, LOW] == 0).all()
+    torch.testing.assert_close(out[:, :, LOW.stop :].double(), truth[:, :, LOW.stop :], rtol=1e-4, atol=1e-5)
 
 
 @each_direction
 @each_algorithm
 @pytest.mark.parametrize("level", [30.0, 36.0, 38.0, 40.0, 42.0, 43.0])
-@pytest.mark.parametrize("gated", [False, True], ids=["kernel", "gated"])
-def test_gradients_close_to_the_guard(causal: bool, algorithm: str, level: float, gated: bool) -> None:
+def test_gradients_close_to_the_guard(causal: bool, algorithm: str, level: float) -> None:
     """Values of 10, and gradients of 1e4 as a loss that is scaled for float16 has them."""
     generator = torch.Generator().manual_seed(3)
     q, k = (torch.randn(2, 2, LENGTH, 8, generator=generator) * 0.3 - level for _ in range(2))
     v = torch.randn(2, 2, LENGTH, 3, generator=generator) * 10
     leaves = [x.requires_grad_() for x in (q, k, v)]
     exact = [x.detach().double().requires_grad_() for x in leaves]
-    if gated:
-        gate, segments = torch.zeros(2, 5), torch.zeros(2, LENGTH, dtype=torch.long)
-        out = segment_gated_attention(
-            *leaves, None, gate, segments, segments, causal=causal, far_tokens=LENGTH, algorithm=algorithm
-        )
-    else:
-        out = relative_kernel_attention(*leaves, causal=causal, algorithm=algorithm)
+    out = relative_kernel_attention(*leaves, causal=causal, algorithm=algorithm)
     truth = dense_attention(*exact, causal=causal)
     kept = (out.detach() != 0).double()
     torch.testing.assert_close(out.double(), truth * kept, rtol=1e-4, atol=1e-4)

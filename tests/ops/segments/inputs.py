@@ -1,4 +1,4 @@
-"""Random arguments for segment-gated attention."""
+"""Random arguments for attention that knows segments."""
 
 from __future__ import annotations
 

@@ -85,19 +85,8 @@ def gates(attention: Module, seen: Tensor, layout: SegmentLayout) -> Tensor:
     return gate * torch.where(far, scale, 1.0)
 
 
-GATED = {"options": {"horizon": 3, "reach": 2, "far_tokens": 2}}
-
-
-@oracle("segment_gated", "torch", "the weight of each pair", "encoder decoder cross", **GATED)
-def segment_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-    query, key, value = heads_of(attention, x, memory)
-    seen = seen_by(attention, x, layout)
-    weights = kernel_scores(attention, query, key, x, memory) * gates(attention, seen, layout)
-    return by_weights(attention, value, seen, weights)
-
-
 @oracle("softmax_gated", "torch", "the logarithm of the gate, and scores of relative positions",
-        "encoder decoder cross", **GATED)  # fmt: skip
+        "encoder decoder cross", options={"horizon": 3, "reach": 2, "far_tokens": 2})  # fmt: skip
 def softmax_gated(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
     heads, seen = heads_of(attention, x, memory), seen_by(attention, x, layout)
     bias = gates(attention, seen, layout).log() + relative_scores(attention, heads[0], x, memory)
