@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.base import FIRST_ROOM, Extent, room
-from scaleformer.model.attention.marked_cache import MarkedCache
+from scaleformer.model.attention.literature.marked_cache import MarkedCache
 from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
 from scaleformer.ops.common.matmul import Linear

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.literature.redrawn import Redrawn
 from scaleformer.model.attention.options import at_least
-from scaleformer.model.attention.redrawn import Redrawn
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.random_features import orthogonal_projection, random_exponents
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
+from scaleformer.model.attention.literature.redrawn import Redrawn
 from scaleformer.model.attention.options import at_least
-from scaleformer.model.attention.redrawn import Redrawn
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.kernel.decoding import values_with_ones, without_pads
 from scaleformer.ops.kernel.fading import fading_sums
