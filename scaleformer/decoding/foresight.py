@@ -16,7 +16,7 @@ from torch import nn
 from scaleformer.decoding.active import WASTED_STEPS
 from scaleformer.decoding.batches import WINDOW, runs
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.model.attention.base import Extent
+from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.footprint import Footprint
 from scaleformer.system.measure import shown_size
 from scaleformer.vocabulary import SEP

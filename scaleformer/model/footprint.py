@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import FIRST_ROOM, Extent
+from scaleformer.model.attention.estimates import Extent
+from scaleformer.model.attention.state import FIRST_ROOM
 from scaleformer.model.transformer import ENCODED, DecoderState, Memory, Transformer
 
 # Bounds, which tests/model/test_footprint.py compares with what torch takes. Numbers of a token in a layer of the
@@ -25,7 +26,7 @@ class Footprint:
     """What a model takes beside its weights.
 
     The sizes of states are counted on small ones: they are linear in rows, documents, tokens and segments of the
-    source, and caches of what is written double from 64 positions on. What is not comes from `Attention.later_bytes`.
+    source. What they gain later says `Attention.later_bytes`.
     """
 
     @torch.inference_mode()
@@ -50,12 +51,11 @@ class Footprint:
         self._segment = (count(1, 1, 16, 4) - count(1, 1, 16, 2)) // 2
         self._document -= 8 * self._token + 2 * self._segment
         self._once = one - self._row - self._document - 8 * self._token - 2 * self._segment
-        self._room: list[tuple[int, float]] = []  # what a layer's cache gains by another 64 positions; the most of them
+        self._gained: list[int] = []  # by the state of a row in each layer, when its 65th position is written
         none, x = torch.zeros(1, dtype=torch.long, device=weight.device), weight.new_zeros(1, model.config.width)
         for layer, state in zip(model.decoder_layers, made(1, 1, 8, 2).layers, strict=True):
             before = tensor_bytes(state.own)
-            gained = tensor_bytes(layer.attention.step(x, FIRST_ROOM, none, state.own)[1]) - before
-            self._room.append((gained, layer.attention.most_written))
+            self._gained.append(tensor_bytes(layer.attention.step(x, FIRST_ROOM, none, state.own)[1]) - before)
 
     def state_bytes(self, extent: Extent, documents: int, beams: int, used: bool = True) -> int:
         """The state of decoding at its largest; `used` False: before the first step."""
@@ -64,14 +64,9 @@ class Footprint:
         found = self._once + rows * self._row + documents * each
         if not used:
             return found
-        for layer in self.model.decoder_layers:
-            for attention in (layer.attention, layer.cross_attention):
-                found += attention.later_bytes(documents, rows, extent, self.size)
-        for gained, most in self._room:
-            room = FIRST_ROOM
-            while room < min(extent.target, most):
-                room *= 2
-            found += rows * gained * (room // FIRST_ROOM - 1)
+        for layer, gained in zip(self.model.decoder_layers, self._gained, strict=True):
+            for attention, own in ((layer.attention, gained), (layer.cross_attention, 0)):
+                found += attention.later_bytes(own, documents, rows, extent, self.size)
         return found
 
     def bytes(self, extent: Extent, documents: int, beams: int, logits: int) -> int:
@@ -82,10 +77,10 @@ class Footprint:
         decoder, *_ = self.model.decoder_layers
         source = documents * extent.source
         at_once = max(extent.source, min(source, ENCODED))
-        by_head = encoder.attention.tiles + encoder.attention.scores * extent.source
+        by_head = encoder.attention.held.tiles + encoder.attention.held.scores * extent.source
         encoding = (_WIDTHS * D + _FEEDFORWARDS * F + H * by_head) * at_once
         begun = self.state_bytes(extent, documents, beams, used=False)
-        begun += source * D * self.size * (1 + decoder.cross_attention.aside)
+        begun += source * D * self.size * (1 + decoder.cross_attention.held.aside)
         state = self.state_bytes(extent, documents, beams)
         # what is written is kept once more, with the rows that it continues; limits of each segment
         search = 4 * rows * logits * config.target_vocabulary + 16 * rows * (extent.target + extent.segments)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention import Attention
+from scaleformer.model.attention.state import reorder
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -50,26 +51,7 @@ class FeedForward(nn.Module):
         return self.contract(self.dropout(self.activation(self.expand(x))))
 
 
-class Layer(nn.Module):
-    """A layer of the encoder or the decoder."""
-
-    @property
-    def attentions(self) -> list[Attention]:
-        return [module for module in self.children() if isinstance(module, Attention)]
-
-    @property
-    def penalises(self) -> bool:
-        """Whether an attention may add to the training loss."""
-        return any(type(attention).penalise is not Attention.penalise for attention in self.attentions)
-
-    def penalty(self) -> Tensor | None:
-        """The sum of what the attentions add to the training loss, or None."""
-        parts = [attention.penalise() for attention in self.attentions]
-        found = [part for part in parts if part is not None]
-        return torch.stack(found).sum() if found else None
-
-
-class EncoderLayer(Layer):
+class EncoderLayer(nn.Module):
     """x + attention(norm(x)), then x + feed-forward(norm(x))."""
 
     def __init__(self, attention: Attention, width: int, hidden: int, dropout: float, activation: str) -> None:
@@ -94,7 +76,7 @@ class LayerState(NamedTuple):
     memory: Any
 
 
-class DecoderLayer(Layer):
+class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention and feed-forward, each x + f(norm(x))."""
 
     def __init__(
@@ -148,5 +130,5 @@ class DecoderLayer(Layer):
         return x + self.feed_forward(self.feed_forward_norm(x)), LayerState(own, memory)
 
     def reorder(self, state: LayerState, rows: Tensor, documents: Tensor | None) -> LayerState:
-        memory = state.memory if documents is None else self.cross_attention.reorder(state.memory, documents)
-        return LayerState(self.attention.reorder_own(state.own, rows), memory)
+        memory = state.memory if documents is None else reorder(state.memory, documents)
+        return LayerState(reorder(state.own, rows), memory)

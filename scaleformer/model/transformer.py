@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 from scaleformer.batch import Batch
 from scaleformer.model.attention import SITES, Attention, build_attention
-from scaleformer.model.attention.carried import CarriedStates
 from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState
 from scaleformer.ops.common.matmul import Int8Weight, Linear
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -113,9 +112,9 @@ class Transformer(nn.Module):
 
         def attention(site: str, layer: int) -> Attention:
             named = config.sites.get(site)
-            made = build_attention(named or config.attention, site, D, config.heads, strict=bool(named))
-            made.take_place(layer, config.encoder_layers if site == "encoder" else config.decoder_layers)
-            return made
+            layers = config.encoder_layers if site == "encoder" else config.decoder_layers
+            choice, strict = named or config.attention, bool(named)
+            return build_attention(choice, site, D, config.heads, strict=strict, layer=layer, layers=layers)
 
         rest = (D, config.feedforward, config.dropout, config.activation)
         encoder = [EncoderLayer(attention("encoder", n), *rest) for n in range(config.encoder_layers)]
@@ -153,10 +152,7 @@ class Transformer(nn.Module):
         return min(getattr(self.target_positions, "most", math.inf), *(a.most_keys for a in attentions))
 
     def forward(self, batch: Batch) -> Tensor:
-        """Teacher-forced decoder states (B, L, D), before the output layer (`logits`). A batch with `continues` follows
-        the latest one with it, and changes what is carried."""
-        for layer in self.decoder_layers:
-            layer.attention.carry(batch.continues)
+        """Teacher-forced decoder states (B, L, D), before the output layer (`logits`)."""
         memory = self.encode(batch.source, batch.source_mask, batch.source_segments)
         x = self._embed(self.target_embedding, batch.target_input, self.target_positions)  # (B, L, D)
         layout = SegmentLayout(batch.target_segments, batch.target_segments, batch.target_mask)
@@ -164,25 +160,6 @@ class Transformer(nn.Module):
         for layer in self.decoder_layers:
             x = self._run(layer, x, layout, memory.states, cross_layout)
         return self.decoder_norm(x)  # (B, L, D)
-
-    @property
-    def carries(self) -> bool:
-        """Whether a decoder's attention carries its memory from one batch to the next (`Batch.continues`)."""
-        return any(layer.attention.carries for layer in self.decoder_layers)
-
-    def carried(self) -> list[tuple[Tensor, ...] | None]:
-        """What the latest training batch left for the next one, by decoder layer."""
-        return [carried and tuple(carried) for carried in (layer.attention.carried for layer in self.decoder_layers)]
-
-    def set_carried(self, carried: list[tuple[Tensor, ...] | None]) -> None:
-        """Go on from what `carried` returned."""
-        for layer, parts in zip(self.decoder_layers, carried, strict=True):
-            layer.attention.carried = None if parts is None else CarriedStates(*parts)
-
-    def penalty(self) -> Tensor | float:
-        """What training adds to the cross-entropy of each target token."""
-        parts = [layer.penalty() for layer in (*self.encoder_layers, *self.decoder_layers)]
-        return sum(part for part in parts if part is not None)
 
     def logits(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., V)"""

@@ -25,6 +25,7 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
+from scaleformer.training.carried_memory import CarriedMemory
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.lightning_internals import restart_average
 from scaleformer.training.module import TranslationModule
@@ -228,6 +229,8 @@ def build_callbacks(
     checkpoint, ema, patience = config.checkpoint, config.ema, config.early_stopping.patience
     last, folder = run / "checkpoints" / "last.ckpt", run / "checkpoints"
     callbacks: list[Callback] = [TrainingProgress(), RandomState(seed), TrimMemory(), signals]
+    if data.config.consecutive:
+        callbacks.append(CarriedMemory())
     bleu = config.validation_bleu
     if bleu.examples:
         callbacks.append(ValidationBleu(data, bleu.examples, bleu.decoding, metrics))

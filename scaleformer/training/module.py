@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from scaleformer.batch import Batch
+from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
@@ -85,7 +86,7 @@ class TranslationModule(pl.LightningModule):
         self.batches.append(batch)
         loss, tokens = self._loss(batch, self.label_smoothing)
         self._add("train", loss, tokens)
-        return (loss + self.model.penalty()) * (tokens / UNIT)
+        return (loss + auxiliary_loss(self.model)) * (tokens / UNIT)
 
     def configure_gradient_clipping(
         self,
@@ -172,14 +173,11 @@ class TranslationModule(pl.LightningModule):
             known = {"longest_segment": data.longest_segment, "segmentation": data.segmentation}
             checkpoint["scaleformer"] = {**self.package, **known}
         checkpoint["guard"] = self.guard.state_dict()
-        checkpoint["carried"] = self.model.carried()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.guard.load_state_dict(checkpoint["guard"])
         if self.trainer.state.fn != TrainerFn.FITTING:
             return
-        if "carried" in checkpoint:  # not in older ones
-            self.model.set_carried(checkpoint["carried"])
         averaging = any(isinstance(callback, WeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if "current_model_state" in checkpoint and not averaging:  # the trained weights, not their average
             checkpoint["state_dict"] = checkpoint["current_model_state"]

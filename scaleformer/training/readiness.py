@@ -55,25 +55,6 @@ def check_lengths(model: Transformer, settings: Settings, data: DocumentDataModu
                 )
 
 
-def check_consecutive(model: Transformer, data: DocumentDataModule, processes: int) -> None:
-    """Raises ValueError where data.consecutive=true has no effect, or meets what it does not work with."""
-    if not data.config.consecutive:
-        return
-    otherwise = "or data.consecutive=false"
-    if not model.carries:
-        raise ValueError(
-            "data.consecutive=true: the decoder's attention carries no memory from one example to the next: add "
-            f"model/attention=transformer_xl, or compressive without compression=most_used, {otherwise}"
-        )
-    given = {
-        "tokenizer.sample_alpha": (data.tokenizer_config.sample_alpha, 0),
-        "trainer.devices times trainer.num_nodes": (processes, 1),
-    }
-    for name, (value, needed) in given.items():
-        if value != needed:
-            raise ValueError(f"data.consecutive=true: {name} is {value}: make it {needed} {otherwise}")
-
-
 def fingerprints(data: DocumentDataModule, settings: Settings) -> dict[str, str]:
     """The fingerprints of the splits that the run reads: others may be configured but missing."""
     wanted = {"train", "valid"} | ({settings.test.split} if settings.test.enabled else set())

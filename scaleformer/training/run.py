@@ -25,13 +25,14 @@ from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import Interrupted
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.callbacks import build_callbacks
+from scaleformer.training.carried_memory import check_consecutive
 from scaleformer.training.freezing import freeze
 from scaleformer.training.guard import StepGuard
 from scaleformer.training.initialization import extend_parent, load_parent, origin_of, tokenizers_of, transfer_weights
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
-from scaleformer.training.readiness import check_consecutive, check_lengths, fingerprints, prepare
+from scaleformer.training.readiness import check_lengths, fingerprints, prepare
 from scaleformer.training.resume import (
     candidates,
     check_settings,

@@ -17,6 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.optim import Optimizer
 
+from scaleformer.model.attention.literature.auxiliary_loss import with_auxiliary_loss
 from scaleformer.training.lightning_internals import shard_over_all
 
 if TYPE_CHECKING:
@@ -81,8 +82,9 @@ class ShardedStrategy(ModelParallelStrategy):
 def shard_model(model: Transformer, mesh: DeviceMesh) -> None:
     """Shard the weights over the processes of a one-dimensional mesh, in place: layer by layer, then the embeddings and
     the rest."""
+    for attention in with_auxiliary_loss(model):  # which needs the weights again that the forward pass has freed
+        fully_shard(attention, mesh=mesh)
+        register_fsdp_forward_method(attention, "auxiliary_loss")
     for layer in (*model.encoder_layers, *model.decoder_layers):
         fully_shard(layer, mesh=mesh)
-        if layer.penalises:  # which needs the weights again that the forward pass has freed
-            register_fsdp_forward_method(layer, "penalty")
     fully_shard(model, mesh=mesh)  # the root stays gathered after the forward pass: the loss needs output_weight

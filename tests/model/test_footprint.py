@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scaleformer.model.attention.base import Extent
+from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.footprint import Footprint, tensor_bytes
 from scaleformer.model.transformer import ENCODED, Transformer
 from tests.helpers import make_batch, make_model

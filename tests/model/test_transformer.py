@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 
+from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.transformer import ModelConfig, Transformer
 from tests.helpers import make_batch, make_model
 
@@ -211,7 +212,7 @@ def test_gradient_checkpointing_changes_no_number(model: Transformer) -> None:
     gradients = []
     for m in (model.train(), kept.train()):
         torch.manual_seed(3)  # some draw features
-        (m.logits(m(batch)).square().mean() + m.penalty()).backward()
+        (m.logits(m(batch)).square().mean() + auxiliary_loss(m)).backward()
         gradients.append({name: p.grad for name, p in m.named_parameters()})
     for name, gradient in gradients[0].items():
         assert gradient is not None, name
@@ -237,7 +238,7 @@ def test_bf16_is_near_fp32_and_trains(model: Transformer) -> None:
     expected = model.logits(model(batch)).detach()
     with torch.autocast("cpu", torch.bfloat16):
         logits = model.logits(model(batch))
-        loss = logits.float().square().mean() + model.penalty()
+        loss = logits.float().square().mean() + auxiliary_loss(model)
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     error = (logits.float() - expected)[batch.target_mask].abs().mean()

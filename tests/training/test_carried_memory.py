@@ -9,8 +9,8 @@ import torch
 
 from scaleformer.batch import Batch
 from scaleformer.training import run as training
+from scaleformer.training.carried_memory import CarriedMemory, check_consecutive
 from scaleformer.training.module import TranslationModule
-from scaleformer.training.readiness import check_consecutive
 from tests.data.toy import module as make_data
 from tests.trainings import FAST, Batches, configure, make_module, make_trainer, read_metrics, weights
 
@@ -55,7 +55,7 @@ def test_a_killed_run_resumes_exactly(tmp_path: Path, cache: Path, monkeypatch: 
         assert weights(folder, "global_step") == 3
         monkeypatch.setattr(TranslationModule, "training_step", step)
         if folder is forgetful:
-            monkeypatch.setattr("scaleformer.model.transformer.Transformer.set_carried", lambda *_: None)
+            monkeypatch.setattr(CarriedMemory, "on_load_checkpoint", lambda *_: None)
         training.run(configure(folder, cache, *options, f"resume={folder}"))
     assert read_metrics(parts, *TIMES) == read_metrics(whole, *TIMES)
     expected = weights(whole)
@@ -71,7 +71,8 @@ def test_gradient_checkpointing_reads_what_the_batch_before_left(tmp_path: Path)
     found = []
     for checkpointing in (False, True):
         module = make_module(attention=CHOICE, gradient_checkpointing=checkpointing, decoder_layers=2)
-        make_trainer(tmp_path, max_steps=3).fit(module, Batches(0, batches), Batches(1))
+        trainer = make_trainer(tmp_path, max_steps=3, callbacks=[CarriedMemory()])
+        trainer.fit(module, Batches(0, batches), Batches(1))
         found.append(module.state_dict())
     assert all(torch.equal(found[0][name], weight) for name, weight in found[1].items())
     module = make_module(attention=CHOICE, decoder_layers=2)

@@ -76,6 +76,7 @@ RETIRED = {
 
 __all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of"]
 
+GIVEN = ("site", "width", "heads", "layer", "layers")  # to a constructor, beside its options
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
     "bool": ((bool,), "true or false"),
     "int": ((int,), "a whole number"),
@@ -86,12 +87,15 @@ KINDS: dict[str, tuple[tuple[type, ...], str]] = {
 log = logging.getLogger(__name__)
 
 
-def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int, strict: bool = False) -> Attention:
+def build_attention(
+    choice: Mapping[str, Any], site: str, width: int, heads: int, strict: bool = False, layer: int = 0, layers: int = 1
+) -> Attention:
     """The attention that a configuration asks for at a site.
 
     choice  {"name": a key of MECHANISMS, and the options of that mechanism}; for a mechanism that cannot serve every
             site also {"fallback": the choice for the other sites, or its name}, reported in the log
     strict  the choice was made for this site: use no fallback
+    layer   its number of so many layers, 0 at the bottom, for a mechanism whose constructor asks for `layer`, `layers`
     Raises ValueError, naming the valid choices, sites or options, if one does not fit.
     """
     options = dict(choice)
@@ -109,7 +113,7 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
     if site not in mechanism.sites:
         if other and not strict:
             _tell(name, site, str(other.get("name")))
-            return build_attention(other, site, width, heads)
+            return build_attention(other, site, width, heads, layer=layer, layers=layers)
         able = [n for n, m in MECHANISMS.items() if site in m.sites]
         raise ValueError(f"attention {name!r} cannot serve the {site} site: choose one of {', '.join(able)}")
     known = options_of(name)
@@ -122,7 +126,9 @@ def build_attention(choice: Mapping[str, Any], site: str, width: int, heads: int
         number = not isinstance(value, float) or math.isfinite(value)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds) or not number:
             raise ValueError(f"model.attention.{option} is {value!r}: it must be {wanted}")
-    return mechanism(site, width, heads, **options)
+    place = {"layer": layer, "layers": layers}
+    asked = {name: place[name] for name in place if name in inspect.signature(mechanism).parameters}
+    return mechanism(site, width, heads, **options, **asked)
 
 
 def _check_name(where: str, name: Any, given: Any) -> None:
@@ -136,7 +142,7 @@ def _check_name(where: str, name: Any, given: Any) -> None:
 def options_of(name: str) -> dict[str, str]:
     """The options of a mechanism and their types."""
     parameters = inspect.signature(MECHANISMS[name]).parameters.values()
-    return {p.name: p.annotation for p in parameters if p.name not in ("site", "width", "heads")}
+    return {p.name: p.annotation for p in parameters if p.name not in GIVEN}
 
 
 @lru_cache

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.carried import CarriedStates
+from scaleformer.model.attention.estimates import Extent, Held, doubled
 from scaleformer.model.attention.positions import Sinusoids
+from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache
 from scaleformer.ops.common.matmul import Int8Weight, Linear, linear
 from scaleformer.ops.segments.layout import SegmentLayout
 
 SITES = ("encoder", "decoder", "cross")
-FIRST_ROOM = 64  # positions of a cache that grows
 
 
 class OwnState(NamedTuple):
@@ -30,42 +30,18 @@ class OwnState(NamedTuple):
     inner: Any
 
 
-class Extent(NamedTuple):
-    """How long documents are: of each kind the most that any of them has.
-
-    source, target  tokens; those of the target that it may have
-    segments        of the source, that of `</s>` among them
-    source_spans, target_spans  the most tokens of 1, 2, 3 ... segments that follow one another; of more, all
-    """
-
-    source: int
-    target: int
-    segments: int
-    source_spans: tuple[int, ...]
-    target_spans: tuple[int, ...]
-
-    def join(self, other: Extent) -> Extent:
-        """That of the documents of both."""
-        return Extent(
-            max(self.source, other.source),
-            max(self.target, other.target),
-            max(self.segments, other.segments),
-            tuple(map(max, self.source_spans, other.source_spans)),
-            tuple(map(max, self.target_spans, other.target_spans)),
-        )
-
-
-def most_of(spans: Sequence[int], segments: int) -> int:
-    """The most tokens of so many segments that follow one another, by the spans of an `Extent`."""
-    return spans[min(segments, len(spans)) - 1]
-
-
 class Attention(nn.Module, ABC):
     """Multi-head attention at one site of the encoder-decoder [Vaswani 2017, section 3.2.2].
 
-    The base class owns what all mechanisms share: the projections to heads and back. A mechanism owns its attention
-    from queries to keys (`attend`), its options, and its decoding state (`empty_state` for the decoder's
-    self-attention, `memory_state` for cross-attention, `attend_step`, `reorder`).
+    The base class has the projections to heads and back. A mechanism has its options and three methods:
+
+        attend       queries meet keys and values; this alone serves an encoder, and cross-attention
+        empty_state  the state of hypotheses without a token, in a decoder's self-attention
+        attend_step  one token of each hypothesis, with the same numbers as `attend`, and the next state
+
+    A state is a tensor with the rows first, a tuple of such, or an object with a method `reorder` (`state.reorder`).
+    Cross-attention keeps the keys and values of the source; a mechanism that needs less of them gives `memory_state`
+    and `attend_memory`.
 
     site    "encoder" (bidirectional), "decoder" (causal self-attention) or "cross" (decoder to encoder)
     width   D, a multiple of `heads`
@@ -78,18 +54,10 @@ class Attention(nn.Module, ABC):
     sites: ClassVar[tuple[str, ...]] = SITES
     #: whether the mechanism is blind to order, so that the embeddings need absolute positions
     absolute_positions: ClassVar[bool] = False
-    #: whether training carries its memory from one example of a document to the next (`carry`)
-    carries: bool = False
-    #: and what the latest batch left for the next one
-    carried: CarriedStates | None = None
     #: the most keys that it can attend to
     most_keys: float = math.inf
-    #: what `attend` holds at once of the size of all scores, (B, H, L, S)
-    scores: ClassVar[int] = 0
-    #: and, for each head and query, of numbers whose count does not depend on the width, in addition to a usual layer
-    tiles: ClassVar[int] = 0
-    #: what `memory_state` takes beside the state, in numbers a token for each of the width D
-    aside: ClassVar[int] = 6
+    #: what it holds at once, for estimates of memory
+    held: ClassVar[Held] = Held()
 
     def __init__(self, site: str, width: int, heads: int) -> None:
         super().__init__()
@@ -108,22 +76,6 @@ class Attention(nn.Module, ABC):
     @property
     def causal(self) -> bool:
         return self.site == "decoder"
-
-    @property
-    def most_written(self) -> float:
-        """The most positions that a growing cache of what is written gets room for."""
-        return math.inf
-
-    def take_place(self, layer: int, layers: int) -> None:
-        """Called once, when the model is built: this is layer number `layer` of `layers`, 0 at the bottom."""
-
-    def carry(self, continues: Tensor | None) -> None:
-        """Called before each batch with `Batch.continues`: an attention with `carries` then sees what the batch before
-        left in the rows that continue, and leaves its own. None: sees nothing, and leaves all as it is."""
-
-    def penalise(self) -> Tensor | None:
-        """A scalar that training adds to the loss of each target token, or None."""
-        return None
 
     def make_positions(self) -> nn.Module | None:
         """The module of absolute positions to add to the embeddings, positions (L,) -> (L, D), or None."""
@@ -169,22 +121,6 @@ class Attention(nn.Module, ABC):
             state = OwnState(state.project, inner)
         return self.output(out.reshape(rows, width)), state
 
-    def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
-        """Decoder self-attention: the states before the positions starts (n,) of one text x (1, L, D) with segments
-        (L,), a row each, as if stepped through all earlier positions.
-
-        Raises ValueError if the mechanism cannot compute them.
-        """
-        return OwnState(self._step_product(), self.text_states(x, segments, starts))
-
-    def text_states(self, x: Tensor, segments: Tensor, starts: Tensor) -> Any:
-        """The mechanism's own state for `states_before`. Raises ValueError if it cannot compute it."""
-        raise ValueError("the decoder's attention cannot start in the middle of a text: only segment_recall can")
-
-    def reorder_own(self, state: OwnState, rows: Tensor) -> OwnState:
-        """Decoder self-attention: the state whose row n continues the old row rows[n]."""
-        return OwnState(state.project, self.reorder(state.inner, rows))
-
     def _step_product(self) -> Callable[[Tensor], Tensor]:
         weight = self.step_weight()
         return partial(linear, weight=weight) if self.query.int8 is None else Int8Weight(weight)
@@ -198,39 +134,45 @@ class Attention(nn.Module, ABC):
         query, key, value = projected.view(len(projected), 3, self.heads, self.head_width).unbind(1)  # (B*K, H, d)
         return self.attend_step(query, key, value, position, segments, state)
 
-    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
-        """What the state of these gains, at most, when it is used, beside room for positions (`grow`), in bytes; a
-        number has `size` of them. `scaleformer.model.footprint` counts the rest."""
-        return 0
-
     @abstractmethod
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         """query (B, H, L, d), key and value (B, H, S, d) -> (B, H, L, d), causal at the decoder site."""
 
-    @abstractmethod
     def empty_state(self, rows: int, like: Tensor) -> Any:
         """Decoder self-attention: the state of `rows` hypotheses without a token, on the device of `like`."""
-
-    @abstractmethod
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
-        """Cross-attention: the state that decoding needs from key and value (B, H, S, d); steps never change it."""
+        raise NotImplementedError(f"{type(self).__name__} has no empty_state, which decoding needs")
 
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: Any
     ) -> tuple[Tensor, Any]:
         """Decoder self-attention: query, key, value (B*K, H, d) -> (B*K, H, d) and the next state. Not called if a
         mechanism overrides `step_projected`."""
-        # Not abstract, since a mechanism gives this one or `step_projected`; one that gives neither fails in its first
-        # step, which the tests over all mechanisms take.
         raise NotImplementedError(f"{type(self).__name__} has neither attend_step nor step_projected")
 
-    @abstractmethod
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
-        """Cross-attention: query (B*K, H, d) -> (B*K, H, d); the K beams of a document share its state."""
+    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+        """Cross-attention: the state that decoding needs from key and value (B, H, S, d); steps never change it."""
+        return KeyValueCache(key, value, key.shape[2], key_mask, key_segments)
 
-    @abstractmethod
-    def reorder(self, state: Any, rows: Tensor) -> Any:
-        """The state whose row n continues the old row rows[n]: hypotheses, or documents at the cross site."""
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+        """Cross-attention: query (B*K, H, d) -> (B*K, H, d); the K beams of a document share its state. By default
+        `attend` with the beams as L = K queries, whose segments are in no order."""
+        documents = len(state.key)
+        layout = SegmentLayout(segments.view(documents, -1), state.segments, state.mask)
+        beams = beams_as_queries(query, documents)  # (B, H, K, d)
+        return queries_as_beams(self.attend(beams, state.key, state.value, layout))
+
+    def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
+        """Decoder self-attention: the states before the positions starts (n,) of one text x (1, L, D) with segments
+        (L,), a row each, as if stepped through all earlier positions.
+
+        Raises ValueError if the mechanism cannot compute them.
+        """
+        raise ValueError("the decoder's attention cannot start in the middle of a text: only segment_recall can")
+
+    def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
+        """The bytes that the state of these gains at most when it is used; a number has `size` of them. By default
+        those of caches that double from 64 positions on, of which position 65 has `gained` those of one row."""
+        return rows * gained * (doubled(FIRST_ROOM, extent.target) // FIRST_ROOM - 1)
 
     def _project(self, x: Tensor, *projections: Linear) -> list[Tensor]:
         """Several projections of x (B, L, D) to heads (B, H, L, d), in one product."""
@@ -258,30 +200,3 @@ def queries_as_beams(out: Tensor) -> Tensor:
     """(B, H, K, d) -> (B*K, H, d), the inverse of `beams_as_queries`."""
     B, H, K, d = out.shape
     return out.transpose(1, 2).reshape(B * K, H, d)  # (B*K, H, d)
-
-
-def room(like: Tensor, length: int, *shape: int) -> Tensor:
-    """Zeros (rows, ..., length, d) for `shape` (rows, ..., d), a buffer to be written position by position.
-
-    In memory, positions come first: what a step writes and what `take_rows` copies is contiguous."""
-    return like.new_zeros(length, *shape).movedim(0, -2)
-
-
-def grow(buffer: Tensor, length: int, dim: int) -> Tensor:
-    """`buffer`, doubled along `dim` if it cannot hold `length`, so that the total copying stays linear."""
-    have = buffer.shape[dim]
-    if have >= length:
-        return buffer
-    moved = buffer.movedim(dim, 0)
-    grown = moved.new_zeros(max(length, 2 * have), *moved.shape[1:])
-    grown[:have] = moved
-    return grown.movedim(0, dim)
-
-
-def take_rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
-    """The rows (N',) long of a buffer (N, H, T, d) of which `length` positions are written; in place if N' = N."""
-    written = buffer.movedim(2, 0)[:length].index_select(1, rows)  # (length, N', H, d)
-    if len(rows) != len(buffer):
-        buffer = room(buffer, buffer.shape[2], len(rows), buffer.shape[1], buffer.shape[3])
-    buffer.movedim(2, 0)[:length] = written
-    return buffer

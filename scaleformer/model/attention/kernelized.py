@@ -99,6 +99,3 @@ class KernelizedAttention(Attention):
         else:
             out = cross_step(beams, position, self.relative(), state, self.feature_map)  # (B, H, K, d)
         return queries_as_beams(out).to(query.dtype)  # features may have another dtype
-
-    def reorder(self, state: State, rows: Tensor) -> State:
-        return state.reorder(rows) if isinstance(state, CausalState) else state.select(rows)

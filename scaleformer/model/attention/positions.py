@@ -22,6 +22,28 @@ class Sinusoids(nn.Module):
         return sinusoids(positions, self.width)  # (L, D)
 
 
+class LearnedPositions(nn.Module):
+    """An embedding for each of the first positions: (L,) -> (L, D), on the scale of token embeddings.
+
+    Raises ValueError for a position without an embedding.
+    """
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.randn(count, width))
+
+    @property
+    def most(self) -> int:
+        return len(self.embedding)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        last = int(positions[-1]) + 1
+        if last > self.most:
+            raise ValueError(f"a text of {last} tokens is longer than the {self.most} learned positions: shorten it, "
+                             "or train with a larger model.attention.max_positions")  # fmt: skip
+        return self.embedding[positions]  # (L, D)
+
+
 def sinusoids(positions: Tensor, width: int) -> Tensor:
     """Absolute positions, for any length [Vaswani 2017, section 3.5]: positions (L,) -> (L, width) fp32."""
     exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width

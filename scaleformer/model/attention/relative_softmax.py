@@ -7,7 +7,9 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, write
+from scaleformer.model.attention.estimates import Held
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.model.attention.state import KeyValueCache, write
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.relative import relative_softmax_attention
 
@@ -24,7 +26,7 @@ class RelativeSoftmaxAttention(SoftmaxAttention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
-    scores: ClassVar[int] = 5
+    held: ClassVar[Held] = Held(scores=5, aside=1)
 
     def __init__(self, site: str, width: int, heads: int) -> None:
         super().__init__(site, width, heads)

@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.model.attention.state import KeyValueCache
 from scaleformer.ops.segments.layout import SegmentLayout
 
 

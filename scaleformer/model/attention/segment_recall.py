@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import FIRST_ROOM, Attention, Extent, most_of
+from scaleformer.model.attention.base import Attention, OwnState
+from scaleformer.model.attention.estimates import Extent, Held, most_of
 from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
+from scaleformer.model.attention.state import FIRST_ROOM
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
 from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_init, relative_excess
@@ -46,8 +48,7 @@ class SegmentRecallAttention(Attention):
     algorithm  as in `segment_recall_attention`
     """
 
-    tiles: ClassVar[int] = 700
-    aside: ClassVar[int] = 3
+    held: ClassVar[Held] = Held(tiles=700, aside=3)
     recency: Tensor
 
     def __init__(
@@ -107,13 +108,14 @@ class SegmentRecallAttention(Attention):
         gate, recency = self.log_gate, self.recency
         return recall_causal_init(rows, self.heads, d, d, gate, recency, self.kept, like.device, dtype)
 
-    def text_states(self, x: Tensor, segments: Tensor, starts: Tensor) -> RecallCausalState:
+    def states_before(self, x: Tensor, segments: Tensor, starts: Tensor) -> OwnState:
         key, value = self._project(x, self.key, self.value)  # (1, H, L, d)
         dtype = torch.promote_types(x.dtype, torch.float32)
         text = key[0].to(dtype), value[0].to(dtype), self.saliences(key)[0], segments, starts
-        return recall_causal_states(*text, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
+        state = recall_causal_states(*text, self.log_gate.to(dtype), self.recency.to(dtype), self.kept)
+        return OwnState(self._step_product(), state)
 
-    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
+    def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
         near = len(self.log_gate[0]) // 2 - 1
         return recall_bytes(self, near, self.kept, documents, rows, extent, size)
 
@@ -144,9 +146,6 @@ class SegmentRecallAttention(Attention):
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         with full_precision(query.device):
             return state.step(query, segments).to(query.dtype)  # (B*K, H, d)
-
-    def reorder(self, state: Any, rows: Tensor) -> Any:
-        return state.select(rows) if self.site == "cross" else state.reorder(rows)
 
 
 def recall_bytes(

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from scaleformer.model.attention.base import (
-    FIRST_ROOM,
-    Attention,
-    beams_as_queries,
-    grow,
-    queries_as_beams,
-    room,
-    take_rows,
-)
+from scaleformer.model.attention.base import Attention
+from scaleformer.model.attention.estimates import Held
 from scaleformer.model.attention.options import at_least, one_of
+from scaleformer.model.attention.positions import LearnedPositions
+from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache, room, write
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -29,38 +23,6 @@ SHORT = 512 * 512
 FEW = 8
 
 POSITIONS = ("sinusoidal", "learned", "none")
-
-
-class LearnedPositions(nn.Module):
-    """An embedding for each of the first positions: (L,) -> (L, D), on the scale of token embeddings.
-
-    Raises ValueError for a position without an embedding.
-    """
-
-    def __init__(self, count: int, width: int) -> None:
-        super().__init__()
-        self.embedding = nn.Parameter(torch.randn(count, width))
-
-    @property
-    def most(self) -> int:
-        return len(self.embedding)
-
-    def forward(self, positions: Tensor) -> Tensor:
-        last = int(positions[-1]) + 1
-        if last > self.most:
-            raise ValueError(f"a text of {last} tokens is longer than the {self.most} learned positions: shorten it, "
-                             "or train with a larger model.attention.max_positions")  # fmt: skip
-        return self.embedding[positions]  # (L, D)
-
-
-@dataclass
-class KeyValueCache:
-    """Keys and values (rows, H, T, d), of which the first `length` are written; mask (rows, 1, 1, T) or None."""
-
-    key: Tensor
-    value: Tensor
-    length: int
-    mask: Tensor | None = None
 
 
 class SoftmaxAttention(Attention):
@@ -76,7 +38,7 @@ class SoftmaxAttention(Attention):
     """
 
     absolute_positions: ClassVar[bool] = True
-    aside: ClassVar[int] = 1
+    held: ClassVar[Held] = Held(aside=1)
 
     def __init__(
         self, site: str, width: int, heads: int, positions: str = "sinusoidal", max_positions: int = 1024
@@ -101,32 +63,12 @@ class SoftmaxAttention(Attention):
         key, value = (room(like, FIRST_ROOM, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
         return KeyValueCache(key, value, 0)
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
-        return KeyValueCache(key, value, key.shape[2], key_mask[:, None, None, :])
-
     def attend_step(
         self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
     ) -> tuple[Tensor, KeyValueCache]:
         state = write(state, key, value, position)
         keys, values = (buffer[:, :, : position + 1] for buffer in (state.key, state.value))  # (B*K, H, T, d)
         return fused(query[:, :, None], keys, values)[:, :, 0], state  # (B*K, H, d)
-
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: KeyValueCache) -> Tensor:
-        beams = beams_as_queries(query, state.key.shape[0])  # (B, H, K, d)
-        return queries_as_beams(fused(beams, state.key, state.value, state.mask))
-
-    def reorder(self, state: KeyValueCache, rows: Tensor) -> KeyValueCache:
-        mask = None if state.mask is None else state.mask[rows]
-        key, value = (take_rows(buffer, rows, state.length) for buffer in (state.key, state.value))
-        return KeyValueCache(key, value, state.length, mask)
-
-
-def write(state: KeyValueCache, key: Tensor, value: Tensor, position: int) -> KeyValueCache:
-    """The cache with key and value (rows, H, d) of one more position."""
-    keys, values = (grow(b, position + 1, dim=2) for b in (state.key, state.value))  # (rows, H, T, d)
-    keys[:, :, position] = key
-    values[:, :, position] = value
-    return KeyValueCache(keys, values, position + 1)
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import (
-    FIRST_ROOM,
-    Attention,
-    beams_as_queries,
-    grow,
-    queries_as_beams,
-    room,
-    take_rows,
-)
+from scaleformer.model.attention.base import Attention
+from scaleformer.model.attention.estimates import Held
 from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
+from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache, grow, room, write
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.segments.gate import pair_gates
 from scaleformer.ops.segments.layout import SegmentLayout
-
-
-@dataclass
-class GatedCache:
-    """Keys and values (rows, H, T, d) and their segments (rows, T), of which the first `length` are written.
-
-    mask (rows, T) bool, True = real token, or None.
-    """
-
-    key: Tensor
-    value: Tensor
-    segments: Tensor
-    length: int
-    mask: Tensor | None = None
 
 
 class SoftmaxGatedAttention(Attention):
@@ -59,8 +39,7 @@ class SoftmaxGatedAttention(Attention):
     far_tokens  the weight of all far keys together, at most, in tokens
     """
 
-    scores: ClassVar[int] = 7
-    aside: ClassVar[int] = 1
+    held: ClassVar[Held] = Held(scores=7, aside=1)
 
     def __init__(
         self,
@@ -85,37 +64,24 @@ class SoftmaxGatedAttention(Attention):
             relative = relative_scores(query @ self.relative_embedding.transpose(-1, -2), key.shape[2])  # (B, H, L, S)
         return self._gather(query, key, value, relative, layout.mask, layout.query_segments, layout.key_segments)
 
-    def empty_state(self, rows: int, like: Tensor) -> GatedCache:
+    def empty_state(self, rows: int, like: Tensor) -> KeyValueCache:
         key, value = (room(like, FIRST_ROOM, rows, self.heads, self.head_width) for _ in range(2))  # (B*K, H, T, d)
         segments = torch.zeros(rows, FIRST_ROOM, dtype=torch.long, device=like.device)  # (B*K, T)
-        return GatedCache(key, value, segments, 0)
-
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> GatedCache:
-        return GatedCache(key, value, key_segments, key.shape[2], key_mask)
+        return KeyValueCache(key, value, 0, segments=segments)
 
     def attend_step(
-        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: GatedCache
-    ) -> tuple[Tensor, GatedCache]:
-        keys, values = (grow(b, position + 1, dim=2) for b in (state.key, state.value))  # (B*K, H, T, d)
+        self, query: Tensor, key: Tensor, value: Tensor, position: int, segments: Tensor, state: KeyValueCache
+    ) -> tuple[Tensor, KeyValueCache]:
+        assert state.segments is not None
         numbers = grow(state.segments, position + 1, dim=1)  # (B*K, T)
-        keys[:, :, position], values[:, :, position], numbers[:, position] = key, value, segments
+        numbers[:, position] = segments
+        state = replace(write(state, key, value, position), segments=numbers)
         seen = slice(0, position + 1)
         by_distance = query[:, :, None] @ self.relative_embedding.transpose(-1, -2)  # (B*K, H, 1, 2R+1)
         relative = relative_scores(by_distance, position + 1, first=position)  # (B*K, H, 1, T)
-        cache = (keys[:, :, seen], values[:, :, seen])
+        cache = (state.key[:, :, seen], state.value[:, :, seen])
         out = self._gather(query[:, :, None], *cache, relative, None, segments[:, None], numbers[:, seen], False)
-        return out[:, :, 0], GatedCache(keys, values, numbers, position + 1)
-
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: GatedCache) -> Tensor:
-        documents = state.key.shape[0]
-        beams = beams_as_queries(query, documents)  # (B, H, K, d)
-        asking = segments.view(documents, -1)  # (B, K)
-        return queries_as_beams(self._gather(beams, state.key, state.value, None, state.mask, asking, state.segments))
-
-    def reorder(self, state: GatedCache, rows: Tensor) -> GatedCache:
-        mask = None if state.mask is None else state.mask[rows]
-        key, value = (take_rows(buffer, rows, state.length) for buffer in (state.key, state.value))
-        return GatedCache(key, value, state.segments[rows], state.length, mask)
+        return out[:, :, 0], state
 
     def _gather(
         self,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from scaleformer.model.attention.estimates import Held
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.options import at_least
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -35,7 +36,7 @@ class StochasticPositionsAttention(KernelizedAttention):
     sines         K
     """
 
-    tiles: ClassVar[int] = 400
+    held: ClassVar[Held] = Held(tiles=400)
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
     noise: Tensor

@@ -91,7 +91,7 @@ class CrossState:
     prefix: Tensor | None
     table: Tensor | None
 
-    def select(self, documents: Tensor) -> CrossState:
+    def reorder(self, documents: Tensor) -> CrossState:
         """The state whose row b is this one's row documents[b]; documents (B',) long."""
         window = None if self.window is None else self.window.index_select(0, documents)
         prefix = None if self.prefix is None else self.prefix.index_select(0, documents)

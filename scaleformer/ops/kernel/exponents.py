@@ -130,7 +130,7 @@ class ExponentState:
             q = q.to(self.total.dtype)
             return (q + self.total[:, :, None] if joint else q).softmax(-1) @ self.mean
 
-    def select(self, index: Tensor) -> ExponentState:
+    def reorder(self, index: Tensor) -> ExponentState:
         """The state whose row b is this one's row index[b]; index (B',) long."""
         return ExponentState(self.mean.index_select(0, index), self.total.index_select(0, index))
 

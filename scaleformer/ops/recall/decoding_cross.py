@@ -79,7 +79,7 @@ class RecallCrossState:
     def documents(self) -> int:
         return self.key.shape[0]
 
-    def select(self, documents: Tensor) -> RecallCrossState:
+    def reorder(self, documents: Tensor) -> RecallCrossState:
         """The state whose row b is this one's row documents[b]; documents (B',) long."""
         names = ("key", "value", "salience", "segments", "mask", "length")
         chosen = {name: getattr(self, name).index_select(0, documents) for name in names}

@@ -105,7 +105,7 @@ def test_cross_steps_equal_the_whole(relative: dict[str, Any], keys: int) -> Non
 def test_select_documents(relative: dict[str, Any]) -> None:
     x = make_inputs(4, 9, batch=3, **relative).detached()
     documents = torch.tensor([2, 0])
-    state = cross_state(x.k, x.v, x.rel).select(documents)
+    state = cross_state(x.k, x.v, x.rel).reorder(documents)
     expected = dense_attention(x.q[documents], x.k[documents], x.v[documents], x.rel)
     for position in range(4):
         out = cross_step(x.q[documents, :, position : position + 1], position, x.rel, state)

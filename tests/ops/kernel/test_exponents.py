@@ -80,7 +80,7 @@ def test_steps_equal_the_whole(kind: str, joint: bool, dtype: torch.dtype) -> No
         state = state.add(k[:, :, i], v[:, :, i])
         close = {"rtol": 1e-3, "atol": 1e-3} if dtype is torch.float32 else {"rtol": 1e-9, "atol": 1e-10}
         torch.testing.assert_close(state.read(q[:, :, i : i + 1], joint)[:, :, 0].double(), truth[:, :, i], **close)
-    swapped = state.select(torch.tensor([1, 0, 1]))
+    swapped = state.reorder(torch.tensor([1, 0, 1]))
     assert torch.equal(swapped.mean[0], state.mean[1])
     assert torch.equal(swapped.total[1], state.total[0])
 

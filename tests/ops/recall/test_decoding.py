@@ -125,7 +125,7 @@ def test_cross_steps_equal_the_whole(kind: str, ranges: tuple[int, int], alike: 
     expected = whole(case, kept=kept)
     torch.testing.assert_close(recall_cross_step(tokens.q, asking, state), expected)
     chosen = torch.tensor([1, 0, 1])
-    again = recall_cross_step(tokens.q[chosen], asking[chosen], state.select(chosen))
+    again = recall_cross_step(tokens.q[chosen], asking[chosen], state.reorder(chosen))
     torch.testing.assert_close(again, expected[chosen])
 
 
@@ -154,7 +154,7 @@ def test_no_hypotheses(batch: int, beams: int) -> None:
     x = case.x
     state = recall_cross_state(x.tokens.k, x.tokens.v, x.log_gate, case.salience, case.recency, x.key_segments)
     some = torch.arange(batch)
-    out = recall_cross_step(x.tokens.q[:batch, :, :beams], x.query_segments[:batch, :beams], state.select(some))
+    out = recall_cross_step(x.tokens.q[:batch, :, :beams], x.query_segments[:batch, :beams], state.reorder(some))
     assert out.shape == (batch, 2, beams, 3)
 
 

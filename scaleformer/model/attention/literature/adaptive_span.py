@@ -9,9 +9,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import FIRST_ROOM
+from scaleformer.model.attention.estimates import Extent, Held
+from scaleformer.model.attention.literature.auxiliary_loss import AuxiliaryLoss
 from scaleformer.model.attention.options import at_least, between, relative_embedding
-from scaleformer.model.attention.softmax import SoftmaxAttention, write
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.model.attention.state import FIRST_ROOM, write
 from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.relative import near_softmax_attention, relative_softmax_attention
@@ -20,15 +22,16 @@ from scaleformer.ops.softmax.relative import near_softmax_attention, relative_so
 LEAST_REACH = 16
 
 
-class AdaptiveSpanAttention(SoftmaxAttention):
+class AdaptiveSpanAttention(AuxiliaryLoss, SoftmaxAttention):
     """out_i = sum_j a_ij V_j / sum_j a_ij,  a_ij = m(|j - i|) exp(Q_i . (K_j + P_clip(j-i, -R, R)) / sqrt(d)).
 
     m(x) = min(1, max(0, (ramp + z - x) / ramp)) fades out beyond the span z: one z_h for each head, which it learns, or
     with `dynamic` one for each head and token, z_i = max_span * sigmoid(v_h . x_i + b_h) of the layer's input x.
-    Training adds `penalty` nats for each token of a layer's mean span (`penalise`); the reported loss does not include
-    it. Keys far beyond ramp + z are not read: queries are taken in chunks, whose windows are a power of two for each
-    head. Cost O(L (ramp + z) d) time and O(L (ramp + z)) memory, z the widest span of a head in the batch. Decoding
-    reads at most 2 (ramp + z) keys and keeps at most 4 (ramp + z), or 64; with `dynamic` it keeps those of max_span.
+    Training adds `penalty` nats for each token of a layer's mean span (`auxiliary_loss`); the reported loss does not
+    include it. Keys far beyond ramp + z are not read: queries are taken in chunks, whose windows are a power of two for
+    each head. Cost O(L (ramp + z) d) time and O(L (ramp + z)) memory, z the widest span of a head in the batch.
+    Decoding reads at most 2 (ramp + z) keys and keeps at most 4 (ramp + z), or 64; with `dynamic` it keeps those of
+    max_span.
     Source: [Sukhbaatar 2019, equations 2 to 5 and the dynamic span], on both sides in the encoder.
 
     max_span  tokens, the greatest z
@@ -41,7 +44,7 @@ class AdaptiveSpanAttention(SoftmaxAttention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
-    scores: ClassVar[int] = 5
+    held: ClassVar[Held] = Held(scores=5, aside=1)
 
     def __init__(
         self,
@@ -126,7 +129,7 @@ class AdaptiveSpanAttention(SoftmaxAttention):
         query, key, value = projected[:, : 3 * D].view(-1, 3, self.heads, self.head_width).unbind(1)  # (B*K, H, d)
         raw = projected[:, 3 * D :, None]  # (B*K, H, 1)
         spans = self._dynamic_spans(raw + self.span_bias[:, None]) if self.dynamic else self._spans()  # or (H,)
-        half = int(self.most_written) // 2
+        half = self.room // 2
         slot = position if position < 2 * half else half + position % half
         if position >= 2 * half and slot == half:  # the room is full: its first half is beyond every reach
             for buffer in (state.key, state.value):
@@ -142,12 +145,16 @@ class AdaptiveSpanAttention(SoftmaxAttention):
         return self._by_reach(spans, within)[:, :, 0], state  # (B*K, H, d)
 
     @property
-    def most_written(self) -> float:
+    def room(self) -> int:
         """Positions that the state has room for: when they are full, the older half of them is forgotten."""
         widest = self.max_span if self.dynamic else float(self._spans().detach().max())
         return 2 * _power(math.ceil(widest) + self.ramp, FIRST_ROOM // 2)
 
-    def penalise(self) -> Tensor | None:
+    def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
+        target = min(extent.target, self.room)
+        return super().later_bytes(gained, documents, rows, extent._replace(target=target), size)
+
+    def auxiliary_loss(self) -> Tensor | None:
         """With `dynamic`, of the last training batch; once, so that no graph outlives it."""
         mean, self._mean = (self._mean, None) if self.dynamic else (self._spans().mean(), None)
         return None if mean is None else self.penalty * mean

@@ -8,9 +8,10 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import room
+from scaleformer.model.attention.estimates import Held
 from scaleformer.model.attention.options import at_least
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.model.attention.softmax import SoftmaxAttention, fused
+from scaleformer.model.attention.state import KeyValueCache, room
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks
 
@@ -38,7 +39,7 @@ class BPTransformerAttention(SoftmaxAttention):
     """
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
-    tiles: ClassVar[int] = 700
+    held: ClassVar[Held] = Held(tiles=700, aside=1)
 
     def __init__(self, site: str, width: int, heads: int, near: int = 4, levels: int = 16) -> None:
         super().__init__(site, width, heads)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import take_rows
-from scaleformer.model.attention.softmax import KeyValueCache
+from scaleformer.model.attention.state import KeyValueCache, take_rows
 
 
 @dataclass
@@ -42,8 +41,6 @@ class CompressedCache(KeyValueCache):
             kept = torch.cat([buffer[:, :, :compressed], part], dim=2)
             buffer[:, :, :compressed] = kept[:, :, -compressed:]
 
-    def of(self, rows: Tensor) -> CompressedCache:
-        """The state whose row n continues the old row rows[n]."""
-        key, value = (take_rows(x, rows, x.shape[2]) for x in (self.key, self.value))
-        rest = (x if x is None else take_rows(x, rows, x.shape[2]) for x in (self.states, self.usage))
-        return CompressedCache(key, value, self.length, None, *rest)
+    def reorder(self, rows: Tensor) -> CompressedCache:
+        states, usage = (x if x is None else take_rows(x, rows, x.shape[2]) for x in (self.states, self.usage))
+        return replace(super().reorder(rows), states=states, usage=usage)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.model.attention.base import OwnState
+from scaleformer.model.attention.literature.auxiliary_loss import AuxiliaryLoss
 from scaleformer.model.attention.literature.compressed_cache import CompressedCache
 from scaleformer.model.attention.literature.compression import (
     COMPRESSIONS,
@@ -16,15 +18,14 @@ from scaleformer.model.attention.literature.compression import (
     most_used,
     rows_of,
 )
-from scaleformer.model.attention.literature.reconstruction import reconstruction_loss
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.model.attention.options import at_least, one_of
-from scaleformer.model.attention.softmax import KeyValueCache
+from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import chunks, strips
 
 
-class CompressiveAttention(TransformerXLAttention):
+class CompressiveAttention(AuxiliaryLoss, TransformerXLAttention):
     """As `transformer_xl`, but of each C tokens that leave the memory C / r compressed ones stay:
 
         m_1 .. m_{C/r} = f_c(h_1 .. h_C)
@@ -37,8 +38,8 @@ class CompressiveAttention(TransformerXLAttention):
         reconstruction * mean_i ||a(h_i, old) - a(h_i, f_c(old))||_2,   a the heads' softmax(Q K^T / sqrt(d)) V
 
     over the tokens h of a piece and the C tokens, old, that leave the memory after it, without gradient to anything but
-    f_c (`penalise`). Pieces count that a token follows: before that nobody sees what left. The loss changes no other
-    gradient, but counts in the norm by which training clips all of them.
+    f_c (`auxiliary_loss`). Pieces count that a token follows: before that nobody sees what left. The loss changes no
+    other gradient, but counts in the norm by which training clips all of them.
     Cost O(L W d) time, O(L W) memory with W = C + M + K, and O(L D^2) for convolutions and the loss; decoding keeps W
     keys and values, and the states of C + M tokens for max, convolution and dilated.
     Source: [Rae 2020, section 3, algorithms 1 and 2]. Left out: the auto-encoding loss, and memory carried from one
@@ -86,11 +87,11 @@ class CompressiveAttention(TransformerXLAttention):
             self._latest = x.detach(), layout.mask
         return super().forward(x, memory, layout)
 
-    def penalise(self) -> Tensor | None:
+    def auxiliary_loss(self) -> Tensor | None:
         if not self._reconstructs or self._latest is None:
             return None
         latest, self._latest = self._latest, None
-        return self.reconstruction * reconstruction_loss(self, *latest)
+        return self.reconstruction * self._reconstruction_loss(*latest)
 
     def _keys_and_values(self, x: Tensor, past: Tensor) -> list[Tensor]:
         seen = super()._keys_and_values(x, past)  # (B, H, N, M + C, d)
@@ -133,10 +134,6 @@ class CompressiveAttention(TransformerXLAttention):
         state.inner.arrive(x, position % (self.memory + self.piece), self.compressed)
         return super().step(x, position, segments, state)
 
-    def reorder(self, state: KeyValueCache, rows: Tensor) -> CompressedCache:
-        assert isinstance(state, CompressedCache)
-        return state.of(rows)
-
     def _advance(self, state: CompressedCache, start: int) -> None:
         """Before the piece that begins at `start` is written: compress the tokens that leave the memory."""
         slots = self._slots(start - self.memory - self.piece, start - self.memory, state.key)
@@ -158,6 +155,47 @@ class CompressiveAttention(TransformerXLAttention):
     def _reconstructs(self) -> bool:
         return bool(self.compress.layers) and self.reconstruction > 0
 
+    def _reconstruction_loss(self, x: Tensor, mask: Tensor) -> Tensor:
+        """The mean over the pieces that a token follows; x (B, L, D), mask (B, L)."""
+        C, first = self.piece, self.memory // self.piece  # the first piece after which tokens leave
+        size, known = 0, mask.new_zeros(len(mask), dtype=torch.long)  # (B,)
+        if (former := self._former) is not None:
+            x, size, known = former.before(x), former.states.shape[1], former.known
+        counts = functional.pad(mask, (size, 0))[:, C::C]  # (B, N), whether a token of x follows the piece
+        # and it is known
+        counts = counts & (C * torch.arange(counts.shape[1], device=x.device) >= size - known[:, None])
+        counts = counts[:, first:]  # (B, n)
+        pieces = slice(first, first + counts.shape[1])
+        with torch.no_grad():
+            query = chunks(self._split(self.query(x)), C)[:, :, pieces]  # (B, H, n, C, d)
+        old = self.leaving(x)[:, : counts.shape[1]]  # (B, n, C, D)
+        begin = (size - known // self.rate * self.rate)[:, None, None, None, None]  # (B, 1, 1, 1, 1), whole groups
+        parts = torch.arange(old.shape[1] * C, device=x.device).view(-1, 1, C)  # (n, 1, C)
+        in_text = parts - self.memory % C >= begin  # (B, 1, n, 1, C)
+        counts = counts & in_text.any(-1)[:, 0, :, 0]
+        in_text = in_text | ~counts[:, None, :, None, None]  # no softmax over nothing where nothing counts
+        weights = [projection.weight.detach() for projection in (self.key, self.value)]
+        old_pair, new_pair = (  # keys and values (B, H, n, C or C / r, d)
+            [linear(states, w).unflatten(-1, (self.heads, -1)).movedim(-2, 1) for w in weights]
+            for states in (old, self.compress(old))
+        )
+        errors = reconstruction_errors(query, old_pair, new_pair, in_text)  # (B, n)
+        return (errors * counts).sum() / counts.sum().clamp(min=1)
+
     def leaving(self, x: Tensor) -> Tensor:
         """x (B, L, D) in parts that leave the memory together (B, N, C, D), with zeros before and after the text."""
         return chunks(functional.pad(x, (0, 0, self.memory % self.piece, 0)), self.piece)
+
+
+def reconstruction_errors(query: Tensor, old: list[Tensor], new: list[Tensor], in_text: Tensor) -> Tensor:
+    """[Rae 2020, algorithm 2]: the norm of the difference between attention to what leaves and to what stays of it, the
+    mean over the C queries of a piece: (B, N).
+
+    query    (B, H, N, C, d)
+    old      keys and values (B, H, N, C, d), and new, compressed (B, H, N, C / r, d)
+    in_text  (B, 1, N, 1, C) bool, False before the text
+    """
+    rate = in_text.shape[-1] // new[0].shape[-2]
+    wanted = scaled_dot_product_attention(query, old[0], old[1], in_text)  # (B, H, N, C, d)
+    found = scaled_dot_product_attention(query, new[0], new[1], in_text[..., ::rate])  # (B, H, N, C, d)
+    return (wanted - found).movedim(1, 3).flatten(3).to(full(query.dtype)).norm(dim=-1).mean(-1)

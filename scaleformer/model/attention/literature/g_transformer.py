@@ -7,7 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.base import Attention, Extent
+from scaleformer.model.attention.base import Attention
+from scaleformer.model.attention.estimates import Extent, Held
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.segment_recall import recall_bytes
 from scaleformer.model.attention.softmax import SoftmaxAttention
@@ -45,12 +46,11 @@ class GTransformerAttention(Attention):
     """
 
     absolute_positions = True
-    tiles: ClassVar[int] = 700
-    aside: ClassVar[int] = 3
+    held: ClassVar[Held] = Held(tiles=700, aside=3)
     own: Tensor
     recency: Tensor
 
-    def __init__(self, site: str, width: int, heads: int, combined: int = 2) -> None:
+    def __init__(self, site: str, width: int, heads: int, combined: int = 2, layer: int = 0, layers: int = 1) -> None:
         super().__init__(site, width, heads)
         at_least(0, combined=combined)
         self.combined = combined
@@ -59,13 +59,11 @@ class GTransformerAttention(Attention):
         if self.gate is not None:
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.zeros_(self.gate.bias)
+        if layer < layers - combined:
+            self.whole = self.gate = None
         # Group attention as attention with recall: the gate is open at segment distance 0 only.
         self.register_buffer("own", torch.tensor([HIDDEN, 0.0, HIDDEN]).repeat(heads, 1), persistent=False)
         self.register_buffer("recency", torch.zeros(heads), persistent=False)
-
-    def take_place(self, layer: int, layers: int) -> None:
-        if layer < layers - self.combined:
-            self.whole = self.gate = None
 
     def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
         group = super().forward(x, memory, layout)  # (B, L, D)
@@ -104,18 +102,9 @@ class GTransformerAttention(Attention):
         with full_precision(query.device):
             return state.step(query, segments).to(query.dtype)  # (B*K, H, d)
 
-    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
-        return recall_bytes(self, 0, 1, documents, rows, extent, size)
-
-    def reorder_own(self, state: Any, rows: Tensor) -> Any:
-        if self.whole is None:
-            return super().reorder_own(state, rows)
-        return Both(super().reorder_own(state.group, rows), self.whole.reorder_own(state.whole, rows))
-
-    def reorder(self, state: Any, rows: Tensor) -> Any:
-        if isinstance(state, Both) and self.whole is not None:
-            return Both(self.reorder(state.group, rows), self.whole.reorder(state.whole, rows))
-        return state.select(rows) if self.site == "cross" else state.reorder(rows)
+    def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
+        whole = super().later_bytes(gained, documents, rows, extent, size)
+        return whole + recall_bytes(self, 0, 1, documents, rows, extent, size)
 
     def _combine(self, group: Tensor, whole: Tensor) -> Tensor:
         """The two outputs (..., D), weighted channel by channel: (..., D)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -107,19 +107,9 @@ class GatedDeltaNetAttention(Attention):
         out = self._finish(out, gate.view(rows, self.heads, self.head_width))  # (B*K, H, d)
         return out, DeltaState(seen[:, 1:].clone(), memory)  # a view would keep one token more
 
-    def reorder(self, state: DeltaState, rows: Tensor) -> DeltaState:
-        return DeltaState(state.recent[rows], state.memory[rows])
-
-    # The base class requires these three. `forward` does not call the first, as rates depend on x too. The others
-    # belong to the cross site, which `sites` lacks and `build_attention` refuses. An error here is the caller's fault.
+    # `forward` does not call it, as rates depend on x too; an error here is the caller's fault.
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         raise NotImplementedError("attention 'gated_deltanet' has rates beside queries, keys and values: call it whole")
-
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
-        raise NotImplementedError("attention 'gated_deltanet' cannot serve the cross site")
-
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
-        raise NotImplementedError("attention 'gated_deltanet' cannot serve the cross site")
 
     def _rates(self, decay: Tensor, rate: Tensor, dim: int) -> tuple[Tensor, Tensor]:
         """log a and b of the projections, both with the heads along `dim`, in float32 at least."""

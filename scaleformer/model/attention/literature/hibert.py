@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import Extent, OwnState, grow, room, take_rows
+from scaleformer.model.attention.base import OwnState
+from scaleformer.model.attention.estimates import Extent, doubled
 from scaleformer.model.attention.literature.g_transformer import GTransformerAttention
 from scaleformer.model.attention.positions import sinusoids
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
+from scaleformer.model.attention.state import grow, reorder, room, take_rows
 from scaleformer.ops.segments.layout import NO_SEGMENT, SegmentLayout
 
 FIRST_SEGMENTS = 16  # that the tables of a decoding state have room for at first
@@ -55,6 +57,11 @@ class HibertState:
     most: int
     segment: Tensor
     last: Tensor
+
+    def reorder(self, rows: Tensor) -> HibertState:
+        tables = [take_rows(table, rows, self.most) for table in self.tables]
+        group, count, segment, last = (reorder(x, rows) for x in (self.group, self.count, self.segment, self.last))
+        return HibertState(group, tables, count, self.most, segment, last)
 
 
 class HibertAttention(GTransformerAttention):
@@ -132,18 +139,11 @@ class HibertAttention(GTransformerAttention):
         ):
             table[rows, :, place] = new[:, :, 0]
 
-    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
+    def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
         """As of the base class, for texts of no more segments than the source has."""
-        slots = FIRST_SEGMENTS
-        while slots < extent.segments:
-            slots *= 2
+        slots = doubled(FIRST_SEGMENTS, extent.segments)
         tables = 4 * rows * (slots - FIRST_SEGMENTS) * self.heads * self.head_width * size
-        return tables + super().later_bytes(documents, rows, extent, size)
-
-    def reorder_own(self, state: Any, rows: Tensor) -> Any:
-        tables = [take_rows(table, rows, state.most) for table in state.tables]
-        group = super().reorder_own(state.group, rows)
-        return HibertState(group, tables, state.count[rows], state.most, state.segment[rows], state.last[rows])
+        return tables + super().later_bytes(gained, documents, rows, extent, size)
 
 
 def positions(segments: Tensor, like: Tensor) -> Tensor:

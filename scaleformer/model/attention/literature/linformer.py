@@ -7,8 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from scaleformer.model.attention.base import beams_as_queries, queries_as_beams
 from scaleformer.model.attention.options import at_least
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.model.attention.softmax import SoftmaxAttention, fused
+from scaleformer.model.attention.state import KeyValueCache
 from scaleformer.ops.segments.layout import SegmentLayout
 
 
@@ -40,6 +42,10 @@ class LinformerAttention(SoftmaxAttention):
     def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
         keys, values = self.project(key, value, key_mask)
         return KeyValueCache(keys, values, keys.shape[2])
+
+    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: KeyValueCache) -> Tensor:
+        beams = beams_as_queries(query, len(state.key))  # (B, H, K, d)
+        return queries_as_beams(fused(beams, state.key, state.value))
 
     def project(self, key: Tensor, value: Tensor, key_mask: Tensor) -> tuple[Tensor, Tensor]:
         """Key and value (B, H, S, d) -> (B, H, rank, d). Raises ValueError for more keys than max_length."""

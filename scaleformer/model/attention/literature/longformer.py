@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import FIRST_ROOM, Extent, room
+from scaleformer.model.attention.estimates import Extent, doubled
 from scaleformer.model.attention.literature.marked_cache import MarkedCache
 from scaleformer.model.attention.options import at_least, between
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused
+from scaleformer.model.attention.softmax import SoftmaxAttention, fused
+from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache, room
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import windowed_attention
@@ -52,12 +53,17 @@ class LongformerAttention(SoftmaxAttention):
         bottom_window: int = 0,
         dilation: int = 1,
         dilated_heads: int = 0,
+        layer: int = 0,
+        layers: int = 1,
     ) -> None:
         super().__init__(site, width, heads)
         at_least(1, window=window, dilation=dilation)
         at_least(0, global_tokens=global_tokens, bottom_window=bottom_window)
         between(0, heads, dilated_heads=dilated_heads)
-        self.window, self.bottom_window = window, bottom_window
+        if bottom_window and layers > 1:
+            share = layer / (layers - 1)
+            window, dilation = round(bottom_window ** (1 - share) * window**share), round(dilation**share)
+        self.window = window
         self.segment_tokens = segment_tokens
         self.global_tokens = max(global_tokens, int(segment_tokens))  # the first token begins a segment
         self.dilation, self.dilated_heads = dilation, dilated_heads
@@ -69,12 +75,6 @@ class LongformerAttention(SoftmaxAttention):
             self.global_query, self.global_key, self.global_value = (Linear(width, width, bias=False) for _ in range(3))
             for name in ("query", "key", "value"):
                 getattr(self, f"global_{name}").load_state_dict(getattr(self, name).state_dict())
-
-    def take_place(self, layer: int, layers: int) -> None:
-        if self.bottom_window and layers > 1:
-            share = layer / (layers - 1)
-            self.window = round(self.bottom_window ** (1 - share) * self.window**share)
-            self.dilation = round(self.dilation**share)
 
     def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
         if not self.own_projections:
@@ -144,7 +144,7 @@ class LongformerAttention(SoftmaxAttention):
         out = []
         for heads, dilation in self._groups():
             slots = self._slots(position, dilation, state)
-            mask = None if state.mask is None else state.mask[..., slots]
+            mask = None if state.mask is None else state.mask[:, None, None, slots]
             keys, values = (x[:, heads, slots] for x in (state.key, state.value))  # (B*K, H, T, d)
             out.append(fused(query[:, heads, None], keys, values, mask))  # (B*K, H, 1, d)
         return torch.cat(out, dim=1)[:, :, 0], state
@@ -157,14 +157,9 @@ class LongformerAttention(SoftmaxAttention):
         slots = [few + (p - few) % (fixed - few) for p in near]
         return [*range(min(few, position + 1)), *slots, *range(fixed, state.length)]
 
-    def reorder(self, state: KeyValueCache, rows: Tensor) -> KeyValueCache:
-        kept = super().reorder(state, rows)
-        return state.like(kept, rows) if isinstance(state, MarkedCache) else kept
-
-    def later_bytes(self, documents: int, rows: int, extent: Extent, size: int) -> int:
-        if not self.segment_tokens or self.site != "decoder":
+    def later_bytes(self, gained: int, documents: int, rows: int, extent: Extent, size: int) -> int:
+        if not self.segment_tokens:
             return 0
-        have = first = self._fixed + FIRST_ROOM
-        while have < self._fixed + len(extent.target_spans):
-            have *= 2
+        first = self._fixed + FIRST_ROOM
+        have = doubled(first, self._fixed + len(extent.target_spans))
         return rows * (have - first) * (2 * self.heads * self.head_width * size + 1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.base import grow
-from scaleformer.model.attention.softmax import KeyValueCache
+from scaleformer.model.attention.state import KeyValueCache, grow
 from scaleformer.ops.segments.layout import NO_SEGMENT
 
 
@@ -28,7 +27,7 @@ class MarkedCache(KeyValueCache):
     @classmethod
     def begin(cls, key: Tensor, value: Tensor, fixed: int) -> MarkedCache:
         rows, _, size, _ = key.shape
-        mask = torch.zeros(rows, 1, 1, size, dtype=torch.bool, device=key.device)
+        mask = torch.zeros(rows, size, dtype=torch.bool, device=key.device)
         segment = torch.full((rows,), NO_SEGMENT, device=key.device)
         return cls(key, value, fixed, mask, fixed=fixed, segment=segment)
 
@@ -37,16 +36,14 @@ class MarkedCache(KeyValueCache):
         (rows,) bool in slots of their own; segments (rows,)."""
         assert self.mask is not None
         keys, values, mask, length, fixed = self.key, self.value, self.mask, self.length, self.fixed
-        mask[..., slot] = ~marked[:, None, None]
+        mask[:, slot] = ~marked
         rows = marked.nonzero()[:, 0]
         if len(rows):
-            place = fixed + mask[rows, 0, 0, fixed:].sum(1)  # (n,)
+            place = fixed + mask[rows, fixed:].sum(1)  # (n,)
             length = max(length, int(place.max()) + 1)
-            keys, values, mask = grow(keys, length, 2), grow(values, length, 2), grow(mask, length, 3)
-            keys[rows, :, place], values[rows, :, place], mask[rows, 0, 0, place] = key[rows], value[rows], True
+            keys, values, mask = grow(keys, length, 2), grow(values, length, 2), grow(mask, length, 1)
+            keys[rows, :, place], values[rows, :, place], mask[rows, place] = key[rows], value[rows], True
         return MarkedCache(keys, values, length, mask, fixed=fixed, segment=segments)
 
-    def like(self, kept: KeyValueCache, rows: Tensor) -> MarkedCache:
-        """This cache with the given rows, of which `kept` has keys, values and mask."""
-        segment = self.segment[rows]
-        return MarkedCache(kept.key, kept.value, kept.length, kept.mask, fixed=self.fixed, segment=segment)
+    def reorder(self, rows: Tensor) -> MarkedCache:
+        return replace(super().reorder(rows), segment=self.segment[rows])

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from scaleformer.model.attention.base import FIRST_ROOM, grow
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.model.attention.state import FIRST_ROOM, grow
 from scaleformer.ops.common.permuted import Permuted
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
@@ -20,8 +19,7 @@ from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
 ITSELF = -1e5
 
 
-@dataclass
-class BucketState:
+class BucketState(NamedTuple):
     """Normalised keys and values (rows, H, T, d), and the positions of the last C members of each bucket, -1 for none.
 
     recent (rows, H, rounds, buckets, C)
@@ -148,8 +146,3 @@ class ReformerAttention(SoftmaxAttention):
         scores[..., -1] = ITSELF
         weights = scores.masked_fill(places < 0, float("-inf")).softmax(-1).to(v.dtype)  # (B*K, H, W)
         return (weights[..., None, :] @ v)[..., 0, :], BucketState(keys, values, state.recent)
-
-    def reorder(self, state: Any, rows: Tensor) -> Any:
-        if self.site == "cross":
-            return super().reorder(state, rows)
-        return BucketState(state.key[rows], state.value[rows], state.recent[rows])

@@ -149,10 +149,6 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
             asked = self.features(beams_as_queries(query, len(state.memory)))  # (B, H, K, 2m)
             return queries_as_beams(_mean(asked @ state.memory)).to(query.dtype)  # (B*K, H, d)
 
-    def reorder(self, state: FadingState, rows: Tensor) -> FadingState:
-        memory, segment = state
-        return FadingState(memory[rows], None if segment is None else segment[rows])
-
     def _sum(self, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """The sum (B, H, 2m, d+1) over a source, key and value (B, H, S, d), mask (B, S)."""
         dtype = torch.promote_types(key.dtype, torch.float32)

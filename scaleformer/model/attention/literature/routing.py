@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,16 +18,15 @@ from scaleformer.ops.softmax.clustered import clustered_attention, wide
 from scaleformer.ops.softmax.windowed import joint_softmax, windowed_attention
 
 
-@dataclass
-class RoutingState:
+class RoutingState(NamedTuple):
     """Keys and values of the local heads, a ring (rows, Hl, window + 1, d), and of the last members of each cluster, a
-    ring for each (rows, Hr, clusters, members, d), with the number of members so far, count (rows, Hr, clusters)."""
+    ring for each (rows, Hr, clusters, members, d), with the number of members so far, members (rows, Hr, clusters)."""
 
     near_key: Tensor
     near_value: Tensor
     key: Tensor
     value: Tensor
-    count: Tensor
+    members: Tensor
 
 
 class RoutingAttention(SoftmaxAttention):
@@ -147,20 +145,15 @@ class RoutingAttention(SoftmaxAttention):
         if near < self.heads:
             query, key, value = normalised(query[:, near:]), normalised(key[:, near:]), value[:, near:]
             asked, named = (self.cluster(x) for x in (query, key))  # (B*K, H, 1)
-            place = wide(named * C + state.count.gather(2, named) % C, self.head_width)  # (B*K, H, 1, d)
+            place = wide(named * C + state.members.gather(2, named) % C, self.head_width)  # (B*K, H, 1, d)
             state.key.scatter_(2, place, key.to(state.key.dtype))
             state.value.scatter_(2, place, value.to(state.value.dtype))
-            state.count.scatter_add_(2, named, torch.ones_like(named))
+            state.members.scatter_add_(2, named, torch.ones_like(named))
             ring = torch.arange(C, device=query.device)
             places = wide(asked * C + ring, self.head_width)  # (B*K, H, C, d)
-            seen = (ring < state.count.gather(2, asked))[:, :, None]  # (B*K, H, 1, C)
+            seen = (ring < state.members.gather(2, asked))[:, :, None]  # (B*K, H, 1, C)
             outs.append(joint_softmax(query, [(state.key.gather(2, places), state.value.gather(2, places), seen)]))
         return torch.cat(outs, dim=1)[:, :, 0], state  # (B*K, H, d)
-
-    def reorder(self, state: Any, rows: Tensor) -> Any:
-        if self.site == "cross":
-            return super().reorder(state, rows)
-        return RoutingState(*(getattr(state, field.name)[rows] for field in fields(state)))
 
 
 def normalised(x: Tensor) -> Tensor:

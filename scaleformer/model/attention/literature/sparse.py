@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.options import one_of
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention, fused, write
+from scaleformer.model.attention.softmax import SoftmaxAttention, fused
+from scaleformer.model.attention.state import KeyValueCache, write
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import (
     band,
@@ -55,6 +56,7 @@ class SparseAttention(SoftmaxAttention):
         stride: int = 64,
         summaries: int = 8,
         factors: str = "auto",
+        layer: int = 0,
     ) -> None:
         super().__init__(site, width, heads)
         one_of(PATTERNS, pattern=pattern)
@@ -62,18 +64,15 @@ class SparseAttention(SoftmaxAttention):
         if not 1 <= summaries <= stride:
             raise ValueError(f"model.attention.summaries is {summaries}: it must be between 1 and the stride, {stride}")
         self.pattern, self.stride, self.summaries = pattern, stride, summaries
-        auto = "heads" if pattern == "strided" else "merged"
-        self.factors = auto if factors == "auto" else factors
-        self.take_place(0, 1)
-
-    def take_place(self, layer: int, layers: int) -> None:
-        half, every = (self.heads + 1) // 2, slice(None)
-        if self.factors == "heads" and self.heads > 1:
+        if factors == "auto":
+            factors = "heads" if pattern == "strided" else "merged"
+        half, every = (heads + 1) // 2, slice(None)
+        if factors == "heads" and heads > 1:
             self.groups = [(slice(half), "first"), (slice(half, None), "second")]
-        elif self.factors == "merged":
+        elif factors == "merged":
             self.groups = [(every, "both")]
         else:
-            self.groups = [(every, "second" if self.factors == "layers" and layer % 2 else "first")]
+            self.groups = [(every, "second" if factors == "layers" and layer % 2 else "first")]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         factor_of = self.fixed if self.pattern == "fixed" else self.strided

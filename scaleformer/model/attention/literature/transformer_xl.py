@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from scaleformer.model.attention.carried import CarriedStates
+from scaleformer.model.attention.literature.carried import CarriedStates
 from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.positions import sinusoids
-from scaleformer.model.attention.softmax import KeyValueCache, SoftmaxAttention
+from scaleformer.model.attention.softmax import SoftmaxAttention
+from scaleformer.model.attention.state import KeyValueCache
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
@@ -40,6 +41,7 @@ class TransformerXLAttention(SoftmaxAttention):
     absolute_positions: ClassVar[bool] = False
     #: K memories before those of tokens, each of `rate` tokens: `compressive` has them
     compressed, rate = 0, 1
+    #: whether a memory can be carried from one batch to the next
     carries = True
 
     def __init__(self, site: str, width: int, heads: int, piece: int = 64, memory: int = 64, clamp: int = 0) -> None:
@@ -51,11 +53,14 @@ class TransformerXLAttention(SoftmaxAttention):
         nn.init.xavier_uniform_(self.position.weight)
         self.content_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # u
         self.position_bias = nn.Parameter(torch.zeros(heads, self.head_width))  # v
+        self.carried: CarriedStates | None = None  # what the latest batch left
         self._former: CarriedStates | None = None  # of this batch: not changed where checkpointing repeats `forward`
 
     def carry(self, continues: Tensor | None) -> None:
+        """To be called before a batch with `Batch.continues`: then rows that continue see what the batch before left,
+        and this one leaves its own. None: a batch that sees nothing, and leaves all as it is."""
         C = self.piece
-        if continues is None or not self.carries:
+        if continues is None:
             self._former = None
         elif self.carried is not None and continues.any():
             self._former = self.carried.continued(continues)

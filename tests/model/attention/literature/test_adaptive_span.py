@@ -12,6 +12,7 @@ from torch import Tensor
 from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature import adaptive_span
 from scaleformer.model.attention.literature.adaptive_span import AdaptiveSpanAttention
+from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.ops.softmax import relative
 from scaleformer.ops.softmax.relative import relative_softmax_attention
 from tests.helpers import make_batch, make_model
@@ -64,7 +65,7 @@ def test_steps_follow_and_keep_what_some_head_can_reach(dynamic: bool) -> None:
     attention = AdaptiveSpanAttention("decoder", 12, 3, max_span=8, ramp=3, dynamic=dynamic).double()
     attention = spread(attention, [0.1, 1.0, 0.0])
     state = assert_steps_follow(attention, 150)
-    assert state.inner.key.shape[2] == attention.most_written == 64
+    assert state.inner.key.shape[2] == attention.room == 64
 
 
 @pytest.mark.parametrize("site", SELF)
@@ -123,7 +124,7 @@ def test_the_mean_span_of_the_heads_costs_its_penalty() -> None:
     for penalty in (0.0, 0.5):
         torch.manual_seed(1)
         attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=4, ramp=2, initial=0.5, penalty=penalty)
-        out, cost = attention(x, x, one_segment(mask)), attention.penalise()
+        out, cost = attention(x, x, one_segment(mask)), attention.auxiliary_loss()
         assert cost is not None
         (out.sum() + cost).backward()
         gradients.append(attention.span.grad)
@@ -135,17 +136,17 @@ def test_the_mean_span_of_the_tokens_costs_its_penalty_once() -> None:
     torch.manual_seed(1)
     attention = AdaptiveSpanAttention("encoder", 16, 2, max_span=40, ramp=2, initial=0.5, penalty=0.5, dynamic=True)
     spread(attention, [])
-    assert attention.penalise() is None
+    assert attention.auxiliary_loss() is None
     x, mask = torch.randn(2, 9, 16), torch.arange(9) < torch.tensor([[9], [4]])
     attention(x, x, one_segment(mask))
-    cost = attention.penalise()
+    cost = attention.auxiliary_loss()
     spans = [40 * torch.sigmoid(attention.span_weight @ row + attention.span_bias).mean() for row in x[mask]]
     torch.testing.assert_close(cost, 0.5 * sum(spans) / 13)
-    assert attention.penalise() is None
+    assert attention.auxiliary_loss() is None
     found, wanted = (torch.autograd.grad(c, attention.span_weight)[0] for c in (cost, 0.5 * sum(spans) / 13))
     torch.testing.assert_close(found, wanted)
     attention.eval()(x, x, one_segment(mask))
-    assert attention.penalise() is None
+    assert attention.auxiliary_loss() is None
 
 
 def test_checkpointed_layers_have_the_same_penalty() -> None:
@@ -154,7 +155,7 @@ def test_checkpointed_layers_have_the_same_penalty() -> None:
         choice = {"name": "adaptive_span", "max_span": 8, "ramp": 3, "dynamic": True, "penalty": 0.1}
         model = make_model(attention={**choice, "fallback": "softmax"}, gradient_checkpointing=kept).train()
         batch = make_batch([([5, 3], [4, 4]), ([1], [2])])
-        loss = model.logits(model(batch)).square().mean() + model.penalty()
+        loss = model.logits(model(batch)).square().mean() + auxiliary_loss(model)
         loss.backward()
         gradients.append({name: p.grad for name, p in model.named_parameters() if "span" in name})
         assert len(gradients[-1]) == 8

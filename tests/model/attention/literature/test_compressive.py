@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention import build_attention
+from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.attention.literature.compression import COMPRESSIONS, most_used
 from scaleformer.model.attention.literature.compressive import CompressiveAttention
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.training.carried_memory import carrying
 from tests.helpers import make_batch, make_model
 from tests.model.attention.equation import assert_steps_follow, one_segment
 from tests.model.attention.literature.test_transformer_xl import (
@@ -134,7 +136,7 @@ def test_the_loss_sees_what_is_carried(shape: tuple[int, int, int, int], compres
     attention, counted = make(shape, compression), 0
     for x, mask, examples in consecutive_batches(attention):
         attention(x, x, one_segment(mask))
-        loss = attention.penalise()
+        loss = attention.auxiliary_loss()
         expected = reconstruction(attention, x, tuple(mask.sum(1).tolist()), [old for _, old in examples])
         torch.testing.assert_close(loss, expected)
         loss.backward()
@@ -143,15 +145,12 @@ def test_the_loss_sees_what_is_carried(shape: tuple[int, int, int, int], compres
     assert counted >= (2 if shape[3] > 1 else 0)
 
 
-def test_most_used_carries_nothing() -> None:
-    attention = make((2, 2, 2, 2), "most_used")
-    x, layout = torch.randn(1, 7, 8, dtype=torch.double), one_segment(torch.ones(1, 7, dtype=torch.bool))
-    attention.carry(torch.tensor([False]))
-    out = attention(x, x, layout)
-    attention.carry(torch.tensor([True]))
-    torch.testing.assert_close(attention(x, x, layout), out)
-    assert not attention.carries
-    assert attention.carried is None
+@each_compression
+def test_all_but_most_used_are_carried(compression: str) -> None:
+    choice = {"name": "compressive", "compression": compression, "fallback": "softmax"}
+    model = make_model(attention=choice)
+    own = [] if compression == "most_used" else [layer.attention for layer in model.decoder_layers]
+    assert carrying(model) == own
 
 
 @pytest.mark.parametrize("compression", LEARNED)
@@ -163,7 +162,7 @@ def test_the_loss_follows_the_algorithm_and_trains_the_compression_alone(
     x = torch.randn(3, 17, 8, dtype=torch.double, requires_grad=True)
     mask = torch.arange(17) < torch.tensor(lengths)[:, None]
     out = attention(x, x, SegmentLayout(mask.long(), mask.long(), mask))
-    loss, expected = attention.penalise(), reconstruction(attention, x, lengths)
+    loss, expected = attention.auxiliary_loss(), reconstruction(attention, x, lengths)
     torch.testing.assert_close(loss, expected)
     leaves = {"x": x, **dict(attention.named_parameters())}
     alone = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, retain_graph=True)
@@ -181,7 +180,7 @@ def test_the_loss_follows_the_algorithm_and_trains_the_compression_alone(
             torch.testing.assert_close(one, inside)
         else:
             torch.testing.assert_close(one, other, rtol=0, atol=0)
-    assert attention.penalise() is None  # nothing new was read
+    assert attention.auxiliary_loss() is None  # nothing new was read
 
 
 @pytest.mark.parametrize(
@@ -191,7 +190,7 @@ def test_no_loss_without_something_to_learn_or_with_weight_0(compression: str, r
     attention = make((2, 2, 2, 2), compression, reconstruction=reconstruction)
     x = torch.randn(1, 11, 8, dtype=torch.double)
     attention(x, x, one_segment(torch.ones(1, 11, dtype=torch.bool)))
-    assert attention.penalise() is None
+    assert attention.auxiliary_loss() is None
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
@@ -204,7 +203,7 @@ def test_the_loss_of_all_layers_reaches_the_training_of_a_model(checkpointing: b
     for weight in (0.0, 1.0):
         model.train().zero_grad()
         loss = model.logits(model(batch)).square().mean()
-        (loss + weight * model.penalty()).backward()
+        (loss + weight * auxiliary_loss(model)).backward()
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
     for name, before in gradients[0].items():
         if ".compress." in name:
@@ -218,7 +217,7 @@ def test_a_text_whose_pieces_none_follows_gives_no_loss() -> None:
     attention = make((4, 4, 2, 2), "dilated")
     x = torch.randn(1, 8, 8, dtype=torch.double)
     attention(x, x, one_segment(torch.ones(1, 8, dtype=torch.bool)))
-    loss = attention.penalise()
+    loss = attention.auxiliary_loss()
     loss.backward()
     assert loss == 0
     assert all(p.grad is not None and not p.grad.any() for p in attention.compress.parameters())

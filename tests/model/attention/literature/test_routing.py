@@ -67,7 +67,7 @@ def test_steps_follow_over_many_members(shared: bool) -> None:
     attention = RoutingAttention("decoder", 16, 2, window=4, clusters=3, members=5, shared=shared).double()
     state = assert_steps_follow(attention, 100)
     assert state.inner.key.shape == (2, 1, 3 * 5, 8)
-    assert state.inner.count.sum(-1).tolist() == [[100], [100]]
+    assert state.inner.members.sum(-1).tolist() == [[100], [100]]
 
 
 def test_a_training_step_moves_the_centroids_to_the_means_and_evaluation_does_not() -> None:

@@ -84,8 +84,8 @@ def test_longformer_steps_with_its_options(options: dict) -> None:
 
 def test_windows_and_dilations_of_longformer_grow_with_the_layer() -> None:
     def placed(layer: int, layers: int, **options: int) -> tuple[int, int]:
-        attention = LongformerAttention("encoder", 16, 2, window=16, dilation=4, dilated_heads=1, **options)
-        attention.take_place(layer, layers)
+        place = {"layer": layer, "layers": layers}
+        attention = LongformerAttention("encoder", 16, 2, window=16, dilation=4, dilated_heads=1, **options, **place)
         return attention.window, attention.dilation
 
     assert [placed(n, 3, bottom_window=4) for n in range(3)] == [(4, 1), (8, 2), (16, 4)]
@@ -98,8 +98,7 @@ def test_windows_and_dilations_of_longformer_grow_with_the_layer() -> None:
 @pytest.mark.parametrize("pattern", ["strided", "fixed"])
 @pytest.mark.parametrize(("factors", "layer"), [("heads", 0), ("layers", 0), ("layers", 1), ("merged", 0), ("auto", 0)])
 def test_sparse_sees_its_pattern(site: str, stride: int, pattern: str, factors: str, layer: int) -> None:
-    attention = SparseAttention(site, 24, 3, pattern, stride, min(2, stride), factors)
-    attention.take_place(layer, 2)
+    attention = SparseAttention(site, 24, 3, pattern, stride, min(2, stride), factors, layer)
     if factors == "auto":
         factors = "heads" if pattern == "strided" else "merged"
 
