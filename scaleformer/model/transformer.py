@@ -44,10 +44,8 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         wrong = []
-        for name in ("source_vocabulary", "target_vocabulary", "width", "feedforward", "heads"):
-            if getattr(self, name) < 1:
-                wrong.append(f"model.{name} is {getattr(self, name)}, but must be at least 1")
-        for name in ("encoder_layers", "decoder_layers"):
+        sizes = ("source_vocabulary", "target_vocabulary", "width", "feedforward", "heads")
+        for name in (*sizes, "encoder_layers", "decoder_layers"):
             if getattr(self, name) < 1:
                 wrong.append(f"model.{name} is {getattr(self, name)}, but must be at least 1")
         if not 0 <= self.dropout < 1:
