@@ -28,7 +28,7 @@ CONFIG = {
         "sites": {"cross": {"name": "softmax"}, "decoder": None},
         "attention": {"name": "scaleformer", "horizon": 16},
     },
-    "tokenizer": {"vocab_size": 290, "sample_alpha": 0.0},
+    "tokenizer": {"vocab_size": 290},
     "optimizer": {"name": "adamw", "learning_rate": 1e-3},
     "trainer": {"max_steps": 9},
 }

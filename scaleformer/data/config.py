@@ -102,11 +102,11 @@ class DataConfig:
     consecutive       keep the examples of a document in one row of consecutive batches, in order, so that attention can
                       carry its memory from one to the next; batches are then not sorted by length. For one process
     window            segments that are cut, joined and sorted into batches together when the training split is encoded
-                      during training (streaming, subword sampling)
+                      during training (streaming)
     num_workers       processes that prepare batches
     num_proc          processes that encode a corpus before training
     cache_dir         folder of Arrow files, tokenizers and encoded corpora, all by content hash
-    seed              of cuts, joins, order and subword sampling
+    seed              of cuts, joins and order
     """
 
     format: str = "synthetic"

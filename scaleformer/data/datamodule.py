@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any
@@ -28,7 +28,6 @@ from scaleformer.data.sources import warn_of_one_document
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
-from scaleformer.text.documents import Document
 
 
 class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
@@ -68,7 +67,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             part.prepare_data()
         if self._several:
             return
-        if self.on_the_fly:
+        if self.config.streaming:
             _ = self.tokenizers, self._changes  # raise now if the settings are wrong
         else:
             self.encoded("train")
@@ -84,7 +83,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         batches: KeptBatches | StreamedBatches | MixedBatches
         if self._several:
             batches = self._several.train_batches(start, self._places)
-        elif self.on_the_fly:
+        elif config.streaming:
             if self._state is not None and self._state["signature"] != self._signature:
                 self._counted = Counted(epoch=start[0])  # the old counts belong to other data or batches
             batches = StreamedBatches(self._windows, self._workers, self._everywhere, self._counted)
@@ -97,13 +96,8 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     @property
     def _windows(self) -> EncodedWindows:
         recipe = self._recipe
-        documents: Iterable[Document]
-        if self.config.streaming:
-            documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
-        else:
-            documents = self.documents("train")
-        alpha = self.tokenizer_config.sample_alpha
-        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, alpha, self._changes, self.tag)
+        documents = DocumentStream(self.source("train"), recipe.rank, recipe.world)
+        return EncodedWindows(documents, self.tokenizers, recipe, self.config.window, self._changes, self.tag)
 
     @property
     def _workers(self) -> int:
@@ -217,12 +211,12 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
             del cutting["merge_segments"]
         if cutting["level"] == "document":
             del cutting["level"]
-        parts = [cutting, config.batch_tokens, config.seed, recipe.world, self.on_the_fly]
-        parts += [config.window, self.tokenizer_config.sample_alpha, *(t.hash for t in self.tokenizers)]
+        parts = [cutting, config.batch_tokens, config.seed, recipe.world, config.streaming]
+        parts += [config.window, *(t.hash for t in self.tokenizers)]
         parts.append(self._fingerprint("train"))
         if recipe.world * recipe.accumulated > 1:
             parts.append(["order", 2, recipe.accumulated])
-        if self.on_the_fly:
+        if config.streaming:
             parts.append(["windows", 2])
         if config.consecutive:
             parts.append("consecutive")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scaleformer.data.tokenizer import Tokenizer, sampled
+from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.text.documents import Document
 from scaleformer.vocabulary import SEP, separators
 
@@ -129,14 +128,9 @@ def encode_documents(
     documents: Iterable[Document],
     source_tokenizer: Tokenizer,
     target_tokenizer: Tokenizer,
-    sample: Callable[[int], int] | None = None,
-    alpha: float = 0.1,
     folder: Path | None = None,
 ) -> EncodedCorpus:
-    """Encode documents, in memory or (with `folder`) into files there.
-
-    sample: None, or a function from a document's number to the seed of its subword sampling.
-    """
+    """Encode documents, in memory or (with `folder`) into files there."""
     files = [open(folder / f"{side}.bin", "wb") if folder else None for side in ("source", "target")]  # noqa: SIM115
     tokenizers = (source_tokenizer, target_tokenizer)
     sides = [_Side(f, _dtype(t)) for f, t in zip(files, tokenizers, strict=True)]
@@ -145,34 +139,23 @@ def encode_documents(
     names: list[str] = []
     pending: list[Document] = []
 
-    def add(documents: list[Document], encoded: list[list[list[int]]]) -> None:
-        shapes = [shape for document in documents for shape in document.shapes]
+    def flush() -> None:
+        texts = [[x for d in pending for x in d.source], [x for d in pending for x in d.target]]
+        encoded = [t.encode_batch(side) for t, side in zip(tokenizers, texts, strict=True)]
+        shapes = [shape for document in pending for shape in document.shapes]
         sides[0].add(encoded[0], [(source, ((SEP,),) * source) for source, _ in shapes])
         counted = target_tokenizer.counted
         sides[1].add(encoded[1], [(target, separators(source, target, counted)) for source, target in shapes])
         single.extend(max(shape) <= 1 for shape in shapes)
-
-    def flush() -> None:
-        texts = [[x for d in pending for x in d.source], [x for d in pending for x in d.target]]
-        add(pending, [t.encode_batch(side) for t, side in zip(tokenizers, texts, strict=True)])
         pending.clear()
 
-    def draw(document: Document) -> list[list[list[int]]]:
-        texts = document.source, document.target
-        return [
-            [t.encode(x, sample=True, alpha=alpha) for x in side] for t, side in zip(tokenizers, texts, strict=True)
-        ]
-
     try:
-        for number, document in enumerate(documents):
+        for document in documents:
             names.append(document.id)
             bounds.append(bounds[-1] + len(document.shapes))
-            if sample is None:
-                pending.append(document)
-                if len(pending) == _CHUNK:
-                    flush()
-            else:
-                add([document], sampled(sample(number), partial(draw, document)))
+            pending.append(document)
+            if len(pending) == _CHUNK:
+                flush()
         flush()
     finally:
         for file in files:

@@ -48,10 +48,10 @@ class SeveralCorpora:
     def train_batches(self, start: Position, places: Any = None) -> MixedBatches:
         """The batches of all corpora; those encoded during training share the num_workers."""
         parts, workers = self.parts, self._whole.config.num_workers
-        each = -(-workers // max(1, sum(part.on_the_fly for part in parts.values())))
+        each = -(-workers // max(1, sum(part.config.streaming for part in parts.values())))
         corpora = []
         for name, part in parts.items():
-            windows = part._windows if part.on_the_fly else part.encoded("train")
+            windows = part._windows if part.config.streaming else part.encoded("train")
             corpora.append(Passes(name, self.shares[name], windows, part._recipe, min(each, part._workers)))
         self._mixed = MixedBatches(corpora, self._whole._recipe, self._whole._everywhere, start, places)
         return self._mixed

@@ -94,11 +94,6 @@ class EncodedSplits:
         return self.tokenizers[1]
 
     @property
-    def on_the_fly(self) -> bool:
-        """Whether the training split is encoded again in every epoch (streaming, subword sampling)."""
-        return self.config.streaming or self.tokenizer_config.sample_alpha > 0
-
-    @property
     def cutting(self) -> Cutting:
         config = self.config
         return Cutting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -37,10 +37,9 @@ def document_windows(documents: Iterable[Document], segments: int) -> Iterator[l
 class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
     """One epoch of a process's documents, encoded window by window, starting at window `first` of epoch `epoch`.
 
-    A sequence of documents is shuffled across all windows and divided among the processes here. A stream keeps its
-    order and already yields only this process's documents. Each worker reads all of them and encodes every n-th window.
-    A DataLoader asks the workers in turn, so the windows and their order do not depend on the number of workers. Bad
-    input is yielded as a value: an exception would reach the user with the worker's traceback.
+    The documents keep their order, and are this process's alone. Each worker reads all of them and encodes every n-th
+    window. A DataLoader asks the workers in turn, so the windows and their order do not depend on the number of
+    workers. Bad input is yielded as a value: an exception would reach the user with the worker's traceback.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         tokenizers: tuple[Tokenizer, Tokenizer],
         recipe: Recipe,
         segments: int,
-        sample_alpha: float = 0.0,
         changes: Callable[[Document, int], Document] | None = None,
         tag: int | None = None,
     ) -> None:
@@ -57,7 +55,6 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         self.tokenizers = tokenizers
         self.recipe = recipe
         self.segments = segments
-        self.sample_alpha = sample_alpha
         self.changes = changes
         self.tag = tag
         self.epoch = 0
@@ -67,31 +64,16 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         worker = get_worker_info()
         own, workers = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         try:
-            for number, documents in enumerate(self.windows()):
+            for number, documents in enumerate(document_windows(self.documents, self.segments)):
                 if number >= self.first and (number - self.first) % workers == own:
-                    yield replace(self._encode(documents, number), tag=self.tag)
+                    yield replace(self._encode(documents), tag=self.tag)
         except DataError as error:
             yield error
 
-    def windows(self) -> Iterator[list[Document]]:
-        """This process's documents of the epoch, in windows."""
-        documents = self.documents
-        if not isinstance(documents, Sequence):
-            return document_windows(documents, self.segments)
-        order = self.recipe.rng(self.epoch).permutation(len(documents))[self.recipe.rank :: self.recipe.world]
-        return document_windows((documents[i] for i in order.tolist()), self.segments)
-
-    def _encode(self, documents: list[Document], window: int) -> EncodedCorpus:
+    def _encode(self, documents: list[Document]) -> EncodedCorpus:
         if self.changes is not None:
             documents = [self.changes(document, self.epoch) for document in documents]
-        if self.sample_alpha == 0:
-            return encode_documents(documents, *self.tokenizers)
-
-        def seed(document: int) -> int:
-            key = (self.recipe.seed, self.epoch, self.recipe.rank, window, document)
-            return int(np.random.SeedSequence(key).generate_state(1)[0])
-
-        return encode_documents(documents, *self.tokenizers, sample=seed, alpha=self.sample_alpha)
+        return encode_documents(documents, *self.tokenizers)
 
 
 @dataclass

@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,7 +43,7 @@ SPECIAL = 4 + len(_SYMBOLS)  # special pieces of every vocabulary, without the b
 # U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
 _MODEL_TYPES = ("unigram", "bpe")
-_SEEDING = threading.Lock()  # sentencepiece has one global seed per process
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 T = TypeVar("T")
 
@@ -60,9 +58,6 @@ class TokenizerConfig:
     byte_fallback      characters without a piece become bytes; without it they become `<unk>` and are lost
     character_coverage share of the characters of the training text that get a piece
     split_digits       every digit becomes a separate piece
-    sample_alpha       0, or subword sampling in training. unigram: the exponent of [Kudo 2018] over all segmentations;
-                       a smaller one varies more (0.5: about 6% more tokens, 0.1: nearly twice as many). bpe: the share
-                       of dropped merges [Provilkov 2020]; a larger one varies more (0.1: about 30% more tokens)
     max_segments       train on at most this many segments, evenly spread over the training split; 0 means 400,000:
                        more need much memory and hardly change a vocabulary
     extend             null, or a text file with one term per line to add as pieces to the vocabulary of init_from
@@ -74,7 +69,6 @@ class TokenizerConfig:
     byte_fallback: bool = True
     character_coverage: float = 0.9995
     split_digits: bool = False
-    sample_alpha: float = 0.0
     max_segments: int = 0
     extend: str | None = None
 
@@ -83,8 +77,6 @@ class TokenizerConfig:
             raise ValueError(f"tokenizer.model_type={shown(self.model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
         if not 0 < self.character_coverage <= 1:
             raise ValueError(f"tokenizer.character_coverage={self.character_coverage}: choose a number in (0, 1]")
-        if not 0 <= self.sample_alpha < 1:
-            raise ValueError(f"tokenizer.sample_alpha={self.sample_alpha}: choose a number in [0, 1)")
         if self.vocab_size <= SPECIAL:
             raise ValueError(
                 f"tokenizer.vocab_size={self.vocab_size}: choose at least {SPECIAL + 1} ({SPECIAL} pieces are special)"
@@ -195,14 +187,8 @@ class Tokenizer:
         """sha256 of the model; part of the names of cached encoded corpora."""
         return hashlib.sha256(self.proto).hexdigest()
 
-    def encode(self, text: str, sample: bool = False, alpha: float = 0.1) -> list[int]:
-        """Token ids of a text, without `<sep>` or `</s>`.
-
-        sample=True draws one of all possible segmentations (unigram: exponent `alpha`; BPE: merges are dropped with
-        probability `alpha`) from sentencepiece's generator, see `sampled`.
-        """
-        if sample:
-            return self._processor.encode(escape(text, self._escaped), enable_sampling=True, alpha=alpha, nbest_size=-1)
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, without `<sep>` or `</s>`."""
         return self._processor.encode(escape(text, self._escaped))
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -212,17 +198,22 @@ class Tokenizer:
     def offsets(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """The escaped text, and the (start, stop) of each token of `encode` in it. These are equal for a leading space
         that the text does not have, and for all but the last byte of a character."""
-        read = escape(text, self._escaped)
-        found = self._processor.encode(read, out_type="immutable_proto")
-        return read, [(piece.begin, piece.end) for piece in found.pieces]
+        read, places = escape(text, self._escaped), list[tuple[int, int]]()
+        stop, seen = -1, 0  # a space precedes the text; bytes so far of the character at `stop`
+        for piece in self._processor.encode(read, out_type=str):
+            start = stop
+            if _BYTE.fullmatch(piece):
+                seen += 1
+                if seen == len(read[stop].encode()):
+                    stop, seen = stop + 1, 0
+            else:
+                stop += len(piece)
+            places.append((max(start, 0), max(stop, 0)))
+        return read, places
 
-    def encode_segments(self, segments: Sequence[str], sample: bool = False, alpha: float = 0.1) -> list[int]:
+    def encode_segments(self, segments: Sequence[str]) -> list[int]:
         """Token ids of a document, each segment with its `<sep>`; without `</s>`."""
-        if sample:
-            encoded = [self.encode(segment, sample=True, alpha=alpha) for segment in segments]
-        else:
-            encoded = self.encode_batch(segments)
-        return [token for tokens in encoded for token in (*tokens, SEP)]
+        return [token for tokens in self.encode_batch(segments) for token in (*tokens, SEP)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special pieces other than `<unk>`, which reads ` \u2047 `."""
@@ -255,17 +246,6 @@ class Tokenizer:
     def score(self, token: int) -> float:
         """The log-probability of a token id (unigram) or minus the rank of its merge (bpe); 0 if it has none."""
         return self._processor.get_score(int(token))
-
-
-def sampled(seed: int, encode: Callable[[], T]) -> T:
-    """The result of `encode`, with subword sampling seeded by `seed`: the same in every process.
-
-    sentencepiece has a generator per thread, seeded at the thread's first draw with the number set last. So `encode`
-    runs in a new thread. (0.2.2 and 0.2.3 reseed generators, but draw BPE differently in every process.)
-    """
-    with _SEEDING, ThreadPoolExecutor(1) as thread:
-        spm.set_random_generator_seed(seed % (2**32 - 1))
-        return thread.submit(encode).result()
 
 
 def _training_message(error: str, vocab_size: int, sentences: int, byte_fallback: bool) -> str:

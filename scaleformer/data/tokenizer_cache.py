@@ -33,7 +33,7 @@ def cached_tokenizer(
     The file is written completely or not at all. One process trains while others wait. A damaged file is made again.
     Raises ValueError like `Tokenizer.train`, and DataError if the cache cannot be written.
     """
-    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "sample_alpha", "max_segments", "extend")}
+    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "max_segments", "extend")}
     key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, *([list(tags)] if tags else [])]
     key += ["terms"] * terms
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())

@@ -16,7 +16,7 @@ from scaleformer.data.tokenizer_extension import Extension, extend, read_terms
 from scaleformer.model.transformer import ModelConfig, Transformer
 
 # Tokenizer settings that do not matter once the vocabulary is built.
-FREE = ("sample_alpha", "max_segments", "extend")
+FREE = ("max_segments", "extend")
 SHOWN = 3  # weights named in an error
 
 

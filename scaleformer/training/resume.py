@@ -24,7 +24,7 @@ RECORD = Path(".hydra") / "hydra.yaml"  # what Hydra composed the configuration 
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a resume tries them
 # Settings that the weights and the optimizer state depend on, and the exceptions below them.
 FIXED = ("model", "tokenizer", "optimizer", "init_from", "freeze")
-FREE = ("model.dropout", "model.gradient_checkpointing", "tokenizer.sample_alpha")
+FREE = ("model.dropout", "model.gradient_checkpointing")
 FREE_OF_ATTENTION = ("algorithm", "explore")  # at any site
 CHOICE = re.compile(r"model\.(attention|sites\.\w+)(?:\.name)?")  # the choice of attention, for all sites or one
 # Settings that do not change the numbers of training.

@@ -71,7 +71,7 @@ def fit(
         pytest.param({"level": "segment", "streaming": True, "window": 50}, {}, {}, id="single segments, streamed"),
         pytest.param({"streaming": True, "window": 50}, {}, VALIDATING, id="streamed"),
         pytest.param({"streaming": True, "window": 50, "num_workers": 2}, {}, {}, id="streamed by two workers"),
-        pytest.param({"join_segments": (1, 4)}, {"sample_alpha": 0.2}, {}, id="joined with sampled pieces"),
+        pytest.param({"join_segments": (1, 4), "streaming": True, "window": 50}, {}, {}, id="joined, streamed"),
     ],
 )
 def test_runs_resume_with_the_very_next_batch(

@@ -49,17 +49,6 @@ def test_in_memory(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
     check(encode_documents(DOCUMENTS, *tokenizers), tokenizers)
 
 
-def test_sampled_is_the_same_text_and_reproducible(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    one, again, other = (
-        encode_documents(DOCUMENTS, *tokenizers, sample=seed, alpha=0.2)
-        for seed in (int, int, lambda number: number + 1)
-    )
-    check(one, tokenizers)
-    assert np.array_equal(one.source, again.source)
-    assert not np.array_equal(one.source, other.source)
-    assert len(one.source) > len(encode_documents(DOCUMENTS, *tokenizers).source)
-
-
 def test_cached_and_memory_mapped(
     tokenizers: tuple[Tokenizer, Tokenizer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,12 +44,7 @@ def kept(**options: Any) -> KeptBatches:
 
 
 def windows(tokenizers: tuple[Tokenizer, Tokenizer], documents: Any = DOCUMENTS, **options: Any) -> EncodedWindows:
-    alpha = options.pop("sample_alpha", 0.0)
-    return EncodedWindows(documents, tokenizers, recipe(**options), 60, alpha)
-
-
-def streamed(tokenizers: tuple[Tokenizer, Tokenizer], documents: Any = DOCUMENTS, **options: Any) -> StreamedBatches:
-    return StreamedBatches(windows(tokenizers, documents, **options))
+    return EncodedWindows(documents, tokenizers, recipe(**options), 60)
 
 
 class Stream:
@@ -79,27 +74,21 @@ def pairs_of(documents: list[Document]) -> list[tuple[str, str]]:
     return sorted(pair for d in documents for pair in zip(d.source, d.target, strict=True))
 
 
-@pytest.mark.parametrize("documents", [DOCUMENTS, Stream()], ids=["sequence", "stream"])
-@pytest.mark.parametrize("alpha", [0.0, 0.2], ids=["best pieces", "sampled pieces"])
-def test_streamed_epochs(tokenizers: tuple[Tokenizer, Tokenizer], documents: Any, alpha: float) -> None:
-    loader = TrainLoader(streamed(tokenizers, documents, sample_alpha=alpha))
+def test_streamed_epochs(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    loader = TrainLoader(StreamedBatches(windows(tokenizers, Stream())))
     epochs = [list(loader) for _ in range(2)]
     assert [b.ids for b in epochs[0]] != [b.ids for b in epochs[1]]
     for epoch in epochs:
         for batch in epoch:
             assert batch.source.numel() + batch.target_output.numel() <= 300 or len(batch) == 1
         assert text_pairs(epoch, tokenizers[0]) == pairs_of(DOCUMENTS)
-    again = TrainLoader(streamed(tokenizers, documents, sample_alpha=alpha))
+    again = TrainLoader(StreamedBatches(windows(tokenizers, Stream())))
     assert all(np.array_equal(a.source, b.source) for a, b in zip(epochs[0], again, strict=True))
 
 
-def test_sequences_are_shuffled_over_windows_and_streams_are_not(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
-    def first(documents: Any) -> set[str]:
-        return {d.id for d in next(windows(tokenizers, documents).windows())}
-
-    stream = first(Stream())
-    assert stream == {d.id for d in DOCUMENTS[: len(stream)]}
-    assert first(DOCUMENTS) != stream
+def test_streams_keep_their_order(tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    encoded_ids = [name for corpus in windows(tokenizers, Stream()) for name in corpus.ids]
+    assert encoded_ids == [d.id for d in DOCUMENTS]
 
 
 class Meeting:
@@ -135,14 +124,11 @@ def together(world: int, run: Callable[[int, Callable[[Any], list[Any]]], list[B
     return found
 
 
-@pytest.mark.parametrize("kind", ["sequence", "stream"])
 @pytest.mark.parametrize(("world", "count"), [(2, 60), (3, 60), (3, 2)], ids=["2", "3", "3 for 2 documents"])
-def test_streamed_epochs_of_processes(
-    tokenizers: tuple[Tokenizer, Tokenizer], kind: str, world: int, count: int
-) -> None:
+def test_streamed_epochs_of_processes(tokenizers: tuple[Tokenizer, Tokenizer], world: int, count: int) -> None:
     def loader(rank: int, exchange: Callable[[Any], list[Any]], start: tuple[int, int, int] = (1, 0, 0)) -> TrainLoader:
-        documents = DOCUMENTS[:count] if kind == "sequence" else Stream(rank, world, count)
-        return TrainLoader(StreamedBatches(windows(tokenizers, documents, rank=rank, world=world), 0, exchange), start)
+        own = windows(tokenizers, Stream(rank, world, count), rank=rank, world=world)
+        return TrainLoader(StreamedBatches(own, 0, exchange), start)
 
     parts = together(world, lambda rank, exchange: list(loader(rank, exchange)))
     assert len({len(part) for part in parts}) == 1

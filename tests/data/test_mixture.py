@@ -18,7 +18,7 @@ CHOICES = [
     pytest.param({}, {"long": {"streaming": True}, "window": 90}, id="the first streamed"),
     pytest.param({}, {"short": {"streaming": True}, "window": 40}, id="the second streamed"),
     pytest.param({}, {"streaming": True, "window": 60}, id="both streamed"),
-    pytest.param({"sample_alpha": 0.2}, {"window": 60, "join_segments": (1, 3)}, id="sampled and joined"),
+    pytest.param({}, {"streaming": True, "window": 60, "join_segments": (1, 3)}, id="streamed and joined"),
 ]
 
 
@@ -93,7 +93,7 @@ def test_workers_change_nothing(cache: Path, folders: dict[str, str], options: d
         pytest.param({}, {"multi_resolution": True}, VALIDATING, id="kept"),
         pytest.param({}, {"long": {"streaming": True}, "window": 60}, {}, id="one streamed"),
         pytest.param({}, {"streaming": True, "window": 60, "num_workers": 2}, {}, id="streamed by two workers"),
-        pytest.param({"sample_alpha": 0.2}, {"window": 60, "join_segments": (1, 3)}, {}, id="sampled and joined"),
+        pytest.param({}, {"streaming": True, "window": 60, "join_segments": (1, 3)}, {}, id="streamed and joined"),
     ],
 )
 def test_runs_resume_with_the_very_next_batch(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP, SPECIAL, UNK, Tokenizer, TokenizerConfig, sampled
+from scaleformer.data.tokenizer import BOS, EOS, PAD, SEP, SPECIAL, UNK, Tokenizer, TokenizerConfig
 from scaleformer.data.tokenizer_cache import cached_tokenizer
 from scaleformer.system.errors import DataError
 
@@ -68,6 +66,33 @@ def test_any_segments_round_trip(tokenizer: Tokenizer, segments: list[str]) -> N
     assert [token for text in segments for token in (*tokenizer.encode(text), SEP)] == ids
 
 
+@settings(max_examples=200, deadline=None)
+@given(text=TEXT)
+@example(text=" a \u0141\U0001f600<sep> ")
+def test_offsets_are_of_what_each_token_writes(tokenizer: Tokenizer, text: str) -> None:
+    read, places = tokenizer.offsets(text)
+    pieces = [tokenizer.piece(token) for token in tokenizer.encode(text)]
+    written, before = b"", 0
+    for piece, (start, stop) in zip(pieces, places, strict=True):
+        byte = piece.startswith("<0x")
+        written += bytes([int(piece[3:5], 16)]) if byte else piece.replace("\u2581", " ").encode()
+        assert (start, stop) == (before, len(written.decode(errors="ignore")[1:]))  # without the space in front
+        before = stop
+    assert written.decode()[1:] == read
+
+
+def test_offsets_by_hand() -> None:
+    tokenizer = Tokenizer.train(["a dog", "a cat"] * 9, 290, "bpe")
+    assert [tokenizer.piece(token) for token in tokenizer.encode("a \u0141")] == [
+        "\u2581a",
+        "\u2581",
+        "<0xC5>",
+        "<0x81>",
+    ]
+    assert tokenizer.offsets("a \u0141") == ("a \u0141", [(0, 1), (1, 2), (2, 2), (2, 3)])
+    assert tokenizer.offsets(" a")[1] == [(0, 0), (0, 2)]
+
+
 def test_a_last_segment_without_separator_is_kept(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode_segments([TEXTS[0], TEXTS[1]])
     assert tokenizer.decode_segments(ids[:-1]) == TEXTS[:2]
@@ -86,42 +111,6 @@ def test_training_is_deterministic_and_proto_is_complete(tokenizer: Tokenizer) -
     assert again.proto == tokenizer.proto
     assert Tokenizer.from_proto(tokenizer.proto).hash == tokenizer.hash
     assert again.encode_batch(TEXTS[:5]) == [tokenizer.encode(text) for text in TEXTS[:5]]
-
-
-def test_sampling(tokenizer: Tokenizer) -> None:
-    text = TEXTS[0]
-
-    def draws() -> list[list[int]]:
-        return [tokenizer.encode(text, sample=True, alpha=0.2) for _ in range(20)]
-
-    first = sampled(11, draws)
-    assert first != sampled(12, draws)
-    assert first == sampled(11, draws)
-    assert len({tuple(ids) for ids in first}) > 5
-    assert {tokenizer.decode(ids) for ids in first} == {text}
-    assert tokenizer.decode_segments(tokenizer.encode_segments([text, ""], sample=True)) == [text, ""]
-
-
-def test_sampling_is_the_same_in_every_process(tmp_path: Path) -> None:
-    """A run that goes on is another process. (sentencepiece 0.2.2 and 0.2.3 draw BPE otherwise in each.)"""
-    tokenizers = [Tokenizer.train(TEXTS, 500, kind) for kind in ("unigram", "bpe")]
-    for kind, tokenizer in zip(("unigram", "bpe"), tokenizers, strict=True):
-        (tmp_path / kind).write_bytes(tokenizer.proto)
-    program = """
-import sys
-from pathlib import Path
-from scaleformer.data.tokenizer import Tokenizer, sampled
-for kind in ("unigram", "bpe"):
-    tokenizer = Tokenizer.from_proto((Path(sys.argv[1]) / kind).read_bytes())
-    print(sampled(11, lambda: [tokenizer.encode(sys.argv[2], sample=True, alpha=0.2) for _ in range(20)]))
-"""
-    command = [sys.executable, "-c", program, str(tmp_path), TEXTS[0]]
-    there = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    for tokenizer, draws in zip(tokenizers, there, strict=True):
-        assert len(draws) > 100
-        assert draws == str(
-            sampled(11, lambda one=tokenizer: [one.encode(TEXTS[0], sample=True, alpha=0.2) for _ in range(20)])
-        )
 
 
 def test_split_digits() -> None:
@@ -198,7 +187,6 @@ def test_foreign_model() -> None:
     [
         ({"model_type": "char"}, "model_type='char'"),
         ({"character_coverage": 0.0}, "character_coverage"),
-        ({"sample_alpha": 1.0}, "sample_alpha"),
         ({"vocab_size": 5}, "vocab_size=5"),
         ({"max_segments": -1}, "max_segments"),
     ],
@@ -217,7 +205,7 @@ class TestCache:
         first = cached_tokenizer(TEXTS, "texts", CONFIG, tmp_path)
         assert len(self.files(tmp_path)) == 1
         monkeypatch.setattr(Tokenizer, "train", None)  # a second training would fail
-        for config in (CONFIG, replace(CONFIG, sample_alpha=0.5, joint=False)):
+        for config in (CONFIG, replace(CONFIG, joint=False)):
             assert cached_tokenizer(TEXTS, "texts", config, tmp_path).proto == first.proto
         monkeypatch.undo()
         assert cached_tokenizer(TEXTS[1:], "other", CONFIG, tmp_path).hash != first.hash

@@ -86,7 +86,6 @@ def test_gradient_checkpointing_reads_what_the_batch_before_left(tmp_path: Path)
     [
         (("model/attention=softmax",), "the decoder's attention carries no memory"),
         (("model/attention=compressive", "model.attention.compression=most_used"), "carries no memory"),
-        (("tokenizer.sample_alpha=0.1", "tokenizer.model_type=unigram"), "tokenizer.sample_alpha is 0.1: make it 0"),
         (("data.streaming=true",), "does not work with data.streaming"),
         (("data.level=segment",), "does not work with data.level"),
         (("data.join_segments=[1,2]",), "does not work with data.join_segments"),

@@ -85,9 +85,8 @@ def test_tokenizers_come_from_the_checkpoint(run: Path) -> None:
         ("tokenizer", "vocab_size", 312, "tokenizer.vocab_size=312"),
         ("optimizer", "learning_rate", 1e-4, "optimizer.learning_rate=0.0001"),
         ("model", "dropout", 0.3, None),
-        ("tokenizer", "sample_alpha", 0.1, None),
     ],
-    ids=["width", "attention", "site left out", "new site", "vocabulary", "rate", "dropout", "sampling"],
+    ids=["width", "attention", "site left out", "new site", "vocabulary", "rate", "dropout"],
 )
 def test_settings_that_weights_depend_on_are_fixed(run: Path, group, key, value, refused) -> None:
     config = {**CONFIG, group: {**CONFIG[group], key: value}}
