@@ -6,9 +6,9 @@ Every example of a plan is in exactly one batch of exactly one process.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ _BUCKET_RATIO = 1.06
 # Batches whose padded sizes differ by less than this share of the largest count as equally large.
 _SIZE_STEP = 1 / 16
 _CHUNK = 1 << 16
+
+T = TypeVar("T")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -57,19 +60,34 @@ def make_batches(plan: Plan, batch_tokens: int, rng: np.random.Generator | None,
     ties = np.arange(len(plan)) if rng is None else rng.permutation(len(plan))
     buckets = [np.floor(np.log(side) / np.log(_BUCKET_RATIO)) for side in (source, target)]
     ranking = np.lexsort((ties, buckets[1], buckets[0]))
-    batches: list[Ints] = []
-    first = longest_source = longest_target = 0
-    for position, (s, t) in enumerate(_pairs(source, target, ranking)):
-        wider_source, wider_target = max(longest_source, s), max(longest_target, t)
-        if position > first and (position - first + 1) * (wider_source + wider_target) > batch_tokens:
-            batches.append(ranking[first:position])
-            first, wider_source, wider_target = position, s, t
-        longest_source, longest_target = wider_source, wider_target
-    if len(plan):
-        batches.append(ranking[first:])
+    packed = pack_padded(enumerate(_pairs(source, target, ranking)), batch_tokens)
+    batches = [ranking[batch[0] : batch[-1] + 1] for batch in packed]
     if rng is not None:
         batches = [batches[i] for i in _order(padded_sizes(plan, batches), rng, group)]
     return batches
+
+
+def pack(items: Iterable[tuple[T, S]], join: Callable[[S, S], S], fits: Callable[[S, int], bool]) -> Iterator[list[T]]:
+    """Items, each with its size, in their order in batches, each with as many as fit; one that does not fit is alone.
+
+    join: the size of two together; fits: whether a batch of this size and number of items is allowed
+    """
+    batch: list[T] = []
+    whole: S | None = None
+    for item, size in items:
+        joined = size if whole is None else join(whole, size)
+        if batch and not fits(joined, len(batch) + 1):
+            yield batch
+            batch, joined = [], size
+        batch.append(item)
+        whole = joined
+    if batch:
+        yield batch
+
+
+def pack_padded(items: Iterable[tuple[T, tuple[int, ...]]], budget: int) -> Iterator[list[T]]:
+    """`pack` by the lengths of each item on one side or several, padded: items * sum of the longest <= budget."""
+    return pack(items, lambda a, b: tuple(map(max, a, b)), lambda longest, number: number * sum(longest) <= budget)
 
 
 def make_rows(plan: Plan, documents: Ints, batch_tokens: int, rng: np.random.Generator) -> list[Ints]:

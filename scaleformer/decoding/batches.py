@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from scaleformer.data.batching import pack, pack_padded
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.vocabulary import PAD, SEP
 
@@ -23,35 +25,19 @@ def make_batches(lengths: Mapping[int, int], config: DecodingConfig) -> list[lis
     """
     batches: list[list[int]] = []
     for window in runs(lengths.items(), WINDOW * config.batch_tokens // config.rows):
-        found = token_budget([lengths[place] * config.rows for place in window], config.batch_tokens)
-        batches += sorted(([window[n] for n in batch] for batch in found), key=min)
+        found = token_budget({place: lengths[place] * config.rows for place in window}, config.batch_tokens)
+        batches += sorted(found, key=min)
     return batches
 
 
-def token_budget(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def token_budget(lengths: Mapping[int, int], budget: int) -> Iterator[list[int]]:
     """Places in batches, the longest first, so that number * longest is in the budget, or one alone."""
-    batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        if batch and (len(batch) + 1) * lengths[batch[0]] > budget:
-            yield batch
-            batch = []
-        batch.append(place)
-    if batch:
-        yield batch
+    return pack_padded(sorted(((n, (length,)) for n, length in lengths.items()), key=lambda one: -one[1][0]), budget)
 
 
 def runs(lengths: Iterable[tuple[T, int]], most: int) -> Iterator[list[T]]:
     """What has these lengths, in runs of at most so much together, or of one."""
-    run: list[T] = []
-    size = 0
-    for item, length in lengths:
-        if run and size + length > most:
-            yield run
-            run, size = [], 0
-        run.append(item)
-        size += length
-    if run:
-        yield run
+    return pack(lengths, operator.add, lambda size, _: size <= most)
 
 
 def pad(sources: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import accumulate
 
 from torch import nn
 
+from scaleformer.data.batching import pack
 from scaleformer.decoding.active import WASTED_STEPS
 from scaleformer.decoding.batches import WINDOW, runs
 from scaleformer.decoding.config import DecodingConfig
@@ -82,20 +84,12 @@ class Foresight:
                 "null; or cut documents by max_tokens"
             )
         batches: list[list[int]] = []
-        highest = 0
         for window in runs(alone.items(), WINDOW * limit):
-            found: list[list[int]] = []
-            whole: Extent | None = None
-            for place in sorted(window, key=lambda place: -extents[place].source):
-                joined = extents[place] if whole is None else whole.join(extents[place])
-                if whole is not None and (needed := self.bytes(joined, len(found[-1]) + 1)) <= limit:
-                    found[-1].append(place)
-                    whole = joined
-                else:
-                    found.append([place])
-                    whole, needed = extents[place], alone[place]
-                highest = max(highest, needed)
+            longest_first = sorted(((place, extents[place]) for place in window), key=lambda one: -one[1].source)
+            found = pack(longest_first, Extent.join, lambda whole, documents: self.bytes(whole, documents) <= limit)
             batches += sorted(found, key=min)
+        wholes = [reduce(Extent.join, (extents[place] for place in batch)) for batch in batches]
+        highest = max(self.bytes(whole, len(batch)) for whole, batch in zip(wholes, batches, strict=True))
         number = max(map(len, batches))
         documents = f"{number:,} documents" if number > 1 else "1 document"
         return batches, (

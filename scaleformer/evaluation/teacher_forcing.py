@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from scaleformer.data.batching import Example, collate
+from scaleformer.data.batching import Example, collate, pack_padded
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.evaluation.length.views import View
 from scaleformer.model.transformer import Transformer
@@ -101,18 +101,9 @@ def _size(example: Example) -> int:
 
 def _batches(examples: Sequence[Example], budget: int) -> Iterator[list[int]]:
     """Batches of indices, similar lengths together, longest first: running out of memory shows at once."""
-    batch: list[int] = []
-    source = target = 0
-    for place in sorted(range(len(examples)), key=lambda n: (-_size(examples[n]), -len(examples[n].source))):
-        own = len(examples[place].source), len(examples[place].target)
-        longest = max(source, own[0]), max(target, own[1])
-        if batch and sum(longest) * (len(batch) + 1) > budget:
-            yield batch
-            batch, longest = [], own
-        batch.append(place)
-        source, target = longest
-    if batch:
-        yield batch
+    lengths = [(len(example.source), len(example.target)) for example in examples]
+    longest_first = sorted(enumerate(lengths), key=lambda one: (-sum(one[1]), -one[1][0]))
+    return pack_padded(longest_first, budget)
 
 
 def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:

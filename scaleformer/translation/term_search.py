@@ -151,8 +151,8 @@ class TermSearch:
                 job.texts[job.first] = text
 
     def _batches(self, jobs: Sequence[_Job]) -> Iterator[list[_Job]]:
-        lengths = [PLACES * len(self._source(job)) for job in jobs]
-        for batch in token_budget(lengths, self._config.batch_tokens) if jobs else ():
+        lengths = {n: PLACES * len(self._source(job)) for n, job in enumerate(jobs)}
+        for batch in token_budget(lengths, self._config.batch_tokens):
             yield [jobs[n] for n in batch]
 
     def _put_in(self, jobs: Sequence[_Job]) -> list[_Job]:

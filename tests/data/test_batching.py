@@ -10,7 +10,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scaleformer.data.batching import Example, collate, fill, make_batches, make_example, padded_sizes, share
+from scaleformer.data.batching import (
+    Example,
+    collate,
+    fill,
+    make_batches,
+    make_example,
+    pack,
+    pack_padded,
+    padded_sizes,
+    share,
+)
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe, TokenBatchSampler, plan_epoch
@@ -26,6 +36,19 @@ CUTTINGS = {
     "many over-long": Cutting(10, multi_resolution=True),
 }
 each_cutting = pytest.mark.parametrize("cutting", CUTTINGS.values(), ids=CUTTINGS)
+
+
+def test_packing_by_hand() -> None:
+    """Widths are those of the batch so far, so that an item may not fit although it is short."""
+    items = [("a", (2, 3)), ("b", (3, 1)), ("c", (1, 1)), ("d", (9, 9)), ("e", (1, 1)), ("f", (2, 1))]
+    assert list(pack_padded(items, 12)) == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    assert list(pack_padded([], 12)) == []
+    sizes = zip("abcd", ({1}, {1, 2}, {3}, {1, 2, 3}), strict=True)
+    assert list(pack(sizes, set.union, lambda kinds, number: len(kinds) < 3 and number < 3)) == [
+        ["a", "b"],
+        ["c"],
+        ["d"],
+    ]
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -114,8 +114,7 @@ def translate_views(
                 done += len(new)
             else:
                 full.append(place)
-        for batch in token_budget([len(read[place]) * config.rows for place in full], config.batch_tokens):
-            at = [full[i] for i in batch]
+        for at in token_budget({place: len(read[place]) * config.rows for place in full}, config.batch_tokens):
             at_hand = sum(len(t) for n, view in (jobs[i] for i in at) for t in sources[n][view.new : view.stop])
             best = _decode(model, read, context, at, config, device, report, counted)
             for place, hypothesis in zip(at, best, strict=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from scaleformer.decoding.batches import runs
 
 MODES = ("pass", "segments", "window")
 
@@ -59,7 +61,7 @@ def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> lis
     room = window.size - (window.unit == "tokens")  # </s>
     if sum(sizes) <= room:
         return [View(0, 0, count)]
-    groups = list(_groups(sizes, max(room - window.context, 1)))
+    groups = [(run[0], run[-1] + 1) for run in runs(enumerate(sizes), max(room - window.context, 1))]
     found = []
     for number, (new, stop) in enumerate(groups):
         start = new
@@ -69,14 +71,3 @@ def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> lis
             start = earlier
         found.append(View(start, new, stop))
     return found
-
-
-def _groups(sizes: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    start = held = 0
-    for place, size in enumerate(sizes):
-        if place > start and held + size > room:
-            yield start, place
-            start, held = place, 0
-        held += size
-    if start < len(sizes):
-        yield start, len(sizes)
