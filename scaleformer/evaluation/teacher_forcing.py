@@ -1,24 +1,21 @@
-"""Teacher-forced loss of every target token, for any examples and for long documents, whole or view by view."""
+"""Teacher-forced loss of every target token of long documents, whole or view by view."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from scaleformer.data.batching import Example, collate, pack_padded
+from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import Tokenizer
+from scaleformer.decoding.scoring import Floats, target_losses
 from scaleformer.evaluation.length.views import View
 from scaleformer.model.transformer import Transformer
 from scaleformer.vocabulary import EOS, SEP
 
-Floats = NDArray[np.float64]
-_CHUNK = 1024
 FINEST = 16  # positions of the first bin of a curve
 
 
@@ -69,55 +66,6 @@ def token_losses(
         skipped = sum(len(tokens) for tokens in target[view.start : view.new])
         found[number].append(loss[skipped : len(loss) - (view.stop < len(target))])
     return [np.concatenate(of_one) for of_one in found]
-
-
-@torch.inference_mode()
-def target_losses(
-    model: Transformer,
-    examples: Sequence[Example],
-    batch_tokens: int,
-    progress: Callable[[float, int], None] | None = None,
-) -> list[Floats]:
-    """For each example, the negative log-probability, in nats, of every target token, given all before it.
-
-    batch_tokens  most padded tokens, source and target together, per batch (a longer example goes alone)
-    progress      called with the share of the tokens and their number so far
-    Raises ValueError where the model gives NaN.
-    """
-    found: list[Floats] = [np.zeros(0)] * len(examples)
-    total, done = sum(map(_size, examples)), 0
-    for places in _batches(examples, batch_tokens):
-        for place, loss in zip(places, _forward(model, [examples[place] for place in places]), strict=True):
-            found[place] = loss
-            done += _size(examples[place])
-        if progress is not None:
-            progress(done / total, done)
-    return found
-
-
-def _size(example: Example) -> int:
-    return len(example.source) + len(example.target)
-
-
-def _batches(examples: Sequence[Example], budget: int) -> Iterator[list[int]]:
-    """Batches of indices, similar lengths together, longest first: running out of memory shows at once."""
-    lengths = [(len(example.source), len(example.target)) for example in examples]
-    longest_first = sorted(enumerate(lengths), key=lambda one: (-sum(one[1]), -one[1][0]))
-    return pack_padded(longest_first, budget)
-
-
-def _forward(model: Transformer, examples: Sequence[Example]) -> list[Floats]:
-    batch = collate(examples).to(model.output_weight.device)
-    states = model(batch)[batch.target_mask]  # (tokens, D)
-    targets = batch.target_output[batch.target_mask]  # (tokens,)
-    losses = []
-    for h, y in zip(states.split(_CHUNK), targets.split(_CHUNK), strict=True):
-        logits = model.logits(h).double()  # (chunk, V)
-        losses.append(logits.logsumexp(1) - logits.gather(1, y[:, None])[:, 0])
-    flat = torch.cat(losses).cpu().numpy()
-    if not np.isfinite(flat).all():
-        raise ValueError("the model gives a loss that is not finite: its weights are damaged: take another checkpoint")
-    return np.split(flat, np.cumsum([len(e.target) for e in examples])[:-1])
 
 
 def position_bins(longest: int) -> list[tuple[int, int]]:

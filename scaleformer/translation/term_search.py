@@ -13,9 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from scaleformer.data.batching import Example
 from scaleformer.decoding.batches import pad, token_budget
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.scoring import score_rows
+from scaleformer.decoding.scoring import Floats, target_losses
 from scaleformer.decoding.search import decode
 from scaleformer.text.terms import Term, annotate, find_terms
 from scaleformer.text.words import unspaced
@@ -157,17 +160,16 @@ class TermSearch:
 
     def _put_in(self, jobs: Sequence[_Job]) -> list[_Job]:
         """Insert one term into each segment of a batch; returns the jobs for which this succeeded."""
-        sources = list(map(self._source, jobs))
         written = [self._tokens(job) for job in jobs]
         forms = [self._form(job) for job in jobs]
-        rows = [[[*first, *own]] for first, own in written]
-        asked = score_rows(self._translator.model, sources, rows, self._counted, [form[0] for form in forms]).asked
+        pairs = [(self._source(job), [*first, *own]) for job, (first, own) in zip(jobs, written, strict=True)]
+        losses = self._losses(pairs, [form[0] for form in forms])
         begun: list[list[list[int]]] = []
         likely: list[list[list[int]]] = []  # candidates tried first, with the continued ones
         others: list[list[list[int]]] = []
-        for job, (first, own), form, [probabilities] in zip(jobs, written, forms, asked, strict=True):
-            values = probabilities[len(first) :].tolist()
-            places = sorted(self._places(own, form), key=lambda place: -values[place])[:PLACES]
+        for job, (first, own), form, loss in zip(jobs, written, forms, losses, strict=True):
+            values = loss[len(first) :].tolist()
+            places = sorted(self._places(own, form), key=lambda place: values[place])[:PLACES]
             if self._translator.target_tokenizer.decode(own) != job.text:
                 places = []  # the vocabulary lacks some of its characters, which would be lost
             starts = [([*own[:place], *self._cased(job, form, place)], self._ends(own, place)) for place in places]
@@ -261,24 +263,23 @@ class TermSearch:
             for own in some:
                 texts.setdefault(self._translator.target_tokenizer.decode(own), own)
             rows.append([(text, own) for text, own in texts.items() if job.fits(text)])
-        if not any(rows):
-            return []
-        whole = [[[*first, *own, SEP] for _, own in some] for first, some in zip(before, rows, strict=True)]
-        scores = score_rows(self._translator.model, list(map(self._source, jobs)), whole, self._counted).tokens
-        changed = []
-        for job, first, choices, probabilities in zip(jobs, before, rows, scores, strict=True):
+        parts = list(zip(jobs, before, rows, strict=True))
+        pairs = [(self._source(job), [*first, *own, SEP]) for job, first, choices in parts for _, own in choices]
+        losses, alpha, changed = iter(self._losses(pairs)), self._config.length_penalty, []
+        for job, first, choices in parts:
             merits = [
-                (-job.lacks(text), float(row[len(first) :].double().sum()) / (len(row) - len(first)) ** self._alpha)
-                for (text, _), row in zip(choices, probabilities, strict=True)
+                (-job.lacks(text), -next(losses)[len(first) : -1].sum() / (len(own) + 1) ** alpha)
+                for text, own in choices
             ]
             if merits:
                 job.texts[job.first] = choices[merits.index(max(merits))][0]
                 changed.append(job)
         return changed
 
-    @property
-    def _alpha(self) -> float:
-        return self._config.length_penalty
+    def _losses(self, pairs: Sequence[tuple[list[int], list[int]]], asked: Sequence[int] | None = None) -> list[Floats]:
+        """`target_losses` of sources and targets; `</s>` is added to the targets."""
+        examples = [Example("", np.array(source), np.array([*target, EOS]), self._counted) for source, target in pairs]
+        return target_losses(self._translator.model, examples, self._config.batch_tokens, asked=asked)
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
         """A translation with some segments replaced, and its new log-probability."""

@@ -8,19 +8,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
-import torch
 
-from scaleformer.decoding.ensemble import Ensemble
-from scaleformer.decoding.scoring import score_rows
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import Term
 from scaleformer.translation.terms import asked_of, merge_terms, missing_from, parse_terms
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
-from scaleformer.vocabulary import BOS
-from tests.helpers import make_model
 from tests.runs import DOCUMENTS, make_run
-from tests.search import batch
 
 SOURCES = [document["source"] for document in DOCUMENTS]
 CAT, DOG, PET = Term("cat", "Kater"), Term("dog", "Hund"), Term("pet", "Kater")
@@ -48,26 +42,6 @@ def test_a_form_is_missing_as_often_as_it_stands_less() -> None:
     assert missing_from("ein Kater und Hunde", wanted) == Counter({CAT: 1})
     assert missing_from("der kater, Katers, hund", wanted) == Counter()
     assert missing_from("", wanted) == wanted
-
-
-@pytest.mark.parametrize("average", [None, "probabilities", "logs"])
-def test_rows_have_the_probabilities_that_steps_give(average: str | None) -> None:
-    """More rows than fit one pass, with sources and targets of many lengths."""
-    models = [make_model(attention={"name": name, "horizon": 3}) for name in ("segment_recall", "scaleformer")]
-    model = models[0] if average is None else Ensemble(models, average).eval()
-    sources = [[9, 4, 10, 11, 4, 3], [12, 4, 3]]
-    rows = [[[9, 10, 4], [10], []], [[11, 12, 13, 4, 9]] * 15]
-    scores = score_rows(model, sources, rows, True, [10, 9])
-    for n, (source, some) in enumerate(zip(sources, rows, strict=True)):
-        for k, row in enumerate(some):
-            state, segment, logs = model.init_state(model.encode(*batch(source)), 1), 0, []
-            for token in (BOS, *row):
-                segment += token == 4
-                logits, state = model.step(torch.tensor([token]), torch.tensor([segment]), state)
-                logs.append(logits[0].log_softmax(0))
-            wanted = torch.stack([one[token] for one, token in zip(logs, row, strict=False)]) if row else torch.zeros(0)
-            torch.testing.assert_close(scores.tokens[n][k], wanted)
-            torch.testing.assert_close(scores.asked[n][k], torch.stack([one[[10, 9][n]] for one in logs]))
 
 
 @pytest.mark.parametrize("settings", [{}, {"mode": "segment"}, {"max_tokens": 12}, {"beam_size": 2}], ids=str)
