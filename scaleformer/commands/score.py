@@ -2,7 +2,7 @@
 scores of any system's output against a reference, whatever its segments.
 
     scaleformer score checkpoint=RUN input=TRANSLATIONS.jsonl output=SCORES.jsonl [field=target]
-    scaleformer score input=OUTPUT.txt reference=DATA/test.jsonl.gz output=SCORES.json [aligner=mweralign]
+    scaleformer score input=OUTPUT.txt reference=DATA/test.jsonl.gz output=SCORES.json
 
 The input is what translate and evaluate write: one document per line with `source` and `hypothesis` (or `target`), or
 `n_best`, a list of objects with `segments` and `score`.
@@ -33,7 +33,7 @@ from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 
 FIELDS = ("n_best", *PLAIN_FIELDS)
-OF_REFERENCE = ("aligner", "ter", "metrics")
+OF_REFERENCE = ("ter", "metrics")
 OF_MODEL = ("checkpoint", "tag", "length_penalty", "old_weight", "batch_tokens")
 
 
@@ -45,7 +45,6 @@ class Options:
     input: str
     output: str
     reference: str | None
-    aligner: str
     ter: bool
     metrics: dict[str, Any]
     field: str
@@ -123,9 +122,9 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     documents = read_references(options.reference)
     metrics = choose_metrics({}, options.metrics, given)
     hypotheses = read_plain(options.input, documents, options.field)
-    scores = score_plain(documents, hypotheses, metrics, aligner=options.aligner, ter=options.ter)
-    conditions = {"input": options.input, "reference": options.reference, "aligner": options.aligner}
-    path = write_plain(options.output, scores, {**conditions, "metrics": metrics.to_dict()})
+    scores = score_plain(documents, hypotheses, metrics, ter=options.ter)
+    conditions = {"input": options.input, "reference": options.reference, "metrics": metrics.to_dict()}
+    path = write_plain(options.output, scores, conditions)
     console = Console()
     print_report(scores.report, console, f"{len(documents)} documents, {scores.aligned} realigned")
     print_positions(scores.positions, console)

@@ -24,7 +24,7 @@ from scaleformer.text.documents import Document, one_line
 FIELDS = ("hypothesis", "target")
 ALIGNMENT = (
     "as many segments as the reference: by index; otherwise the text is cut into as many as the reference has, by "
-    "{aligner}"
+    "the cheapest edit of its words"
 )
 
 
@@ -54,7 +54,6 @@ def score_plain(
     hypotheses: Sequence[Sequence[str] | str],
     metrics: Metrics | None = None,
     *,
-    aligner: str = "words",
     ter: bool = True,
 ) -> PlainScores:
     """Score texts against the targets of documents; each is one text or a list of segments.
@@ -68,14 +67,13 @@ def score_plain(
         given = [hypothesis] if isinstance(hypothesis, str) else list(hypothesis)
         reference, own = by_bead(document, given)
         if len(own) != len(reference.target):
-            own, aligned = resegment(one_line(own), reference.target, aligner), aligned + 1
+            own, aligned = resegment(one_line(own), reference.target), aligned + 1
         total += difference(own, reference.target)
         matched.append(reference)
         segments.append(tuple(own))
     scored = [TranslatedDocument(d.id, d.target, own) for d, own in zip(matched, segments, strict=True)]
     report = evaluate_documents(scored, metrics, ter=ter)
-    rule = ALIGNMENT.format(aligner="mweralign" if aligner == "mweralign" else "the cheapest edit of its words")
-    report = replace(report, alignment=rule, count_mismatches=aligned)
+    report = replace(report, alignment=ALIGNMENT, count_mismatches=aligned)
     return PlainScores(tuple(matched), tuple(segments), report, quality_by_position(scored, metrics), total, aligned)
 
 

@@ -4,12 +4,11 @@ The cuts come from the cheapest edit of the reference into the text, token by to
 costs that separate likely translations from unlikely ones (the same word inflected, a word for a punctuation mark). The
 best cut between two halves of the reference is where the cost of the first half with the text before, plus that of the
 second half with the text after, is smallest [Hirschberg 1975]; then each half is cut in the same way. Time O(tokens of
-reference * tokens of text), memory O(tokens). `mweralign` does the same with unit costs.
+reference * tokens of text), memory O(tokens).
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,11 +20,9 @@ from numpy.typing import NDArray
 
 from scaleformer.text.words import token_spans, unspaced
 
-ALIGNERS = ("words", "mweralign")
 GAP, OTHER, ACROSS, ALIKE = 2, 3, 4, 1  # costs: no partner; a different token, one of a different kind, a similar one
 STEM = 4  # words with this many equal first letters, case ignored, are similar
 RUN = 5  # so many tokens in a row without a partner are omitted or added text; fewer are a paraphrase
-INSTALL = "aligner=mweralign: not installed: pip install mweralign, or set aligner=words"
 
 Ints = NDArray[np.int64]
 Costs = NDArray[np.int32]  # edit costs
@@ -51,21 +48,18 @@ class Difference:
         return {**vars(self), "omitted": omitted, "added": _share(self.added_tokens, self.hypothesis_tokens)}
 
 
-def resegment(text: str, reference: Sequence[str], aligner: str = "words") -> list[str]:
+def resegment(text: str, reference: Sequence[str]) -> list[str]:
     """Cut the text into as many segments as the reference has, in order; only white space at the cuts is lost.
 
-    aligner: "words" (this module) or "mweralign" (the package, if installed). Cuts are between words; in scripts
-    without spaces, between any two characters. Raises ValueError for an unknown aligner, a reference without segments,
-    and a missing package.
+    Cuts are between words; in scripts without spaces, between any two characters. Raises ValueError for a reference
+    without segments.
     """
-    if aligner not in ALIGNERS:
-        raise ValueError(f"aligner={aligner}: choose one of {', '.join(ALIGNERS)}")
     if not reference:
         raise ValueError("the reference has no segments to align with")
     spans = token_spans(text)
     if not spans:
         return [text.strip(), *[""] * (len(reference) - 1)]
-    ends = _cuts(text, spans, reference) if aligner == "words" else _mweralign(text, spans, reference)
+    ends = _cuts(text, spans, reference)
     places = [0, *(spans[end][0] if end < len(spans) else len(text) for end in ends[:-1]), len(text)]
     return [text[start:stop].strip() for start, stop in pairwise(places)]
 
@@ -171,30 +165,6 @@ def _likeliest(best: Ints, piece: Ints, marks: NDArray[np.bool_], segment: Ints)
             if good.any():
                 return int(inside[good.argmax()])
     return int(best[len(best) // 2])
-
-
-def _mweralign(text: str, spans: Sequence[tuple[int, int]], reference: Sequence[str]) -> list[int]:
-    try:
-        package = importlib.import_module("mweralign")
-    except ImportError:
-        raise ValueError(INSTALL) from None
-
-    def line(segment: str, of: Sequence[tuple[int, int]]) -> str:
-        return " ".join(segment[start:stop] for start, stop in of)
-
-    references = "\n".join(line(segment, token_spans(segment)) for segment in reference)
-    found = package.align_texts(references, line(text, spans)).split("\n")[: len(reference)]
-    ends = np.cumsum([len(piece.split()) for piece in found]).tolist()
-    if len(ends) != len(reference) or ends[-1] != len(spans):
-        raise ValueError(f"aligner=mweralign: it returned {len(ends)} of {len(reference)} segments: set aligner=words")
-    return [_word_boundary(text, spans, end) for end in ends]
-
-
-def _word_boundary(text: str, spans: Sequence[tuple[int, int]], end: int) -> int:
-    """The next position, from a token on, where a word begins or the text ends."""
-    while end < len(spans) and not _begins_word(text, spans, end):
-        end += 1
-    return end
 
 
 def _without_partner(reference: Ints, text: Ints, tokens: _Tokens) -> tuple[list[bool], list[bool]]:

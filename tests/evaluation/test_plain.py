@@ -95,7 +95,7 @@ def test_the_command(score, tmp_path):
     for line in ("3 documents, 2 realigned", "d-chrF++", "omitted: 0.00%", "added: 0.00%"):
         assert line in out
     result = json.loads(output.read_text(encoding="utf-8"))
-    assert (result["kind"], result["aligner"], result["aligned"]) == ("plain", "words", 2)
+    assert (result["kind"], result["aligned"]) == ("plain", 2)
     assert set(result["signatures"]) == {"d-BLEU", "s-BLEU", "chrF++", "d-chrF++", "TER"}
     assert result["difference"]["reference_tokens"] == 13
     assert {"tenths", "lengths"} <= set(result["positions"])
@@ -113,8 +113,8 @@ def test_mismatched_inputs(score, tmp_path):
         ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: only for checkpoint=, and ref"),
         ([f"input={text}", f"output={tmp_path / 's.json'}"], "checkpoint= is missing: give a model"),
         (
-            [f"input={text}", f"output={tmp_path / 's.json'}", f"checkpoint={run}", "aligner=words"],
-            "aligner: only for reference=FILE.jsonl",
+            [f"input={text}", f"output={tmp_path / 's.json'}", f"checkpoint={run}", "ter=false"],
+            "ter: only for reference=FILE.jsonl",
         ),
     ):
         assert message in error_line(score(*given))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,34 +90,6 @@ def test_omitted_and_added_text():
     assert Difference().to_dict()["omitted"] == 0
 
 
-def test_refusals(monkeypatch):
-    with pytest.raises(ValueError, match="aligner=best: choose one of words, mweralign"):
-        resegment("a", ["a"], "best")
+def test_a_reference_without_segments_is_refused():
     with pytest.raises(ValueError, match="the reference has no segments"):
         resegment("a", [])
-    monkeypatch.setitem(sys.modules, "mweralign", None)
-    with pytest.raises(ValueError, match=r"^aligner=mweralign: not installed: pip install mweralign, or"):
-        resegment("a", ["a"], "mweralign")
-
-
-def test_mweralign_gets_tokens_and_its_cuts_are_used(monkeypatch):
-    given = []
-
-    def align_texts(reference: str, text: str) -> str:
-        given.append((reference, text))
-        return "one\n. Two\n"  # a cut before the punctuation mark moves behind it, to keep words whole
-
-    monkeypatch.setitem(sys.modules, "mweralign", SimpleNamespace(align_texts=align_texts))
-    assert resegment("One. Two", ["One.", "Two"], "mweralign") == ["One.", "Two"]
-    assert given == [("One .\nTwo", "One . Two")]
-    monkeypatch.setitem(sys.modules, "mweralign", SimpleNamespace(align_texts=lambda reference, text: "one"))
-    with pytest.raises(ValueError, match=r"aligner=mweralign: it returned 1 of 2 segments: set aligner=words"):
-        resegment("One. Two", ["One.", "Two"], "mweralign")
-
-
-def test_the_real_mweralign():
-    pytest.importorskip("mweralign")
-    reference = ["The cat sat on the mat.", "Then it slept.", "Nobody came."]
-    assert resegment("The cat sits on the mat. Then he slept. Nobody came.", reference, "mweralign") == [
-        *("The cat sits on the mat.", "Then he slept.", "Nobody came.")
-    ]
