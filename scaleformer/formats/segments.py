@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from scaleformer.text.sentences import sentence_ends
-from scaleformer.text.spans import find_spans
+from scaleformer.text.spans import find_spans, mask
 from scaleformer.vocabulary import PLACEHOLDERS
 
 MARK = "\ufffc"  # stands for a span in the text of a block
@@ -225,15 +225,8 @@ def _trimmed(text: str, spans: dict[int, Span], start: int, stop: int) -> tuple[
 
 
 def _segment(text: str, spans: dict[int, Span], start: int, stop: int) -> Segment:
-    pieces: list[str] = []
-    groups: list[tuple[Span, ...]] = []
-    spaced: list[tuple[bool, bool]] = []
-    for found in re.finditer(f"{MARK}+|[^{MARK}]+", text[start:stop]):
-        if found[0][0] != MARK:
-            pieces.append(found[0])
-            continue
-        first, last = start + found.start(), start + found.end()
-        pieces.append(PLACEHOLDERS[len(groups)])
-        groups.append(tuple(spans[i] for i in range(first, last)))
-        spaced.append((text[first - 1 : first] == " ", text[last : last + 1] == " "))
-    return Segment(start, stop, "".join(pieces), tuple(groups), tuple(spaced))
+    places = [found.span() for found in _MARKS.finditer(text, start, stop)]
+    masked = mask(text[:stop], zip(places, PLACEHOLDERS, strict=False))[start:]
+    groups = tuple(tuple(spans[i] for i in range(*place)) for place in places)
+    spaced = tuple((text[first - 1 : first] == " ", text[last : last + 1] == " ") for first, last in places)
+    return Segment(start, stop, masked, groups, spaced)

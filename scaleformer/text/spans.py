@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from scaleformer.vocabulary import PLACEHOLDERS
 
@@ -59,8 +60,10 @@ PATTERN = "|".join(
 )
 _TOKEN = re.compile(PATTERN, re.DOTALL)
 
+Place = tuple[int, int]  # start, stop
 
-def find_spans(text: str) -> list[tuple[int, int]]:
+
+def find_spans(text: str) -> list[Place]:
     """(start, stop) of every span that is not prose, in order, without overlaps; in linear time.
 
     Inline code, URLs, e-mail addresses, the two ends of a Markdown link, footnote marks, pairs of `*`, `_`, `**` or
@@ -68,9 +71,9 @@ def find_spans(text: str) -> list[tuple[int, int]]:
     `${name}`, a literal ⟨1⟩ to ⟨9⟩), versions (two numbers only after a name or the word version) and paths with
     slashes.
     """
-    spans: list[tuple[int, int]] = []
-    brackets: list[tuple[int, int]] = []
-    marks: dict[str, tuple[int, int]] = {}  # open marks
+    spans: list[Place] = []
+    brackets: list[Place] = []
+    marks: dict[str, Place] = {}  # open marks
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         assert kind is not None
@@ -101,6 +104,30 @@ def _holds(mark: str, inside: str, outside: str) -> bool:
     return bool(inside.strip()) and not within
 
 
+def span_runs(text: str) -> list[list[Place]]:
+    """The spans of a text (`find_spans`), those that follow each other together."""
+    runs: list[list[Place]] = []
+    for place in find_spans(text):
+        if not runs or runs[-1][-1][1] < place[0]:
+            runs.append([])
+        runs[-1].append(place)
+    return runs
+
+
+def around(run: Sequence[Place]) -> Place:
+    """The place of a whole run."""
+    return run[0][0], run[-1][1]
+
+
+def mask(text: str, named: Iterable[tuple[Place, str]]) -> str:
+    """The text with each of these places, in order, replaced by its placeholder."""
+    parts, end = [], 0
+    for (start, stop), placeholder in named:
+        parts += [text[end:start], placeholder]
+        end = stop
+    return "".join([*parts, text[end:]])
+
+
 def mask_pair(source: str, target: str) -> tuple[str, str]:
     """Replace spans that occur equally often in both texts by placeholders, numbered in source order.
 
@@ -110,50 +137,27 @@ def mask_pair(source: str, target: str) -> tuple[str, str]:
     """
     if any(placeholder in text for text in (source, target) for placeholder in PLACEHOLDERS):
         return source, target
-    runs = _runs(source), _runs(target)
-    whole = [
-        Counter(text[run[0][0] : run[-1][1]] for run in own) for text, own in zip((source, target), runs, strict=True)
-    ]
-    both = {text for text, count in whole[0].items() if whole[1][text] == count}
-    ours, theirs = _Spans(source, runs[0], both), _Spans(target, runs[1], both)
-    counts = Counter(text for text, _ in ours.keys), Counter(text for text, _ in theirs.keys)
-    common = [key for key in ours.keys if counts[0][key[0]] == counts[1][key[0]]]
-    names = dict(zip(common, PLACEHOLDERS, strict=False))
-    return ours.masked(names), theirs.masked(names)
+    both = [(text, span_runs(text)) for text in (source, target)]
+    joined = _equally_often(*([text[slice(*around(run))] for run in runs] for text, runs in both))
+    ours, theirs = (_numbered(text, runs, joined) for text, runs in both)
+    common = _equally_often(*([span for span, _ in side] for side in (ours, theirs)))
+    names = dict(zip((key for key in ours if key[0] in common), PLACEHOLDERS, strict=False))
+    named = ([(place, names[key]) for key, place in side.items() if key in names] for side in (ours, theirs))
+    return mask(source, next(named)), mask(target, next(named))
 
 
-def _runs(text: str) -> list[list[tuple[int, int]]]:
-    """The spans of a text, those that follow each other together."""
-    runs: list[list[tuple[int, int]]] = []
-    for place in find_spans(text):
-        if not runs or runs[-1][-1][1] < place[0]:
-            runs.append([])
-        runs[-1].append(place)
-    return runs
+def _equally_often(ours: Iterable[str], theirs: Iterable[str]) -> set[str]:
+    counts = Counter(ours), Counter(theirs)
+    return {text for text, count in counts[0].items() if counts[1][text] == count}
 
 
-class _Spans:
-    """The spans of a text, of those runs that are `joined` only one; keys: each span's text and the number of equal
-    spans before it."""
-
-    def __init__(self, text: str, runs: list[list[tuple[int, int]]], joined: set[str]) -> None:
-        self.text = text
-        self.places: list[tuple[int, int]] = []
-        for run in runs:
-            around = run[0][0], run[-1][1]
-            self.places += [around] if text[slice(*around)] in joined else run
-        seen: Counter[str] = Counter()
-        self.keys: list[tuple[str, int]] = []
-        for start, stop in self.places:
-            span = text[start:stop]
-            self.keys.append((span, seen[span]))
+def _numbered(text: str, runs: Sequence[list[Place]], joined: set[str]) -> dict[tuple[str, int], Place]:
+    """The spans of a text, of runs that are `joined` only one, by their texts and the number of equal ones before."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for run in runs:
+        for place in [around(run)] if text[slice(*around(run))] in joined else run:
+            span = text[slice(*place)]
+            found[span, seen[span]] = place
             seen[span] += 1
-
-    def masked(self, names: dict[tuple[str, int], str]) -> str:
-        """The text with each named span replaced by its name."""
-        parts, end = [], 0
-        for key, (start, stop) in zip(self.keys, self.places, strict=True):
-            if key in names:
-                parts += [self.text[end:start], names[key]]
-                end = stop
-        return "".join([*parts, self.text[end:]])
+    return found

@@ -14,7 +14,7 @@ from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import FORMATS, recognise
 from scaleformer.formats.tables import Columns, has_names, read_tsv
 from scaleformer.system.errors import DataError
-from scaleformer.text.spans import find_spans
+from scaleformer.text.spans import around, mask, span_runs
 from scaleformer.translation.told import Told
 from scaleformer.vocabulary import PLACEHOLDERS
 
@@ -40,8 +40,8 @@ class Memory:
             if not source.strip():
                 continue
             self._texts[_normal(source)][target] += 1
-            ours = mask(_normal(source))
-            self._masked[ours.text][_renumbered(mask(_normal(target)), ours)] += 1
+            ours = masked(_normal(source))
+            self._masked[ours.text][_renumbered(masked(_normal(target)), ours)] += 1
 
     @classmethod
     def read(cls, path: str, languages: tuple[str | None, str | None] = (None, None)) -> Memory:
@@ -105,22 +105,12 @@ def recall(memory: Memory | None, told: Sequence[Told], documents: Sequence[Sequ
     return filled
 
 
-def mask(text: str) -> Masked:
+def masked(text: str) -> Masked:
     """A text with placeholders for its spans, adjacent ones sharing one; without any if there are too many spans."""
-    pieces: list[str] = []
-    spans: list[str] = []
-    end = -1  # of the last span
-    for start, stop in find_spans(text):
-        if start == end:
-            spans[-1] += text[start:stop]
-        else:
-            pieces.append(text[max(end, 0) : start])
-            spans.append(text[start:stop])
-        end = stop
-    if len(spans) > len(PLACEHOLDERS):
+    places = [around(run) for run in span_runs(text)]
+    if len(places) > len(PLACEHOLDERS):
         return Masked(text, ())
-    pieces = [part for both in zip(pieces, PLACEHOLDERS, strict=False) for part in both]
-    return Masked("".join([*pieces, text[max(end, 0) :]]), tuple(spans))
+    return Masked(mask(text, zip(places, PLACEHOLDERS, strict=False)), tuple(text[slice(*place)] for place in places))
 
 
 def _renumbered(target: Masked, source: Masked) -> Masked | None:

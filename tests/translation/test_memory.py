@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.system.errors import DataError
-from scaleformer.translation.memory import FIXED, OTHER_SPANS, Masked, Memory, mask
+from scaleformer.translation.memory import FIXED, OTHER_SPANS, Masked, Memory, masked
 from scaleformer.translation.told import Told
 
 PAIRS = [
@@ -48,9 +48,9 @@ def test_spans_have_to_be_the_same_and_are_numbered_as_in_the_source():
 
 
 def test_neighbouring_spans_share_a_placeholder():
-    assert mask("see <b>`x`</b> and `y`") == Masked("see ⟨1⟩ and ⟨2⟩", ("<b>`x`</b>", "`y`"))
+    assert masked("see <b>`x`</b> and `y`") == Masked("see ⟨1⟩ and ⟨2⟩", ("<b>`x`</b>", "`y`"))
     many = " ".join(["`x`"] * 10)
-    assert mask(many) == Masked(many, ())
+    assert masked(many) == Masked(many, ())
 
 
 CONTENT = {
