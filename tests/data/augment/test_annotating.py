@@ -115,7 +115,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_data(corpus: Path, tokenizers: Any = None, **options: Any) -> DocumentDataModule:
     settings = {"cache_dir": str(corpus.parent / "cache"), "max_tokens": 200, "batch_tokens": 2000, "window": 30}
     config = DataConfig("jsonl", str(corpus), **{**settings, **options})
-    return DocumentDataModule(config, TokenizerConfig(vocab_size=310), tokenizers)
+    return DocumentDataModule(config, TokenizerConfig(vocab_size=300), tokenizers)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
