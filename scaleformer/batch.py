@@ -47,6 +47,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device (Lightning calls this)."""
-        tensors = {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}
-        moved: dict[str, Any] = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+        moved: dict[str, Any] = {name: x.to(device, non_blocking=True) for name, x in self.tensors.items()}
         return replace(self, **moved)
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors, by name."""
+        return {f.name: value for f in fields(self) if isinstance(value := getattr(self, f.name), Tensor)}

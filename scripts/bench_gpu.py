@@ -216,7 +216,8 @@ def trained(system: str, model: str, positions: int, device: torch.device) -> Tr
     """One model for all lengths. The algorithm stands after a colon."""
     name, _, algorithm = system.partition(":")
     torch.manual_seed(0)
-    made = TrainedSystem(name, SIZES[model], positions, "bfloat16", device=device)
+    graphs, algorithm = algorithm == "graphs", algorithm.removeprefix("graphs")
+    made = TrainedSystem(name, SIZES[model], positions, "bfloat16", device=device, graphs=graphs)
     for module in made.model.modules() if algorithm else ():
         if hasattr(module, "algorithm"):
             setattr(module, "algorithm", algorithm)  # noqa: B010
@@ -242,7 +243,14 @@ def lengths_of(bench: Bench, part: str) -> Sequence[int]:
 
 
 def steps(bench: Bench) -> None:
-    given = bench.options.systems or ("segment_recall", MARIAN, "softmax", "scaleformer")
+    given = bench.options.systems or (
+        "segment_recall:graphs",
+        MARIAN,
+        "segment_recall",
+        "softmax:graphs",
+        "softmax",
+        "scaleformer",
+    )
     systems = list(dict.fromkeys([*given, MARIAN]))
     for length in lengths_of(bench, "step"):
         documents = max(1, bench.options.tokens // length)

@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from scaleformer.batch import Batch
 from scaleformer.benchmarks import peers
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model, our_loss
+from scaleformer.model.transformer import Transformer
 from scaleformer.ops.common.matmul import linear
 from scaleformer.system.timing import alternate, peak_memory, wait
+from scaleformer.training.graphs import StepGraphs
 from scaleformer.training.optimization import OptimizerConfig
 
 PEERS = (peers.MARIAN, peers.T5, peers.JOEYNMT)
@@ -29,6 +31,7 @@ class TrainedSystem:
     """A model of one system, its optimizer, and a whole step: gradients, clipping, Adam.
 
     positions  the length of the longest document
+    graphs     compute gradients by captured graphs of CUDA, as training does
     """
 
     def __init__(
@@ -39,18 +42,27 @@ class TrainedSystem:
         precision: str,
         checkpointing: bool = False,
         device: torch.device = CPU,
+        graphs: bool = False,
     ) -> None:
         self.model, self.loss = make_system(system, sizes, positions, checkpointing)
         self.model.to(device).train()
         self.device = device
         self.optimizer = OptimizerConfig(learning_rate=1e-4).build(self.model.named_parameters(), fused=True)
         self.dtype = getattr(torch, precision)
+        self.graphs: StepGraphs | None = None
+        if graphs:
+            assert isinstance(self.model, Transformer)
+            self.graphs = StepGraphs(self.model, dtype=self.dtype, unit=1e4)
 
     def step(self, batch: Batch) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        with self._autocast():
-            loss = self.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        if self.graphs is None:
+            with self._autocast():
+                loss = self.loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+        else:
+            self.graphs.run(batch)
+            self.graphs.add_gradients()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
 

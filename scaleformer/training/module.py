@@ -16,7 +16,9 @@ from scaleformer.batch import Batch
 from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
+from scaleformer.system.errors import is_out_of_memory
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
+from scaleformer.training.graphs import StepGraphs, reason_against
 from scaleformer.training.guard import StepGuard, name_documents
 from scaleformer.training.interruption import SIGNALS
 from scaleformer.training.lightning_internals import correct_step_count
@@ -38,6 +40,7 @@ class TranslationModule(pl.LightningModule):
 
     package          what a checkpoint needs besides the weights to translate on its own (`checkpoints.model_file`)
     label_smoothing  share of the probability spread over the whole vocabulary, in training only
+    compiled         compute steps by captured graphs where that is possible (`StepGraphs`)
     stop, save       set by a process to request the end of training (the number of a signal in `SIGNALS`, from 1) or a
                      checkpoint (1); `stopping` and `saving` hold the largest request of all processes once they have
                      done the same step
@@ -51,6 +54,7 @@ class TranslationModule(pl.LightningModule):
         schedule: ScheduleConfig,
         label_smoothing: float = 0.1,
         guard: StepGuard | None = None,
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:
@@ -61,6 +65,9 @@ class TranslationModule(pl.LightningModule):
         self.schedule_config = schedule
         self.label_smoothing = label_smoothing
         self.guard = guard or StepGuard()
+        self.compiled = compiled
+        self.graphs: StepGraphs | None = None
+        self.graphed = False  # whether the latest loss has its gradients from a graph
         self.stop = self.stopping = self.save = self.saving = 0
         self.batch: Batch | None = None  # the latest, in training or validation
         self.batches: list[Batch] = []  # of the current step
@@ -77,6 +84,18 @@ class TranslationModule(pl.LightningModule):
         scheduler = self.lr_schedulers()
         assert isinstance(scheduler, LambdaLR)
         refresh_rates(scheduler)
+        precision, processes = str(self.trainer.precision), self.trainer.world_size
+        reason = reason_against(self.model, self.device, precision, processes)
+        if self.compiled and not reason:
+            dtype = torch.bfloat16 if precision == "bf16-mixed" else None
+            self.graphs = StepGraphs(self.model, self.label_smoothing, dtype, UNIT)
+        elif self.compiled and self.device.type == "cuda":
+            print(f"training steps without graphs: {reason}", flush=True)
+
+    def on_train_end(self) -> None:
+        if self.graphs is not None:
+            print(self.graphs.summary(), flush=True)
+            self.graphs = None
 
     def on_train_batch_start(self, batch: Batch, batch_index: int) -> None:
         correct_step_count(self.trainer)  # or `_due` would never agree with it
@@ -84,9 +103,17 @@ class TranslationModule(pl.LightningModule):
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         self.batch = batch
         self.batches.append(batch)
-        loss, tokens = self._loss(batch, self.label_smoothing)
+        found = self._replayed(batch)
+        self.graphed = found is not None
+        loss, tokens = self._loss(batch, self.label_smoothing) if found is None else found
         self._add("train", loss, tokens)
-        return (loss + auxiliary_loss(self.model)) * (tokens / UNIT)
+        return loss * (tokens / UNIT) if self.graphed else (loss + auxiliary_loss(self.model)) * (tokens / UNIT)
+
+    def backward(self, loss: Tensor, *arguments: Any, **options: Any) -> None:
+        if self.graphed and self.graphs is not None:
+            self.graphs.add_gradients(1 / self.trainer.accumulate_grad_batches)
+        else:
+            super().backward(loss, *arguments, **options)
 
     def configure_gradient_clipping(
         self,
@@ -202,7 +229,20 @@ class TranslationModule(pl.LightningModule):
             f"model.gradient_checkpointing=true; continue with resume= ({reason})"
         )
 
-    def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int]:
+    def _replayed(self, batch: Batch) -> tuple[Tensor, Tensor] | None:
+        """Loss and tokens from a graph, or None where there is none."""
+        if self.graphs is None:
+            return None
+        try:
+            return self.graphs.run(batch)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            self.graphs = None
+            print(f"training steps without graphs: {' '.join(str(error).split())[:200]}", flush=True)
+            return None
+
+    def _loss(self, batch: Batch, label_smoothing: float) -> tuple[Tensor, int | Tensor]:
         """Mean cross-entropy in nats per real target token, and their number; 0 for a batch without any."""
         states = self.model(batch)[batch.target_mask]  # (tokens, D)
         targets = batch.target_output[batch.target_mask]  # (tokens,)
@@ -210,9 +250,10 @@ class TranslationModule(pl.LightningModule):
             return (states.sum() + self.model.output_weight.sum()) * 0.0, 0
         return linear_cross_entropy(states, self.model.output_weight, targets, label_smoothing), len(targets)
 
-    def _add(self, name: str, loss: Tensor, tokens: int) -> None:
+    def _add(self, name: str, loss: Tensor, tokens: int | Tensor) -> None:
         exact = loss.detach().to(torch.float32 if loss.device.type == "mps" else torch.float64)
-        sums = torch.stack((torch.full_like(exact, tokens), exact * tokens))  # (2,)
+        count = tokens.to(exact.dtype) if isinstance(tokens, Tensor) else torch.full_like(exact, tokens)
+        sums = torch.stack((count, exact * tokens))  # (2,)
         self._sums[name] = self._sums[name] + sums if name in self._sums else sums
 
     def _reduced(self, name: str) -> tuple[float, float]:

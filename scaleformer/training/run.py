@@ -162,6 +162,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         settings.schedule,
         config["label_smoothing"],
         StepGuard(settings.callbacks.max_bad_steps),
+        config["trainer"]["compile"] == "auto",
     )
     return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module, notes)
 

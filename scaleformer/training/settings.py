@@ -244,6 +244,8 @@ def _check_trainer(trainer: Mapping[str, Any]) -> None:
         _at_least(f"trainer.{name}", trainer[name], least)
     if trainer["max_steps"] == 0:
         raise ValueError("trainer.max_steps=0: wanted a whole number of at least 1, or -1 with trainer.max_time")
+    if trainer.get("compile") not in ("auto", "none"):
+        raise ValueError(f"trainer.compile={trainer.get('compile')}: wanted auto or none")
     interval, clip, limit = (trainer[name] for name in read)
     if not (_whole(interval) and interval >= 1) and not _duration(interval):
         raise ValueError(f"trainer.val_check_interval={interval}: wanted a number of batches, or DD:HH:MM:SS")

@@ -48,7 +48,9 @@ def quieten() -> None:
 
 def build_trainer(options: dict[str, Any], **parts: Any) -> pl.Trainer:
     """The trainer. Raises ValueError in one line for options that Lightning rejects, or that would fail later."""
-    chosen = {**options, "strategy": ShardedStrategy()} if options["strategy"] == "fsdp" else options
+    chosen = {name: value for name, value in options.items() if name != "compile"}  # ours
+    if options["strategy"] == "fsdp":
+        chosen["strategy"] = ShardedStrategy()
     try:
         trainer = pl.Trainer(
             **chosen,

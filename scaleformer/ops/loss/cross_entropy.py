@@ -18,7 +18,12 @@ _MOST_IN_HALF = 2.0**15
 
 
 def linear_cross_entropy(
-    states: Tensor, weight: Tensor, targets: Tensor, label_smoothing: float = 0.0, chunk_size: int = 512
+    states: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    label_smoothing: float = 0.0,
+    chunk_size: int = 512,
+    real: Tensor | None = None,
 ) -> Tensor:
     """Mean cross-entropy of softmax(states @ weight^T) against targets, in nats.
 
@@ -31,6 +36,8 @@ def linear_cross_entropy(
     states   (T, D)
     weight   (V, D)
     targets  (T,) long
+    real     (T,) bool, False where a token does not count, or None: for captured graphs, which cannot leave tokens out.
+             The mean of no token at all is 0
     returns  a scalar in fp32 (fp64 for fp64 states); raises ValueError if T is 0 or the shapes do not fit together
     """
     if states.shape[0] == 0:
@@ -43,7 +50,7 @@ def linear_cross_entropy(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
     # Asked here: inside the function a parameter seems to need its gradient even when gradients are off.
     wanted = wants_gradients(states, weight)
-    return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype, wanted)
+    return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype, wanted, real)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -57,9 +64,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
         chunk_size: int,
         dtype: torch.dtype,
         wanted: bool,
+        real: Tensor | None,
     ) -> Tensor:
         T, V = len(states), len(weight)
         exact = torch.promote_types(states.dtype, torch.float32)
+        count: int | Tensor = T
+        if real is not None:  # states of zeros add nothing to the gradient of the weight
+            states, count = states.masked_fill(~real[:, None], 0.0), real.sum().clamp(min=1)
         chunk = -(-T // -(-T // chunk_size))  # equal chunks: a new shape of product costs a CPU milliseconds
         with torch.autocast(states.device.type, enabled=False):
             W = weight.to(dtype)  # (V, D)
@@ -85,7 +96,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 # exp is slow on AMD CPUs: see feature_maps.py. Subtracting before multiplying keeps 0 exactly 0.
                 x.sub_(most).mul_(_BITS).exp2_()
                 total = x.sum(1, keepdim=True)  # (C, 1)
-                loss += (total.log() + most - (1 - label_smoothing) * at_target).sum()
+                each = total.log() + most - (1 - label_smoothing) * at_target  # (C, 1)
+                loss += (each if real is None else each.masked_fill_(~real[start : start + chunk, None], 0.0)).sum()
                 if label_smoothing:
                     loss -= label_smoothing / V * (h.to(exact) @ summed).sum()
                 if grad_states is None or grad_weight is None:
@@ -103,11 +115,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if label_smoothing:
                     grad_states -= label_smoothing / V * summed
                     grad_weight -= label_smoothing / V * states.to(dtype).sum(0, dtype=exact)
-                ctx.save_for_backward((grad_states / T).to(states.dtype), (grad_weight / T).to(weight.dtype))
-        return loss / T
+                if real is not None:
+                    grad_states.masked_fill_(~real[:, None], 0.0)
+                ctx.save_for_backward((grad_states / count).to(states.dtype), (grad_weight / count).to(weight.dtype))
+        return loss / count
 
     @staticmethod
     @own_backward
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grad_states, grad_weight = ctx.saved_tensors
-        return grad_states * grad, grad_weight * grad, None, None, None, None, None
+        return grad_states * grad, grad_weight * grad, *6 * (None,)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 
@@ -16,7 +20,7 @@ from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import SegmentLayout, layout_of
 from scaleformer.system.cpu import widen_heap
 
-RECALL_ALGORITHMS = ("auto", "linear", "quadratic")
+RECALL_ALGORITHMS = ("auto", "linear", "quadratic", "fused")
 
 
 def segment_recall_attention(
@@ -64,7 +68,8 @@ def segment_recall_attention(
     layout          segments and mask as one object, in place of the three arguments; calls that share it share its plan
     explore         in training: the scale of the Gumbel noise added to each priority. With 1 the kept keys are sampled
                     without replacement in proportion to exp(priority) [Kool 2019], so that every key can learn
-    algorithm       `linear` in document length; `quadratic`, all scores; `auto`, the one measured to be faster
+    algorithm       `linear` in document length; `quadratic`, all scores; `fused`, linear, by kernels
+                    of Triton on a GPU; `auto`, the one measured to be faster
 
     Returns (B, H, L_Q, e) in the dtype of v; zeros in a row that has no key. Under autocast to bfloat16, queries, keys,
     values and weights are multiplied in bfloat16, as by torch's own functions; gates, salience, softmax and the choice
@@ -84,12 +89,12 @@ def segment_recall_attention(
     if 0 in (batch, queries, keys):
         return v.new_zeros(*q.shape[:3], v.shape[3])
     widen_heap()
+    products = product_type(q)
     if algorithm == "auto":
-        algorithm = choose_algorithm(
+        algorithm = "fused" if can_fuse(q.device, products) else choose_algorithm(
             "segment_recall", queries, keys, width, rows=batch * heads, relative=rel is not None, causal=causal,
             backward=wants_gradients(q, k, v, rel, log_gate, salience), device=q.device.type,
         ).algorithm  # fmt: skip
-    products = product_type(q)
     key_mask = layout.real()
     with torch.autocast(q.device.type, enabled=False):
         dtype = torch.promote_types(q.dtype, torch.float32)
@@ -100,24 +105,50 @@ def segment_recall_attention(
             salience = salience.masked_fill(~key_mask[:, None], 0.0)
         near, horizon = log_gate.shape[1] // 2 - 1, None if rel is None else horizon_of(rel)
         each = kept if causal else -(-kept // 2)
+        gate = log_gate.to(dtype).clamp(min=HIDDEN)  # -inf times zero would be NaN
+        table = None if table is None else score_table(table, causal)
+        if algorithm == "fused":
+            kernels, explored = fused(q.device, products), _explore(salience.detach(), explore)
+            out = kernels(q, k, values, salience, gate, table, explored, recency.to(dtype), layout, each, causal)
+            return out.to(v.dtype)
         plan = plan_recall(layout, near, causal, horizon, each, heads, dtype)
         toward = recency.to(dtype)[:, None] * plan.segments[:, None].to(dtype)  # (B, H, L_K)
         priority = salience.detach()
         windows = algorithm == "linear"
         head = plan.head if windows else None
         choosing = [windows or not side.all_kept for side in plan.sides]
-        if explore and any(choosing):
-            priority = priority - explore * torch.empty_like(priority).exponential_().log()
+        if any(choosing):
+            priority = _explore(priority, explore)
         recalled = [
             select(priority - toward if side.after else priority + toward, key_mask, side, each, head)
             if choose else None
             for side, choose in zip(plan.sides, choosing, strict=True)
         ]  # fmt: skip
-        gate = log_gate.to(dtype).clamp(min=HIDDEN)  # -inf times zero would be NaN
-        table = None if table is None else score_table(table, causal)
         attend = RecallAttention.apply if windows else dense_recall
         out = attend(q, k, values, salience, gate, plan, recalled, table, key_mask)
     return out.to(v.dtype)
+
+
+def _explore(priority: Tensor, scale: float) -> Tensor:
+    """The priority with Gumbel noise of that scale."""
+    return priority - scale * torch.empty_like(priority).exponential_().log() if scale else priority
+
+
+def can_fuse(device: torch.device, products: torch.dtype) -> bool:
+    """Whether the kernels of `scaleformer.ops.recall.fused` serve: on a GPU of CUDA with Triton, which torch brings."""
+    return device.type == "cuda" and products != torch.float64 and find_spec("triton") is not None
+
+
+def fused(device: torch.device, products: torch.dtype) -> Callable[..., Tensor]:
+    """`fused_recall`. Raises ValueError where it does not serve, but for Triton's interpreter on a CPU."""
+    if not can_fuse(device, products) and not (os.environ.get("TRITON_INTERPRET") and products != torch.float64):
+        raise ValueError(
+            f"algorithm is 'fused' on {device.type} in {products}: it must be auto, unless there is a GPU with CUDA "
+            "and Triton, and the numbers are bfloat16 or float32"
+        )
+    from scaleformer.ops.recall.fused import fused_recall
+
+    return fused_recall
 
 
 def product_type(x: Tensor) -> torch.dtype:

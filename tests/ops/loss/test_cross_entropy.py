@@ -27,6 +27,25 @@ def test_loss_and_gradients_equal_torch(tokens: int, label_smoothing: float) -> 
         torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("count", [0, 5])
+def test_tokens_that_are_not_real_do_not_count(count: int, label_smoothing: float) -> None:
+    torch.manual_seed(0)
+    states = torch.randn(23, 6, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(11, 6, dtype=torch.float64, requires_grad=True)
+    targets, real = torch.randint(11, (23,)), torch.randperm(23) < count
+    loss = linear_cross_entropy(states, weight, targets, label_smoothing, chunk_size=8, real=real)
+    found = torch.autograd.grad(3 * loss, (states, weight))
+    if not count:
+        assert loss == 0
+        assert all((gradient == 0).all() for gradient in found)
+        return
+    expected = cross_entropy((states @ weight.T)[real], targets[real], label_smoothing=label_smoothing)
+    torch.testing.assert_close(loss, expected)
+    for got, want in zip(found, torch.autograd.grad(3 * expected, (states, weight)), strict=True):
+        torch.testing.assert_close(got, want)
+
+
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e7, 1e10, 1e30])
 def test_a_certain_token_costs_nothing(size: float) -> None:
     """The loss is not slightly negative, as rounding could make it."""
