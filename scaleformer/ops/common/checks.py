@@ -83,33 +83,6 @@ def check_step(q: Tensor, k: Tensor, v: Tensor, rel: Tensor | None, segments: Te
         raise ValueError(f"v has shape {_shape(v)}: with q {_shape(q)} it must be ({rows}, {q.shape[1]}, e)")
     if rel is not None:
         check_rel(rel, q.shape[1], q.shape[2])
-    check_step_segments(segments, rows)
-
-
-def check_step_segments(segments: Tensor, rows: int) -> None:
-    """Raise ValueError unless `segments` is (B,), one token a row, and of an integer type."""
     if segments.dim() != 1:
         raise ValueError(f"segments has shape {_shape(segments)}: it must be ({rows},)")
     check_segments("segments", segments[:, None], rows, 1)
-
-
-def check_segment_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    rel: Tensor | None,
-    log_gate: Tensor,
-    query_segments: Tensor,
-    key_segments: Tensor,
-    key_mask: Tensor | None,
-    far_tokens: float,
-) -> None:
-    """Raise ValueError unless the arguments of an attention with segments fit together."""
-    check_qkv(q, k, v, key_mask)
-    batch, heads, queries, width = q.shape
-    if rel is not None:
-        check_rel(rel, heads, width)
-    check_gate(log_gate, heads)
-    check_segments("query_segments", query_segments, batch, queries)
-    check_segments("key_segments", key_segments, batch, k.shape[2])
-    check_positive("far_tokens", far_tokens)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from scaleformer.ops.common.checks import check_choice, check_positive, check_segment_attention
+from scaleformer.ops.common.checks import check_choice, check_gate, check_positive, check_qkv, check_rel, check_segments
 from scaleformer.ops.common.choice import choose_algorithm, wants_gradients
 from scaleformer.ops.common.relative_positions import horizon_of, score_table
 from scaleformer.ops.recall.linear import RecallAttention
@@ -77,14 +77,18 @@ def segment_recall_attention(
     together.
     """
     layout = layout_of(query_segments, key_segments, key_mask, layout)
-    given = layout.query_segments, layout.key_segments, layout.key_mask
-    check_segment_attention(q, k, v, rel, log_gate, *given, far_tokens=1)
-    check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
-    check_recall(recency, kept, q.shape[1])
-    if explore < 0:
-        raise ValueError(f"explore is {explore}: it must be at least 0")
+    check_qkv(q, k, v, layout.key_mask)
     batch, heads, queries, width = q.shape
     keys = k.shape[2]
+    if rel is not None:
+        check_rel(rel, heads, width)
+    check_gate(log_gate, heads)
+    check_segments("query_segments", layout.query_segments, batch, queries)
+    check_segments("key_segments", layout.key_segments, batch, keys)
+    check_choice("algorithm", algorithm, RECALL_ALGORITHMS)
+    check_recall(recency, kept, heads)
+    if explore < 0:
+        raise ValueError(f"explore is {explore}: it must be at least 0")
     check_salience(salience, k)
     if 0 in (batch, queries, keys):
         return v.new_zeros(*q.shape[:3], v.shape[3])
