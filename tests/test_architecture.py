@@ -90,14 +90,27 @@ def test_libraries_stay_in_their_rooms() -> None:
     assert not wrong
 
 
+def loaded_by(*modules: str) -> set[str]:
+    """The libraries that a fresh process has loaded after it has imported these modules."""
+    program = f"import sys, {', '.join(modules)}; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
 def test_a_translator_and_the_server_start_without_lightning_and_hydra() -> None:
     """Importing them takes seconds, and no run and no command line is needed to translate."""
     modules = ["scaleformer.translation.translator", "scaleformer.translation.files.translating"]
     modules += [f"scaleformer.server.{path.stem}" for path in (PACKAGE / "server").glob("[!_]*.py")]
-    program = f"import sys, {', '.join(modules)}; print(*{{name.partition('.')[0] for name in sys.modules}})"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert {"torch", "scaleformer"} <= set(loaded)
-    assert not {"pytorch_lightning", "lightning_fabric", "hydra"} & set(loaded)
+    loaded = loaded_by(*modules)
+    assert {"torch", "scaleformer"} <= loaded
+    assert not {"pytorch_lightning", "lightning_fabric", "hydra", "datasets"} & loaded
+
+
+def test_evaluation_and_reports_start_without_lightning_and_data_sets() -> None:
+    modules = [f"scaleformer.{path}" for path in ("evaluation.final", "evaluation.length.extrapolation", "report.page")]
+    loaded = loaded_by(*modules)
+    assert {"sacrebleu", "scaleformer"} <= loaded
+    assert not {"pytorch_lightning", "lightning_fabric", "hydra", "datasets"} & loaded
 
 
 def private_parts(path: Path) -> list[str]:

@@ -9,9 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import datasets
-from datasets.distributed import split_dataset_by_node
-
 from scaleformer.data.config import HubConfig
 from scaleformer.data.errors import MissingSplit
 from scaleformer.formats.rows import Row, cell, grouped, value
@@ -31,6 +28,10 @@ def hub_documents(
     divides the number of files, each process reads only its own files. Raises DataError: not found, no network, no
     place for the cache, no such column, wrong types, a row without segments or with different numbers on both sides.
     """
+    # Imported on first use, since most commands do without it, and loading it takes seconds.
+    import datasets
+    from datasets.distributed import split_dataset_by_node
+
     with _own_errors(config, f"the split {split!r}"):
         rows = datasets.load_dataset(
             config.name, config.subset, data_files=config.data_files, split=split, streaming=streaming
@@ -45,6 +46,8 @@ def hub_documents(
 
 def hub_fingerprint(config: HubConfig) -> str:
     """Identifies the content of a data set without reading it: the hash of its builder, files and revision."""
+    import datasets
+
     with _own_errors(config, "its description"):
         builder = datasets.load_dataset_builder(config.name, config.subset, data_files=config.data_files)
     return f"{builder.hash} {Path(builder.cache_dir).parts[-3:]}"
@@ -53,13 +56,15 @@ def hub_fingerprint(config: HubConfig) -> str:
 @contextmanager
 def _own_errors(config: HubConfig, what: str) -> Iterator[None]:
     """Turn errors of `datasets`, also during iteration, into MissingSplit."""
+    from datasets.exceptions import DatasetsError
+
     if not config.name:
         raise DataError("data.format=hub needs data.hub.name: the id of a data set")
     try:
         yield
     except DataError:
         raise
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
         if isinstance(error, OSError) and error.errno in _UNWRITABLE:  # the split is not at fault
             where = error.filename or "the cache"
             raise DataError(f"{where}: {error.strerror}: set HF_HOME to a writable folder for the cache") from error
