@@ -33,7 +33,8 @@ from scaleformer.system.provenance import provenance, write_result
 from scaleformer.training.resume import open_checkpoint
 
 TIMES = ("train/tokens_per_second", "train/data_share")  # columns of metrics.csv that no two trainings share
-KEYS = ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers", "DocumentDataModule", "guard")
+DATA = ("DocumentDataModule", "SeveralCorpora")  # one of both
+KEYS = ("state_dict", "current_model_state", "optimizer_states", "lr_schedulers", *DATA, "guard")
 WARM_UP = 600.0  # seconds, before memory has to stay where it is
 GROWTH = 0.01
 

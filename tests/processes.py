@@ -141,6 +141,7 @@ def assert_same(run: Path, other: Path) -> None:
         "optimizer_states",
         "lr_schedulers",
         "DocumentDataModule",
+        "SeveralCorpora",
         "guard",
     ):
         tensors = [tensors_of(content.get(key)) for content in contents]

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
-from scaleformer.cli.call import CONF, config_of, module_of, options_of, typed
+from scaleformer.cli.command import CONF, config_of, module_of, options_of
+from scaleformer.cli.line import typed
 from scaleformer.commands import COMMANDS
 from scaleformer.model.attention import RETIRED
 

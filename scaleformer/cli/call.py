@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Container, Sequence
@@ -15,29 +14,15 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
+from scaleformer.cli.command import CONF, config_of, module_of, names_of, options_of
 from scaleformer.cli.line import SWEEP, last_value, split_flags, typed
 from scaleformer.cli.sweep import Jobs
 from scaleformer.cli.unknown import unknown_override
 from scaleformer.system.cpu import set_up_cpu
 from scaleformer.system.errors import one_line_errors, wants_traceback
 from scaleformer.system.provenance import remember_command
-from scaleformer.system.schema import from_mapping
-
-PACKAGE = Path(__file__).parents[1]
-# A wheel has the configurations inside the package, a working tree next to it.
-CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.is_dir())
-
-
-def module_of(name: str) -> ModuleType:
-    """The module of a command."""
-    return importlib.import_module(f"scaleformer.commands.{name.replace(' ', '_').replace('-', '_')}")
-
-
-def config_of(name: str) -> str:
-    """The name of a command's configuration below conf/."""
-    return "config" if name == "train" else f"commands/{name.replace(' ', '_').replace('-', '_')}"
 
 
 def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
@@ -82,12 +67,6 @@ def call(name: str, arguments: list[str], words: Sequence[str] = ()) -> None:
             raise
 
 
-def names_of(module: ModuleType) -> type:
-    """The dataclass with the names and types of a command's settings."""
-    kind: type = module.Options if hasattr(module, "Options") else module.Names
-    return kind
-
-
 def existing_folders(place: str | None) -> set[Path]:
     """The parent folders of a run that exist before it starts: of `place`, or else of runs/."""
     runs = Path("runs").absolute()
@@ -110,16 +89,3 @@ def execute(module: ModuleType, config: DictConfig, given: list[str]) -> Any:
     if hasattr(options, "threads"):
         set_up_cpu(options.threads)
     return module.main(options, given)
-
-
-def options_of(module: ModuleType, config: DictConfig) -> Any:
-    """The settings of a command as its dataclass. Raises ValueError in one line for wrong settings."""
-    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-    return from_mapping(module.Options, values, "")
-
-
-def default_options(name: str, **changes: Any) -> Any:
-    """The default settings of a command without groups, with some of them changed."""
-    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
-    del content["defaults"]
-    return options_of(module_of(name), OmegaConf.merge(content, changes))  # type: ignore[arg-type]

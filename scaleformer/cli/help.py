@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from scaleformer.cli.call import CONF, config_of, module_of, names_of
+from scaleformer.cli.command import CONF, config_of, module_of, names_of
 from scaleformer.system.schema import type_name, type_of
 from scaleformer.training.settings import Settings
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scaleformer.data.config import DataConfig
-from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.several import data_module
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.system.schema import AtLeast, from_mapping
@@ -105,7 +105,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         write_corpus(output / "corpus", options.segments, options.shards)
     places = {"path": str(output / "corpus"), "cache_dir": str(output / "cache")}
     config = from_mapping(DataConfig, {**options.data, **places}, "data")
-    module = DocumentDataModule(config, TokenizerConfig(vocab_size=options.vocab_size))
+    module = data_module(config, TokenizerConfig(vocab_size=options.vocab_size))
     with watched("hash the files", rows):
         module.fingerprint()
     with watched("tokenizer", rows):

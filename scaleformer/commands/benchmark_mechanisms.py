@@ -27,7 +27,7 @@ from omegaconf import OmegaConf
 
 from scaleformer.benchmarks.mechanisms import Conditions, measure_alone, measure_model
 from scaleformer.benchmarks.tasks import TASKS, learn
-from scaleformer.cli.call import CONF, default_options
+from scaleformer.cli.command import CONF, default_options
 from scaleformer.report.curves import read_curves
 from scaleformer.report.mechanisms import write_comparison
 from scaleformer.system.files import check_file

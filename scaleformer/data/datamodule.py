@@ -23,7 +23,6 @@ from scaleformer.data.loader import TrainLoader
 from scaleformer.data.mixture import JoinedLoader, MixedBatches
 from scaleformer.data.report import DataReport, report_split
 from scaleformer.data.sampler import FixedLoader, KeptBatches, Position, Recipe, unchanged
-from scaleformer.data.several import SeveralCorpora
 from scaleformer.data.sources import warn_of_one_document
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
@@ -31,14 +30,14 @@ from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
 
 
 class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
-    """Documents of one or several corpora: as batches for training and validation, and whole for decoding.
+    """Documents of a corpus: as batches for training and validation, and whole for decoding (`several.data_module`).
 
     tokenizers: (source, target) models, for example from a checkpoint; otherwise they are trained on the training split
     and cached. Everything is lazy: evaluation on a test split needs no training split.
 
     Its state in a checkpoint is the epoch, its window (0 for a kept corpus) and the number of batches trained on, the
-    same for all processes; with several corpora also the place of every process in each. Training resumes with the very
-    next batch. If settings or data have changed, it warns and continues with the next epoch.
+    same for all processes. Training resumes with the very next batch. If settings or data have changed, it warns and
+    continues with the next epoch.
     """
 
     def __init__(
@@ -52,21 +51,13 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         self._train_loader: TrainLoader | None = None
         self._counted: Counted | None = None
 
-    @cached_property
-    def _several(self) -> SeveralCorpora | None:
-        return SeveralCorpora(self) if self.config.parts else None
-
     @property
     def parts(self) -> dict[str, DocumentDataModule]:
-        """The data module of each of several corpora, with the common tokenizers; {} for a single corpus."""
-        return self._several.parts if self._several else {}
+        """The data module of each of several corpora; {} for a single one."""
+        return {}
 
     def prepare_data(self) -> None:
         """Read, train tokenizers and encode for training (once; Lightning calls it in one process)."""
-        for part in self.parts.values():
-            part.prepare_data()
-        if self._several:
-            return
         if self.config.streaming:
             _ = self.tokenizers, self._changes  # raise now if the settings are wrong
         else:
@@ -79,19 +70,18 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
         Each example is in one batch of one process, and all processes have equally many batches.
         """
-        config, start = self.config, self._start
-        batches: KeptBatches | StreamedBatches | MixedBatches
-        if self._several:
-            batches = self._several.train_batches(start, self._places)
-        elif config.streaming:
-            if self._state is not None and self._state["signature"] != self._signature:
-                self._counted = Counted(epoch=start[0])  # the old counts belong to other data or batches
-            batches = StreamedBatches(self._windows, self._workers, self._everywhere, self._counted)
-            self._counted = batches.counted
-        else:
-            batches = KeptBatches(self.encoded("train"), self._recipe, config.num_workers)
-        self._train_loader = TrainLoader(batches, start, self._trained())
+        start = self._start
+        self._train_loader = TrainLoader(self._train_batches(start), start, self._trained())
         return self._train_loader
+
+    def _train_batches(self, start: Position) -> KeptBatches | StreamedBatches | MixedBatches:
+        if not self.config.streaming:
+            return KeptBatches(self.encoded("train"), self._recipe, self.config.num_workers)
+        if self._state is not None and self._state["signature"] != self._signature:
+            self._counted = Counted(epoch=start[0])  # the old counts belong to other data or batches
+        batches = StreamedBatches(self._windows, self._workers, self._everywhere, self._counted)
+        self._counted = batches.counted
+        return batches
 
     @property
     def _windows(self) -> EncodedWindows:
@@ -106,13 +96,10 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return min(self.config.num_workers, most)
 
     def val_dataloader(self) -> FixedLoader | JoinedLoader | list[Any]:
-        """Batches of the validation split, cut like training batches but always the same; [] if there is none. With
-        several corpora, those of one after the other (`Batch.corpus`).
+        """Batches of the validation split, cut like training batches but always the same; [] if there is none.
 
         Each document counts once across all processes; all have equally many batches, at least one.
         """
-        if self._several:
-            return self._several.validation()
         if "valid" not in self.sources:
             return []
         plan, recipe = self._validation_plan, self._recipe
@@ -131,10 +118,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     @cached_property
     def report(self) -> DataReport:
         """Counts of the training split in its first epoch (streamed: in its first window) and of validation."""
-        config = self.config
-        report = DataReport(config.max_tokens, config.batch_tokens, self._recipe.world)
-        if self._several:
-            return self._several.report(report)
+        config, report = self.config, self._empty_report
         if "train" in self.sources:
             if config.streaming:
                 first = next(document_windows(DocumentStream(self.source("train")), config.window))
@@ -152,12 +136,13 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         return report
 
     @property
+    def _empty_report(self) -> DataReport:
+        return DataReport(self.config.max_tokens, self.config.batch_tokens, self._recipe.world)
+
+    @property
     def trained_report(self) -> DataReport | None:
         """`report` after training on streamed documents: for all windows that all processes have read so far in the
-        first epoch (with the current data and settings). With several corpora, `report` plus the examples drawn from
-        each. None if there is nothing to add to `report`."""
-        if self._several and self._train_loader is not None:
-            return self._several.trained_report(self.report, self._train_loader.position)
+        first epoch (with the current data and settings). None if there is nothing to add to `report`."""
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
         name, split = self._counted.report(self.cutting)
@@ -167,8 +152,6 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     @property
     def longest_segment(self) -> int | None:
         """Tokens of the longest training segment, with its `</s>`; for a stream, of those read so far."""
-        if self._several:
-            return self._several.longest_segment
         if not self.config.streaming:
             return self.report.splits["train"].longest_segment
         return None if self._counted is None else self._counted.counts.longest_segment
@@ -205,8 +188,6 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def _signature(self) -> str:
         """A hash of everything that must stay the same for a place within an epoch to keep its meaning."""
         config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
-        if self._several:
-            return self._several.signature()
         if not cutting["merge_segments"]:  # keep the hash of older checkpoints, which lack these settings
             del cutting["merge_segments"]
         if cutting["level"] == "document":
@@ -229,22 +210,14 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def state_dict(self) -> dict[str, Any]:
         """Epoch, its window, and the batches of the window that were trained on: the same for all processes."""
         epoch, window, done = self._train_loader.position if self._train_loader is not None else self._start
-        more: dict[str, Any] = {} if self._counted is None else {"counted": self._counted.to_dict()}
-        if self._several:
-            more = {"places": self._several.places((epoch, window, done)) or self._places}
-        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **more}
+        counted = {} if self._counted is None else {"counted": self._counted.to_dict()}
+        return {"epoch": epoch, "window": window, "done": done, "signature": self._signature, **counted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume after the batches that the state counts."""
         self._state = dict(state_dict)
         if "counted" in state_dict:
             self._counted = Counted.from_dict(state_dict["counted"])
-
-    @property
-    def _places(self) -> Any:
-        """The places of all processes in several corpora from the loaded state; None if data or settings differ."""
-        state = self._state
-        return state["places"] if state is not None and state["signature"] == self._signature else None
 
     @property
     def _start(self) -> Position:

@@ -16,6 +16,7 @@ from scaleformer.checkpoints.model_file import make_package
 from scaleformer.checkpoints.run_config import target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
+from scaleformer.data.several import data_module
 from scaleformer.evaluation.corpus import ChosenCorpus
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.translation_run import Evaluation
@@ -132,7 +133,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         parent, note = extend_parent(parent, settings.tokenizer)
         notes.append(note)
     tokenizers = read_tokenizers(package) if package else tokenizers_of(parent) if parent else None
-    data = DocumentDataModule(settings.data, settings.tokenizer, tokenizers)
+    data = data_module(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
     trainer = build_trainer(
         config["trainer"],

@@ -19,7 +19,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 
-from scaleformer.cli.call import CONF, config_of, module_of, names_of, options_of
+from scaleformer.cli.command import CONF, config_of, module_of, names_of, options_of
 from scaleformer.cli.line import SWEEP, split_flags, typed
 from scaleformer.commands import COMMANDS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate

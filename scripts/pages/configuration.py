@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from scaleformer.cli.call import config_of, module_of, names_of
+from scaleformer.cli.command import config_of, module_of, names_of
 from scaleformer.cli.help import Setting, described_settings, header, shown_type
 from scaleformer.commands import COMMANDS
 from scaleformer.training.settings import Settings

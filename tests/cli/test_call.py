@@ -13,7 +13,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from scaleformer import commands
-from scaleformer.cli.call import CONF, config_of, default_options, module_of, names_of
+from scaleformer.cli.command import CONF, config_of, default_options, module_of, names_of
 from scaleformer.cli.help import describe, described_settings
 from scaleformer.cli.line import split_flags, typed
 

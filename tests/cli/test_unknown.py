@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 
-from scaleformer.cli.call import CONF
+from scaleformer.cli.command import CONF
 from scaleformer.cli.unknown import unknown_override
 
 

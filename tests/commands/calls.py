@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from scaleformer.cli.call import default_options, module_of
+from scaleformer.cli.command import default_options, module_of
 from scaleformer.commands import main
 from scaleformer.system.errors import one_line_errors
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
+from scaleformer.data.several import data_module
 from scaleformer.data.tokenizer import TokenizerConfig
 
 Ids = list[tuple[str, ...]]
@@ -29,7 +30,7 @@ def mixed(
     }
     corpora = {name: {k: v for k, v in entry.items() if v is not None} for name, entry in entries.items()}
     settings = {"format": "jsonl", "cache_dir": str(cache), "max_tokens": 60, "batch_tokens": 600, **options}
-    return DocumentDataModule(
+    return data_module(
         DataConfig(corpora=corpora, **settings), TokenizerConfig(**{"vocab_size": 450, **(tokenizer or {})})
     )
 

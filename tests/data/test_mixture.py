@@ -156,7 +156,7 @@ def test_two_processes_resume(cache: Path, folders: dict[str, str]) -> None:
 
 def test_changed_corpora_continue_with_the_next_epoch(cache: Path, tmp_path: Path, folders: dict[str, str]) -> None:
     fit(mixed(cache, folders), 3, tmp_path)
-    state = torch.load(tmp_path / "step=3.ckpt", weights_only=True)["DocumentDataModule"]
+    state = torch.load(tmp_path / "step=3.ckpt", weights_only=True)["SeveralCorpora"]
     for changed in ({"short": {"weight": 2}}, {"short": {"tag": "x"}}, {"batch_tokens": 500}):
         data = mixed(cache, folders, **changed)
         data.load_state_dict(state)

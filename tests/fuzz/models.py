@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel
-from scaleformer.cli.call import typed
+from scaleformer.cli.line import typed
 from scaleformer.commands import prepare as prepare_command
 from scaleformer.data.config import DataConfig, HubConfig
 from scaleformer.data.prepare import PrepareConfig, prepare

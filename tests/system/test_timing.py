@@ -12,7 +12,7 @@ import torch
 from scaleformer.benchmarks import attention
 from scaleformer.benchmarks.attention import beside_softmax
 from scaleformer.benchmarks.attention_options import KERNEL, SOFTMAX
-from scaleformer.cli.call import default_options
+from scaleformer.cli.command import default_options
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes
 from tests.commands.calls import Benchmark
 

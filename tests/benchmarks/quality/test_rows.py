@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from scaleformer.benchmarks.quality.programs import Failed, call, phase, run_program
 from scaleformer.benchmarks.quality.rows import ROWS, table, training_overrides
-from scaleformer.cli.call import CONF, default_options
+from scaleformer.cli.command import CONF, default_options
 from tests.commands.calls import Benchmark
 
 

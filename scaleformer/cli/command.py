@@ -1,0 +1,45 @@
+"""A command by its name: its module, its file below conf/, and its settings."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from scaleformer.system.schema import from_mapping
+
+PACKAGE = Path(__file__).parents[1]
+# A wheel has the configurations inside the package, a working tree next to it.
+CONF = next(path for path in (PACKAGE / "conf", PACKAGE.parent / "conf") if path.is_dir())
+
+
+def module_of(name: str) -> ModuleType:
+    """The module of a command."""
+    return importlib.import_module(f"scaleformer.commands.{name.replace(' ', '_').replace('-', '_')}")
+
+
+def config_of(name: str) -> str:
+    """The name of a command's configuration below conf/."""
+    return "config" if name == "train" else f"commands/{name.replace(' ', '_').replace('-', '_')}"
+
+
+def names_of(module: ModuleType) -> type:
+    """The dataclass with the names and types of a command's settings."""
+    kind: type = module.Options if hasattr(module, "Options") else module.Names
+    return kind
+
+
+def options_of(module: ModuleType, config: DictConfig) -> Any:
+    """The settings of a command as its dataclass. Raises ValueError in one line for wrong settings."""
+    values: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    return from_mapping(module.Options, values, "")
+
+
+def default_options(name: str, **changes: Any) -> Any:
+    """The default settings of a command without groups, with some of them changed."""
+    content: Any = OmegaConf.load(CONF / f"{config_of(name)}.yaml")
+    del content["defaults"]
+    return options_of(module_of(name), OmegaConf.merge(content, changes))  # type: ignore[arg-type]
