@@ -50,7 +50,7 @@ bench: install  ## Time attention, training and decoding beside their peers; wri
 
 bench-gpu: install  ## Time training steps, attention and decoding on a GPU in some 10 minutes; continues where it was
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[bench]' flash-linear-attention
-	$(BIN)/python scripts/bench_gpu.py --parts step attention check profile decode
+	$(BIN)/python -m scripts.bench_gpu --parts step attention check profile decode
 
 MINUTES ?= 60
 bench-quality: install  ## Train JoeyNMT, Hugging Face, eole and ours for MINUTES on CORPUS each, and score them all

@@ -12,7 +12,8 @@ import triton
 from torch import Tensor
 
 from scaleformer.ops.common.autograd import own_backward
-from scaleformer.ops.recall.kernels import LOWEST, NO_KEY, backward_kernel, choose_kernel, forward_kernel, top_kernel
+from scaleformer.ops.recall.choosing_kernels import LOWEST, choose_kernel, top_kernel
+from scaleformer.ops.recall.kernels import NO_KEY, backward_kernel, forward_kernel
 from scaleformer.ops.segments.layout import SegmentLayout
 
 TILE = 64  # queries of a program
