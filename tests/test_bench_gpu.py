@@ -10,7 +10,9 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from scripts import bench_gpu
-from scripts.gpu import checked, timed
+from scripts.gpu import checked
+from scripts.gpu.rows import CUDNN, FLASH
+from scripts.gpu.timed import flex
 
 
 def test_rows_are_written_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
