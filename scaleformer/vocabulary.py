@@ -2,8 +2,7 @@
 
 A source segment ends with `<sep>`. The separator that ends a target segment says how many source segments that segment
 consumes: `<sep0>` none (another target segment for the same source follows), `<sep>` one, `<sep2>` and `<sep3>` two and
-three. So segments need not match one to one. Older vocabularies have only `<sep>`: they are not `counted`, and their
-ids 5 to 7 are ordinary pieces.
+three. So segments need not match one to one.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ PAD, UNK, BOS, EOS, SEP = range(5)
 SEP0, SEP2, SEP3 = 5, 6, 7
 SEPARATORS = (SEP0, SEP, SEP2, SEP3)  # indexed by the number of source segments consumed
 MOST = len(SEPARATORS) - 1
-PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE = "<pad>", "<unk>", "<s>", "</s>", "<sep>"
-COUNTED_PIECES = ("<sep0>", "<sep2>", "<sep3>")  # ids 5, 6 and 7
 #: Stand for spans that must not be translated (code, links, version numbers). Text with one means it literally.
 PLACEHOLDERS = tuple(f"\u27e8{n}\u27e9" for n in range(1, 10))
-PLACEHOLDER = SEP3 + 1  # the id of the first placeholder in counted vocabularies
+PLACEHOLDER = SEP3 + 1  # the id of the first placeholder
+#: Every vocabulary begins with these pieces; the place of each is its id.
+SPECIAL_PIECES = ("<pad>", "<unk>", "<s>", "</s>", "<sep>", "<sep0>", "<sep2>", "<sep3>", *PLACEHOLDERS)
 #: Enclose the translation of the preceding term in a source; only with `data.annotate_terms`.
 TERM_BEGIN, TERM_END = TERM_PIECES = ("\u27e8=\u27e9", "\u27e8/\u27e9")
 
@@ -32,22 +31,19 @@ TAG = re.compile(r"<([A-Za-z0-9][A-Za-z0-9_.-]*)>")
 _TAKEN = re.compile(r"<(pad|unk|s|sep[023]?|0x[0-9A-F]{2})>")
 
 
-def consumed(tokens: Tensor, counted: bool) -> Tensor:
+def consumed(tokens: Tensor) -> Tensor:
     """How many source segments each target token consumes: long, shaped like `tokens`; 0 for all but separators."""
-    one = (tokens == SEP).long()
-    return one + 2 * (tokens == SEP2) + 3 * (tokens == SEP3) if counted else one
+    return (tokens == SEP).long() + 2 * (tokens == SEP2) + 3 * (tokens == SEP3)
 
 
-def is_separator(tokens: Tensor, counted: bool) -> Tensor:
+def is_separator(tokens: Tensor) -> Tensor:
     """Whether each target token ends a segment: bool, shaped like `tokens`."""
-    return (tokens >= SEP) & (tokens <= SEP3) if counted else tokens == SEP
+    return (tokens >= SEP) & (tokens <= SEP3)
 
 
-def steps_of(token: int, counted: bool) -> int | None:
+def steps_of(token: int) -> int | None:
     """How many source segments a target token consumes; None unless it is a separator."""
-    if counted:
-        return SEPARATORS.index(token) if token in SEPARATORS else None
-    return 1 if token == SEP else None
+    return SEPARATORS.index(token) if token in SEPARATORS else None
 
 
 def tag_name(tag: str) -> str:
@@ -61,15 +57,13 @@ def tag_name(tag: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def separators(source: int, target: int, counted: bool) -> tuple[tuple[int, ...], ...]:
+def separators(source: int, target: int) -> tuple[tuple[int, ...], ...]:
     """The separators that end each target segment of a bead with these numbers of source and target segments.
 
     The source segments are spread evenly, and later target segments get the remainder: (1, 2) gives `<sep0>`, `<sep>`;
     (3, 2) gives `<sep>`, `<sep2>`. A target segment that consumes more than three gets several separators, that is,
     empty target segments. A bead without target segments counts as one empty target segment.
     """
-    if not counted:
-        return ((SEP,),) * target
     count = max(target, 1)
     found = []
     for n in range(count):

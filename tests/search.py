@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,23 +12,25 @@ import torch
 from torch import Tensor
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.vocabulary import BOS, EOS, PAD, SEP
+from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, PLACEHOLDERS, SEP, SEP0, SEP2, SEP3, UNK
 
-A, B, C = 5, 6, 7  # three words, after pad, unk, bos, eos, sep
+A, B, C = range(PLACEHOLDER + len(PLACEHOLDERS), PLACEHOLDER + len(PLACEHOLDERS) + 3)  # three words
+SIZE = C + 1
+STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}  # source segments that a separator consumes
+PLAIN = (PAD, UNK, BOS, EOS, SEP, A, B, C)  # neither other separators nor placeholders
 
 
 class FakeModel:
     """Logits (V,) from (source tokens, all target tokens fed so far).
 
     The state holds each row's own tokens and each document's source, so a wrong reorder gives wrong logits. It also
-    asks that every row is fed the tokens, counts of `<sep>` and beam numbers that the contract promises.
+    asks that every row is fed the tokens, consumed segments and beam numbers that the contract promises.
     """
 
     most_target_tokens = math.inf
 
-    def __init__(self, logits, steps: dict[int, int] | None = None) -> None:
+    def __init__(self, logits) -> None:
         self.logits = logits
-        self.consumed = steps or {SEP: 1}
         self.steps: list[int] = []  # rows of each step
         self.compactions = 0
 
@@ -44,7 +47,7 @@ class FakeModel:
         written = [(*before, token) for before, token in zip(state["written"], tokens.tolist(), strict=True)]
         for row, count in zip(written, segments.tolist(), strict=True):
             assert row[0] == BOS
-            assert count == sum(self.consumed.get(token, 0) for token in row)
+            assert count == sum(STEPS.get(token, 0) for token in row)
         logits = torch.stack([self.logits(sources[i // K], row) for i, row in enumerate(written)])
         return logits, {"sources": sources, "beams": K, "written": written}
 
@@ -59,18 +62,22 @@ class FakeModel:
         return {"sources": sources, "beams": K, "written": [state["written"][i] for i in rows.tolist()]}
 
 
-def table(probabilities: dict[int, float], size: int = 8) -> Tensor:
+def table(probabilities: dict[int, float]) -> Tensor:
     """Logits of a distribution; what is not named has probability 0."""
-    logits = torch.full((size,), -math.inf)
+    logits = torch.full((SIZE,), -math.inf)
     for token, probability in probabilities.items():
         logits[token] = math.log(probability)
     return logits
 
 
-def random_logits(source: tuple[int, ...], written: tuple[int, ...], scale: float = 2.0, size: int = 8) -> Tensor:
-    """A distribution of its own for every source and prefix."""
+def random_logits(
+    source: tuple[int, ...], written: tuple[int, ...], scale: float = 2.0, some: Sequence[int] = PLAIN
+) -> Tensor:
+    """A distribution of its own for every source and prefix, over some tokens."""
     seed = hash((source, written)) % 2**31
-    return torch.randn(size, generator=torch.Generator().manual_seed(seed)) * scale
+    logits = torch.full((SIZE,), -math.inf)
+    logits[list(some)] = torch.randn(len(some), generator=torch.Generator().manual_seed(seed)) * scale
+    return logits
 
 
 def batch(*sources: list[int]) -> tuple[Tensor, Tensor, Tensor]:

@@ -144,4 +144,4 @@ class Words:
 
     @property
     def target_tokenizer(self) -> Any:
-        return SimpleNamespace(counted=False, decode_segments=lambda tokens: [" ".join(f"w{t}" for t in tokens)])
+        return SimpleNamespace(decode_segments=lambda tokens: [" ".join(f"w{t}" for t in tokens)])

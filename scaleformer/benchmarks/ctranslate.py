@@ -15,7 +15,7 @@ import torch
 
 from scaleformer.benchmarks.models import Sizes
 from scaleformer.model.attention.positions import sinusoids
-from scaleformer.vocabulary import BOS_PIECE, EOS_PIECE, UNK_PIECE
+from scaleformer.vocabulary import SEP, SPECIAL_PIECES, UNK
 
 CTRANSLATE2 = "CTranslate2"
 #: the longest text, in tokens, that its position table holds
@@ -88,7 +88,7 @@ def _make_spec(sizes: Sizes, precision: str) -> Any:
                 fill(layer.attention.linear[1], 2 * D, D)
                 fill(layer.attention.linear[2], D, D)
     spec.decoder.projection.weight = embeddings.numpy()
-    pieces = [UNK_PIECE, BOS_PIECE, EOS_PIECE, *(f"w{n}" for n in range(3, sizes.vocabulary))]
+    pieces = [*SPECIAL_PIECES[UNK:SEP], *(f"w{n}" for n in range(3, sizes.vocabulary))]
     spec.register_source_vocabulary(pieces)
     spec.register_target_vocabulary(pieces)
     spec.validate()

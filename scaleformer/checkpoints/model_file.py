@@ -239,7 +239,7 @@ def _check_package(package: Mapping[str, Any], path: Path) -> None:
 
 def _tokenizer(package: Mapping[str, Any], side: str, path: Path) -> Tokenizer:
     try:
-        return Tokenizer.from_proto(_tensor_to_bytes(package[f"{side}_tokenizer"]))
+        return Tokenizer(_tensor_to_bytes(package[f"{side}_tokenizer"]))
     except ValueError as error:
         raise ValueError(f"{path}: the {side} tokenizer: {error}") from error
 

@@ -37,14 +37,12 @@ class Example:
     id         document and segment range: "name[3:7]"; only the name for a whole document
     source     ids: the tag of the corpus if it has one, every segment with its `<sep>`, then `</s>`
     target     likewise, with target separators and no tag
-    counted    whether target separators say how many source segments they consume (`scaleformer.vocabulary`)
     continues  as in `Batch`
     """
 
     id: str
     source: NDArray[Any]
     target: NDArray[Any]
-    counted: bool = False
     continues: bool | None = None
 
 
@@ -181,12 +179,12 @@ def make_example(
         label = f"{name}[{first - start}:{last + 1 - start}]"
     source = _tokens(corpus.source, corpus.source_offsets, segments, left_out & SOURCE > 0)
     target = _tokens(corpus.target, corpus.target_offsets, segments, left_out & TARGET > 0)
-    if corpus.counted and left_out.any():
+    if left_out.any():
         _recount(target, corpus, segments, left_out)
     end = np.array([EOS], corpus.source.dtype)
     if corpus.tag is not None:
         source.insert(0, np.array([corpus.tag], corpus.source.dtype))
-    return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), corpus.counted, continues)
+    return Example(label, np.concatenate([*source, end]), np.concatenate([*target, end]), continues)
 
 
 def _tokens(tokens: NDArray[Any], offsets: Ints, segments: Ints, lacks: NDArray[np.bool_]) -> list[NDArray[Any]]:
@@ -199,7 +197,7 @@ def _recount(target: list[NDArray[Any]], corpus: EncodedCorpus, segments: Ints, 
     ends = corpus.target[corpus.target_offsets[segments + 1] - 1].tolist()
     pending = 0
     for place, (end, lacks) in enumerate(zip(ends, left_out.tolist(), strict=True)):
-        steps = steps_of(end, True)
+        steps = steps_of(end)
         assert steps is not None
         pending += steps - (lacks & SOURCE)
         if not lacks & TARGET:
@@ -231,7 +229,7 @@ def collate(examples: Sequence[Example]) -> Batch:
         target_input=inputs,
         target_output=output,
         target_mask=target_mask,
-        target_segments=consumed(inputs, examples[0].counted).cumsum(1),
+        target_segments=consumed(inputs).cumsum(1),
         ids=tuple(example.id for example in examples),
         continues=torch.tensor(continues) if continues else None,
     )

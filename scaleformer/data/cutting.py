@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.system.errors import DataError
-from scaleformer.vocabulary import MOST, SEP, SEPARATORS
+from scaleformer.vocabulary import MOST, SEPARATORS
 
 Ints = NDArray[np.int64]
 SOURCE, TARGET = 1, 2  # BOTH is their sum
@@ -73,8 +73,7 @@ def has_empty_side(corpus: EncodedCorpus) -> NDArray[np.bool_]:
         found |= lengths <= 1
         for bead in np.flatnonzero(~corpus.single & (lengths > 1)).tolist():
             tokens = side[offsets[bead] : offsets[bead + 1]]
-            ends = np.isin(tokens, SEPARATORS) if corpus.counted else tokens == SEP
-            found[bead] |= bool(ends.all())
+            found[bead] |= bool(np.isin(tokens, SEPARATORS).all())
     return found
 
 
@@ -205,11 +204,11 @@ def _leave_out(
                 left_out[first + size - 1 : last : size] = 0
     if len(ends) > 1:
         left_out[ends[1:] - 1] = 0
-    return _possible(left_out, corpus, order) if corpus.counted else left_out
+    return _possible(left_out, corpus, order)
 
 
 def _possible(left_out: NDArray[np.int8], corpus: EncodedCorpus, order: Ints) -> NDArray[np.int8]:
-    """Restrict `left_out` to what counted separators can express: separators of beads stay, and none consumes more than
+    """Restrict `left_out` to what separators can express: separators of beads stay, and none consumes more than
     `MOST` segments."""
     single = corpus.single[order]
     followed = np.append(single[1:], True)

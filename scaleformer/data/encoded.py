@@ -31,7 +31,6 @@ class EncodedCorpus:
     documents                       (documents + 1,) the first segment of each document
     ids                             names of the documents
     single                          (segments,) bool, whether it has at most one segment on either side
-    counted                         whether target separators say how many source segments they consume
     tag                             the id before the first segment of every example, None for none
     """
 
@@ -42,7 +41,6 @@ class EncodedCorpus:
     documents: NDArray[np.int64]
     ids: Sequence[str]
     single: NDArray[np.bool_]
-    counted: bool
     tag: int | None = None
 
     @property
@@ -144,8 +142,7 @@ def encode_documents(
         encoded = [t.encode_batch(side) for t, side in zip(tokenizers, texts, strict=True)]
         shapes = [shape for document in pending for shape in document.shapes]
         sides[0].add(encoded[0], [(source, ((SEP,),) * source) for source, _ in shapes])
-        counted = target_tokenizer.counted
-        sides[1].add(encoded[1], [(target, separators(source, target, counted)) for source, target in shapes])
+        sides[1].add(encoded[1], [(target, separators(source, target)) for source, target in shapes])
         single.extend(max(shape) <= 1 for shape in shapes)
         pending.clear()
 
@@ -166,8 +163,7 @@ def encode_documents(
     alone = np.array(single, dtype=np.bool_)
     if folder is None:
         source, target = (side.tokens() for side in sides)
-        counted = target_tokenizer.counted
-        return EncodedCorpus(source, target, offsets[0], offsets[1], documents_, names, alone, counted)
+        return EncodedCorpus(source, target, offsets[0], offsets[1], documents_, names, alone)
     alone.tofile(folder / "single.bin")
     np.save(folder / "source_offsets.npy", offsets[0])
     np.save(folder / "target_offsets.npy", offsets[1])
@@ -196,7 +192,7 @@ def open_encoded(folder: Path, source_tokenizer: Tokenizer, target_tokenizer: To
     if [len(source), len(target), len(ids), len(single)] != wanted or len(offsets[2]) != len(documents):
         raise ValueError(f"{folder}: the encoded corpus is damaged: remove it")
     names = Names(ids, offsets[2])
-    return EncodedCorpus(source, target, offsets[0], offsets[1], documents, names, single, target_tokenizer.counted)
+    return EncodedCorpus(source, target, offsets[0], offsets[1], documents, names, single)
 
 
 def _mapped(path: Path, dtype: type) -> NDArray[Any]:

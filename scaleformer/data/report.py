@@ -192,8 +192,7 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
     empty = int(has_empty_side(corpus).sum()) if recipe.cutting.level == "segment" else 0
     kept_documents = len(np.unique(corpus.document_of[plan.order]))
-    most = PLACEHOLDER + len(PLACEHOLDERS) if corpus.counted else PLACEHOLDER
-    masked = np.flatnonzero((corpus.source >= PLACEHOLDER) & (corpus.source < most))
+    masked = np.flatnonzero((corpus.source >= PLACEHOLDER) & (corpus.source < PLACEHOLDER + len(PLACEHOLDERS)))
     return SplitCounts(
         documents=len(corpus.documents) - 1,
         segments=corpus.segments,

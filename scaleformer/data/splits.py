@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from scaleformer.data.augment.annotating import Changes, annotating_for
-from scaleformer.data.augment.masking import masking_for
+from scaleformer.data.augment.masking import Masking
 from scaleformer.data.config import DataConfig
 from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.cutting import Cutting
@@ -121,7 +121,7 @@ class EncodedSplits:
     @cached_property
     def _changes(self) -> Changes | None:
         config, source = self.config, self.source_tokenizer
-        masking = masking_for(config.mask_spans, config.seed, self.tokenizers)
+        masking = Masking(config.mask_spans, config.seed) if config.mask_spans else None
         annotating = None
         if config.annotate_terms:
             text = self._readable("train"), self._fingerprint("train")

@@ -19,25 +19,18 @@ from scaleformer.data.escaping import escape, escaped_with, unescape
 from scaleformer.system.schema import shown
 from scaleformer.vocabulary import (
     BOS,
-    BOS_PIECE,
-    COUNTED_PIECES,
     EOS,
-    EOS_PIECE,
     PAD,
-    PAD_PIECE,
-    PLACEHOLDERS,
     SEP,
-    SEP_PIECE,
     SEPARATORS,
+    SPECIAL_PIECES,
     TAG,
     TERM_PIECES,
     UNK,
-    UNK_PIECE,
     steps_of,
 )
 
-_SYMBOLS = (SEP_PIECE, *COUNTED_PIECES, *PLACEHOLDERS)
-SPECIAL = 4 + len(_SYMBOLS)  # special pieces of every vocabulary, without the bytes
+SPECIAL = len(SPECIAL_PIECES)
 
 # Characters for which sentencepiece's trainer drops a sentence (tab: its boundary mark) or that it reserves (null,
 # U+2585).
@@ -86,9 +79,9 @@ class TokenizerConfig:
 
 
 class Tokenizer:
-    """A trained sentencepiece model. `proto` holds all of it: keep the bytes, rebuild with `from_proto`.
+    """A trained sentencepiece model, of the bytes `proto`, which hold all of it. Raises ValueError unless they are one
+    of ours.
 
-    counted    whether its separators say how many source segments a target segment consumes (`scaleformer.vocabulary`)
     tags       ids of its tags, by name
     has_terms  whether it has the pieces that enclose the translation of a term in a source (`data.annotate_terms`)
     """
@@ -98,28 +91,19 @@ class Tokenizer:
         self._processor = spm.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(proto)
-            pieces = [self._processor.id_to_piece(i) for i in range(8)]
-        except (RuntimeError, IndexError) as error:
+        except RuntimeError as error:
             raise ValueError("not a sentencepiece model: the file is damaged or truncated") from error
-        expected = [PAD_PIECE, UNK_PIECE, BOS_PIECE, EOS_PIECE, SEP_PIECE]
-        if pieces[:5] != expected:
+        pieces = self._processor.id_to_piece(list(range(self.vocab_size)))
+        if tuple(pieces[:SPECIAL]) != SPECIAL_PIECES:
             raise ValueError(
-                f"this tokenizer's first pieces are {pieces[:5]}, wanted {expected}: train it with this program"
+                f"this tokenizer's first pieces are {' '.join(pieces[:SPECIAL])}, wanted {' '.join(SPECIAL_PIECES)}: "
+                "train it with this program"
             )
-        self.counted = tuple(pieces[5:]) == COUNTED_PIECES
         # No word becomes such a piece: sentencepiece separates letters and digits from angle brackets.
-        named = enumerate(map(TAG.fullmatch, self._processor.id_to_piece(list(range(self.vocab_size)))))
-        taken = (UNK, BOS, SEP, *(SEPARATORS if self.counted else ()))
-        self.tags = {
-            found[1]: i for i, found in named if found and i > PAD and i not in taken and not self._processor.is_byte(i)
-        }
+        named = enumerate(map(TAG.fullmatch, pieces))
+        self.tags = {found[1]: i for i, found in named if found and i >= SPECIAL and not self._processor.is_byte(i)}
         self._escaped = escaped_with(self.tags)
         self.has_terms = UNK not in map(self._processor.piece_to_id, TERM_PIECES)
-
-    @classmethod
-    def from_proto(cls, proto: bytes) -> Tokenizer:
-        """The tokenizer that `proto` describes; raises ValueError if it is not a sentencepiece model of ours."""
-        return cls(proto)
 
     @classmethod
     def train(
@@ -166,8 +150,8 @@ class Tokenizer:
                 unk_id=UNK,
                 bos_id=BOS,
                 eos_id=EOS,
-                pad_piece=PAD_PIECE,
-                user_defined_symbols=[*_SYMBOLS, *(f"<{tag}>" for tag in tags), *TERM_PIECES[: 2 * terms]],
+                pad_piece=SPECIAL_PIECES[PAD],
+                user_defined_symbols=[*SPECIAL_PIECES[SEP:], *(f"<{tag}>" for tag in tags), *TERM_PIECES[: 2 * terms]],
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 num_threads=1,
@@ -217,7 +201,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, without special pieces other than `<unk>`, which reads ` \u2047 `."""
-        left_out = (PAD, BOS, EOS, *(SEPARATORS if self.counted else (SEP,)), *self.tags.values())
+        left_out = (PAD, BOS, EOS, *SEPARATORS, *self.tags.values())
         return unescape(self._processor.decode([int(i) for i in ids if i not in left_out]))
 
     def decode_segments(self, ids: Sequence[int]) -> list[str]:
@@ -232,7 +216,7 @@ class Tokenizer:
         for token in map(int, ids):
             if token == EOS:
                 break
-            if (steps := steps_of(token, self.counted)) is not None:
+            if (steps := steps_of(token)) is not None:
                 segments.append((self.decode(words), steps))
                 words = []
             elif token not in (PAD, BOS):

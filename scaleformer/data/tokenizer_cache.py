@@ -56,5 +56,5 @@ def cached_tokenizer(
 def _kept(path: Path) -> Tokenizer | None:
     """The tokenizer in a file, None if there is none or it is damaged."""
     with suppress(OSError, ValueError):
-        return Tokenizer.from_proto(path.read_bytes())
+        return Tokenizer(path.read_bytes())
     return None

@@ -62,7 +62,6 @@ def decode(
     source_segments: Tensor,
     config: DecodingConfig,
     *,
-    counted: bool = False,
     keys: Sequence[str] | None = None,
     progress: Callable[[int, float], None] | None = None,
     told: Sequence[Mapping[int, Sequence[int]]] = (),
@@ -73,7 +72,6 @@ def decode(
     source           (B, S) long
     source_mask      (B, S) bool, True = real token
     source_segments  (B, S) long, the number of `<sep>` before each token
-    counted          whether target separators encode how many source segments they consume (`scaleformer.vocabulary`)
     keys             names of the documents (default: their places); samples depend on config.seed and the name only
     progress         called from time to time with the number of tokens written since the last call, one row per
                      document, and the share of segments that is translated
@@ -91,7 +89,7 @@ def decode(
         raise ValueError(f"source, source_mask and source_segments have shapes {shapes}; wanted one (B, S) with B >= 1")
     if any(told) and not config.match_segments:
         raise ValueError("told refers to source segments: wanted match_segments=true")
-    rows = Rows(source, source_mask, source_segments, config, counted, told)
+    rows = Rows(source, source_mask, source_segments, config, told)
     if (most := model.most_target_tokens) < math.inf:
         rows.limits = rows.limits.clamp(max=int(most))
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)

@@ -41,11 +41,10 @@ class Rows:
         mask: Tensor,
         source_segments: Tensor,
         config: DecodingConfig,
-        counted: bool = False,
         told: Sequence[Mapping[int, Sequence[int]]] = (),
     ) -> None:
         B, rows, limit = source.shape[0], config.rows, config.limit
-        self.counted, self.merge_segments = counted, config.merge_segments
+        self.merge_segments = config.merge_segments
         self.token = source.new_full((B * rows,), BOS)
         self.segments = source.new_zeros(B * rows)
         self.segment_tokens = source.new_zeros(B * rows)
@@ -87,7 +86,7 @@ class Rows:
         self.placeholders: Tensor | None = None
         kinds = source - PLACEHOLDER
         is_placeholder = (kinds >= 0) & (kinds < len(PLACEHOLDERS)) & mask
-        if counted and config.match_segments and bool(is_placeholder.any()):
+        if config.match_segments and bool(is_placeholder.any()):
             found = torch.zeros(B, n, len(PLACEHOLDERS), dtype=torch.bool, device=source.device)
             documents = torch.arange(B, device=source.device)[:, None].expand_as(source)
             found[documents[is_placeholder], source_segments[is_placeholder], kinds[is_placeholder]] = True
@@ -113,13 +112,13 @@ class Rows:
         read."""
         if self._ids is None:
             self._ids = torch.arange(logits.shape[1], device=logits.device)
-            self._consumed = consumed(self._ids, self.counted)  # (V,)
-            special = self._ids[: PLACEHOLDER + len(PLACEHOLDERS) if self.counted else SEP + 1]  # (X,)
+            self._consumed = consumed(self._ids)  # (V,)
+            special = self._ids[: PLACEHOLDER + len(PLACEHOLDERS)]  # (X,)
             kinds = special - PLACEHOLDER
             self._kinds = kinds.clamp(min=0)
             self._is_placeholder = kinds >= 0
             self._never = (special == PAD) | (special == BOS)
-            if self.wanted is not None and self.counted:
+            if self.wanted is not None:
                 if self.placeholders is None:
                     self._never = self._never | self._is_placeholder
                 if not self.merge_segments:
@@ -135,12 +134,12 @@ class Rows:
         if self.wanted is not None:
             left = (self.wanted - self.segments)[:, None]  # (A*K, 1)
             forbidden = forbidden | ((left > 0) & (special == EOS))
-            if self.counted:  # consume no source segment twice, and write words before another <sep0>
-                bound = (self.wanted > 0)[:, None]
-                twice = (self._steps > left) & bound
-                if self.told is not None:
-                    twice = twice | (self._steps > ahead[:, None])
-                forbidden = forbidden | twice | ((self.words == 0)[:, None] & (special == SEP0))
+            # consume no source segment twice, and write words before another <sep0>
+            bound = (self.wanted > 0)[:, None]
+            twice = (self._steps > left) & bound
+            if self.told is not None:
+                twice = twice | (self._steps > ahead[:, None])
+            forbidden = forbidden | twice | ((self.words == 0)[:, None] & (special == SEP0))
             if self.placeholders is not None:
                 forbidden = forbidden | self._misplaced(self.placeholders, logits)
             complete = torch.logical_and(left[:, 0] <= 0, self.wanted > 0)  # (A*K,)
@@ -155,9 +154,7 @@ class Rows:
                 free = free | self.missing.any(1, keepdim=True)
             self._forbid_repeats(logits, self.text, free)
         if self.least is not None:
-            short = (self.segment_tokens < self._of_segment(self.least))[:, None] & is_separator(
-                self._ids, self.counted
-            )
+            short = (self.segment_tokens < self._of_segment(self.least))[:, None] & is_separator(self._ids)
             longer = logits.masked_fill(short, -math.inf)
             logits = torch.where((longer > -math.inf).any(1, keepdim=True), longer, logits)
         # if no <sep> is possible (all segments are written, or a given beginning continues), none is required
@@ -238,7 +235,7 @@ class Rows:
 
     def advance(self, tokens: Tensor) -> None:
         """Append the chosen tokens (A*K,)."""
-        steps, separator = self._consumed[tokens], is_separator(tokens, self.counted)
+        steps, separator = self._consumed[tokens], is_separator(tokens)
         self.cut = self.cut | (self.ending & separator)
         self.token = tokens
         if self.text is not None:  # only a given beginning exceeds its width

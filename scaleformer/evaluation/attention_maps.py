@@ -37,7 +37,7 @@ def attention_maps(
             f"{longest} tokens are too many for attention maps: wanted at most {max_tokens}: take fewer segments, or "
             "raise max_tokens"
         )
-    example = Example("", np.array(tokens), np.array(output), translator.target_tokenizer.counted)
+    example = Example("", np.array(tokens), np.array(output))
     batch = collate([example]).to(translator.device)
     model = translator.model
     with recorded_weights(model) as found:

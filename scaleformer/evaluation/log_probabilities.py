@@ -75,7 +75,6 @@ def score_documents(
             str(number),
             np.array([*before, *translator.source_tokenizer.encode_segments(source), EOS]),
             np.array([*translator.target_tokenizer.encode_segments(target), EOS]),
-            translator.target_tokenizer.counted,
         )
         for number, (source, target) in enumerate(zip(sources, targets, strict=True))
     ]

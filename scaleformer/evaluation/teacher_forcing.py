@@ -21,18 +21,17 @@ FINEST = 16  # positions of the first bin of a curve
 
 @dataclass(frozen=True)
 class EncodedDocument:
-    """Token ids of the segments of a document, each closed by `<sep>`; counted as in `Example`."""
+    """Token ids of the segments of a document, each closed by `<sep>`."""
 
     source: tuple[tuple[int, ...], ...]
     target: tuple[tuple[int, ...], ...]
-    counted: bool = False
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], tokenizers: tuple[Tokenizer, Tokenizer]) -> Any:
         """Encode with the source and the target tokenizer."""
         sides = [t.encode_batch(list(texts)) for t, texts in zip(tokenizers, (source, target), strict=True)]
         closed = [tuple((*tokens, SEP) for tokens in side) for side in sides]
-        return cls(closed[0], closed[1], tokenizers[1].counted)
+        return cls(closed[0], closed[1])
 
 
 def example(document: EncodedDocument, view: View) -> Example:
@@ -40,7 +39,7 @@ def example(document: EncodedDocument, view: View) -> Example:
     sides = []
     for side in (document.source, document.target):
         sides.append(np.array([*(t for tokens in side[view.start : view.stop] for t in tokens), EOS], dtype=np.int64))
-    return Example("", sides[0], sides[1], document.counted)
+    return Example("", sides[0], sides[1])
 
 
 def token_losses(

@@ -105,8 +105,7 @@ class ValidationBleu(Callback):
         source, source_segments = (pad_sequence(list(rows), batch_first=True) for rows in (tokens, segments))  # (B, S)
         lengths = torch.tensor([len(row) for row in tokens], device=source.device)
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]  # (B, S)
-        counted = self.data.target_tokenizer.counted
-        best = decode(pl_module.model, source, mask, source_segments, self.decoding, counted=counted)
+        best = decode(pl_module.model, source, mask, source_segments, self.decoding)
         self.hypotheses += [self._text(row[0].tokens) for row in best]
         self.references += references
         self.corpora += corpora

@@ -178,8 +178,8 @@ def _is_free(name: str) -> bool:
 def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
     """(source, target) of a run; one object where they are equal, so that nothing is encoded twice."""
     source, target = (package[f"{side}_tokenizer"].numpy().tobytes() for side in ("source", "target"))
-    first = Tokenizer.from_proto(source)
-    return first, first if source == target else Tokenizer.from_proto(target)
+    first = Tokenizer(source)
+    return first, first if source == target else Tokenizer(target)
 
 
 def _flat(value: Any, prefix: str) -> dict[str, Any]:

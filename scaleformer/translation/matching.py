@@ -32,7 +32,6 @@ def cut_segments(
     written: Sequence[int],
     told: Mapping[int, Sequence[int]],
     config: DecodingConfig,
-    counted: bool,
 ) -> tuple[int, ...]:
     """The source segments whose translation has as many tokens as the length limit allows, and those without any, in a
     translation that a limit has cut.
@@ -46,7 +45,7 @@ def cut_segments(
     limits = config.limit(sizes).tolist()
     found, segment, length = [], 0, 0
     for token in written:
-        steps = steps_of(token, counted)
+        steps = steps_of(token)
         if not steps:  # words, and what ends a target segment for the same source segment
             length += 1
             continue

@@ -67,7 +67,7 @@ def translate_pieces(
             at_hand = sum(lengths[place] for place in places)
             target = translator.target_tokenizer
             decoded = decode(
-                translator.model, *batch, config, counted=target.counted, keys=[keys[n] for n in places],
+                translator.model, *batch, config, keys=[keys[n] for n in places],
                 progress=report, told=[told[n].tokens(target) for n in places],
                 watch=None if streams is None else streams.of(places),
             )  # fmt: skip
@@ -105,7 +105,7 @@ def make_hypothesis(
     target = translator.target_tokenizer
     cut: tuple[int, ...] = ()
     if tokens and config.match_segments and not found.finished:
-        cut = cut_segments(tokens, found.tokens, told.tokens(target), config, target.counted)
+        cut = cut_segments(tokens, found.tokens, told.tokens(target), config)
     written = target.decode_counted(found.tokens)
     segments, shared = by_source(written) if config.match_segments else ([text for text, _ in written], [])
     segments = told.restore(segments, target) if told else segments

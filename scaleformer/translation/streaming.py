@@ -56,7 +56,7 @@ class SegmentStreams:
             if waiting[-1:] == [EOS]:  # ignore tokens after it
                 break
             waiting.append(token)
-            if steps_of(token, self._tokenizer.counted):
+            if steps_of(token):
                 texts += by_source(self._tokenizer.decode_counted(waiting))[0]
                 waiting.clear()
         return texts

@@ -184,10 +184,6 @@ class TermSearch:
         rest = [n for n, job in enumerate(jobs) if job not in placed]
         return placed + self._choose([jobs[n] for n in rest], [before[n] for n in rest], [others[n] for n in rest])
 
-    @property
-    def _counted(self) -> bool:
-        return self._translator.target_tokenizer.counted
-
     def _source(self, job: _Job) -> list[int]:
         return [*self._before, *self._translator.source_tokenizer.encode_segments(job.sources), EOS]
 
@@ -240,15 +236,15 @@ class TermSearch:
         ends = [0] * len(rows)
 
         def watch(row: int, tokens: Sequence[int]) -> bool:
-            ends[row] += sum(bool(steps_of(token, self._counted)) for token in tokens)
+            ends[row] += sum(bool(steps_of(token)) for token in tokens)
             return ends[row] <= jobs[rows[row][0]].first
 
         source = pad([self._source(jobs[n]) for n, _ in rows], self._translator.device)
         config = replace(self._config, strategy="greedy", beam_size=1)
-        found = decode(self._translator.model, *source, config, counted=self._counted, told=told, watch=watch)
+        found = decode(self._translator.model, *source, config, told=told, watch=watch)
         for (n, _), [hypothesis] in zip(rows, found, strict=True):
             own = hypothesis.tokens[sum(map(len, before[n])) :]
-            end = next((i for i, token in enumerate(own) if steps_of(token, self._counted)), None)
+            end = next((i for i, token in enumerate(own) if steps_of(token)), None)
             if end is not None:
                 whole[n].append(list(own[:end]))
         return whole
@@ -278,7 +274,7 @@ class TermSearch:
 
     def _losses(self, pairs: Sequence[tuple[list[int], list[int]]], asked: Sequence[int] | None = None) -> list[Floats]:
         """`target_losses` of sources and targets; `</s>` is added to the targets."""
-        examples = [Example("", np.array(source), np.array([*target, EOS]), self._counted) for source, target in pairs]
+        examples = [Example("", np.array(source), np.array([*target, EOS])) for source, target in pairs]
         return target_losses(self._translator.model, examples, self._config.batch_tokens, asked=asked)
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:

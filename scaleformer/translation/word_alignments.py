@@ -22,7 +22,7 @@ from scaleformer.model.attention_weights import recorded_weights
 from scaleformer.system.files import atomic_writer, check_file
 from scaleformer.text.words import spans
 from scaleformer.translation.translations import Translation
-from scaleformer.vocabulary import EOS, SEP, separators
+from scaleformer.vocabulary import EOS, separators
 
 if TYPE_CHECKING:
     from scaleformer.translation.translator import Translator
@@ -115,7 +115,7 @@ def attention_in_runs(
 
 def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:
     target = translator.target_tokenizer
-    [ends] = separators(len(sources), 1, target.counted) if target.counted else [(SEP,)]
+    [ends] = separators(len(sources), 1)
     return Unit(sources, translator.source_tokenizer.encode_segments(sources), [*target.encode(text), *ends], text)
 
 
@@ -127,7 +127,7 @@ def attention_of(
     before = translator.tag_tokens()
     source = [*before, *(token for unit in units for token in unit.source), EOS]
     target = [*(token for unit in units for token in unit.target), EOS]
-    example = Example("", np.array(source), np.array(target), translator.target_tokenizer.counted)
+    example = Example("", np.array(source), np.array(target))
     batch = collate([example]).to(translator.device)
     models = getattr(translator.model, "models", [translator.model])  # of an ensemble
     total = np.zeros((len(target), len(source)), dtype=np.float32)

@@ -25,7 +25,7 @@ from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segment
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe, TokenBatchSampler, plan_epoch
 from scaleformer.system.errors import DataError
-from scaleformer.vocabulary import SEP
+from scaleformer.vocabulary import SEP, SEP0, SEP2, SEPARATORS
 from tests.data.toy import encoded, random_corpus
 from tests.pairwise import covering
 
@@ -94,14 +94,14 @@ def test_separators_left_out_on_one_side(cutting: Cutting) -> None:
         assert len(example.target) == plan.target_lengths[number] == len(full.target) - (left_out == TARGET).sum()
         assert example.id == full.id
         for side, other in ((example.source, full.source), (example.target, full.target)):
-            assert side[side != SEP].tolist() == other[other != SEP].tolist()
+            assert side[~np.isin(side, SEPARATORS)].tolist() == other[~np.isin(other, SEPARATORS)].tolist()
 
 
 def test_which_separator_is_left_out() -> None:
     corpus = encoded([[(2, 3), (3, 2), (1, 2)]])
     example = make_example(corpus, np.array([0, 1, 2]), np.array([SOURCE, TARGET, 0], dtype=np.int8))
     assert example.source.tolist() == [10, 12, 13, SEP, SEP, 3]
-    assert example.target.tolist() == [10, 11, SEP, 13, 15, SEP, 3]
+    assert example.target.tolist() == [10, 11, SEP0, 13, 15, SEP2, 3]
 
 
 def slow_cut(corpus: EncodedCorpus, limit: int) -> list[list[int]]:
@@ -272,17 +272,17 @@ def test_fillers_have_no_weight() -> None:
 
 
 def test_collate_by_hand() -> None:
-    long = Example("a", np.array([7, 4, 8, 9, 4, 3]), np.array([5, 6, 4, 4, 3]))
-    short = Example("b", np.array([4, 3]), np.array([7, 4, 3]))
+    long = Example("a", np.array([27, 4, 28, 29, 4, 3]), np.array([25, 5, 6, 4, 3]))
+    short = Example("b", np.array([4, 3]), np.array([27, 4, 3]))
     batch = collate([long, short])
     assert batch.ids == ("a", "b")
-    assert batch.source.tolist() == [[7, 4, 8, 9, 4, 3], [4, 3, 0, 0, 0, 0]]
+    assert batch.source.tolist() == [[27, 4, 28, 29, 4, 3], [4, 3, 0, 0, 0, 0]]
     assert batch.source_mask.tolist() == [[True] * 6, [True] * 2 + [False] * 4]
     assert batch.source_segments.tolist() == [[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 1, 1]]
-    assert batch.target_input.tolist() == [[2, 5, 6, 4, 4], [2, 7, 4, 0, 0]]
-    assert batch.target_output.tolist() == [[5, 6, 4, 4, 3], [7, 4, 3, 0, 0]]
+    assert batch.target_input.tolist() == [[2, 25, 5, 6, 4], [2, 27, 4, 0, 0]]
+    assert batch.target_output.tolist() == [[25, 5, 6, 4, 3], [27, 4, 3, 0, 0]]
     assert batch.target_mask.tolist() == [[True] * 5, [True] * 3 + [False] * 2]
-    assert batch.target_segments.tolist() == [[0, 0, 0, 1, 2], [0, 0, 1, 1, 1]]
+    assert batch.target_segments.tolist() == [[0, 0, 0, 2, 3], [0, 0, 1, 1, 1]]
     for tensor in (batch.source, batch.source_segments, batch.target_input, batch.target_output, batch.target_segments):
         assert tensor.dtype == torch.long
     assert batch.source_mask.dtype == batch.target_mask.dtype == torch.bool

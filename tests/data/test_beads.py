@@ -17,7 +17,7 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.formats.json_lines import parse_document
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, from_parts
-from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, SEP3, consumed, separators
+from scaleformer.vocabulary import SEP, SEP0, SEP2, SEP3, consumed, separators
 from tests.data.toy import random_corpus
 
 BEADS = ((1, 1), (2, 1), (1, 2), (0, 1), (1, 0), (2, 2), (5, 1))
@@ -47,7 +47,7 @@ def tokenizer() -> Tokenizer:
     ],
 )
 def test_separators_spread_the_source_over_the_target(source, target, expected) -> None:
-    assert separators(source, target, True) == tuple(expected)
+    assert separators(source, target) == tuple(expected)
 
 
 def test_beads_round_trip_through_json_and_encoding(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def rebuilt(corpus: EncodedCorpus, segments: np.ndarray, left_out: np.ndarray) -
 @pytest.mark.parametrize("cutting", [Cutting(60, drop_separators=0.6), Cutting(60, merge_segments=0.7)], ids=str)
 @pytest.mark.parametrize("both", [False, True])
 def test_omissions_are_counted(cutting: Cutting, both: bool) -> None:
-    corpus = random_corpus(3, documents=40, tokens=8, counted=True)
+    corpus = random_corpus(3, documents=40, tokens=8)
     if both:
         cutting = replace(cutting, drop_separators=0.5, merge_segments=0.4)
     plan = make_plan(corpus, cutting, np.random.default_rng(1))
@@ -147,17 +147,9 @@ def test_separators_of_beads_are_left_alone(tokenizer: Tokenizer) -> None:
     assert set(plan.left_out[np.arange(len(plan.order)) % 7 == 1]) == {0, SOURCE}
     for number in range(len(plan)):
         example = make_example(corpus, *plan.part(number))
-        steps = consumed(collate([example]).target_output, True)
+        steps = consumed(collate([example]).target_output)
         assert int(steps.sum()) == example.source.tolist().count(SEP)
         assert len(example.target) == plan.target_lengths[number]
-
-
-def test_an_older_vocabulary_reads_as_before() -> None:
-    corpus = random_corpus(3, counted=False)
-    plan = make_plan(corpus, Cutting(60, drop_separators=0.5), np.random.default_rng(1))
-    example = make_example(corpus, *plan.part(0))
-    assert set(example.target.tolist()) & {SEP0, SEP2, SEP3} == set()
-    assert example.target[-1] == EOS
 
 
 def test_beads_count_as_one_segment_in_random_joins() -> None:

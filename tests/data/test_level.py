@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.text.documents import Document
 from scaleformer.vocabulary import SEP
 from tests.data.mixtures import epochs_of, mixed, of_two_processes
-from tests.data.toy import encoded, module
+from tests.data.toy import module
 
 SEGMENT = Cutting(40, level="segment")
 # two words, two segments for one, no source, no target, blank on one side, blanks on both segments of a bead, two words
@@ -39,7 +38,6 @@ def tokenizer() -> Tokenizer:
 
 def test_each_bead_with_words_on_both_sides_is_an_example(tokenizer: Tokenizer) -> None:
     corpus = encode_documents([DOCUMENT, Document("p", ("one", "two"), ("uno", "dos"))], tokenizer, tokenizer)
-    assert corpus.counted
     assert has_empty_side(corpus).tolist() == [*EMPTY, False, False]
     plan = make_plan(corpus, SEGMENT, np.random.default_rng(0))
     assert [plan.segments(n).tolist() for n in range(len(plan))] == [[0], [1], [7], [8], [9]]
@@ -55,16 +53,6 @@ def test_the_factor_of_lengths_leaves_out_more_and_both_are_counted(tokenizer: T
     assert kept_segments(corpus, 3.0, "segment").tolist() == [0]
     report = report_split(corpus, Recipe(Cutting(200, max_ratio=3.0, level="segment"), 400, 0))
     assert report.dropped == {"length ratio": 1, "an empty side": 1}
-
-
-def test_vocabularies_without_counted_separators() -> None:
-    corpus = encoded([[(2, 2), (1, 2), (3, 3)], [(2, 1)]])  # here ids from 5 on are ordinary pieces
-    assert not corpus.counted
-    assert has_empty_side(corpus).tolist() == [False, True, False, True]
-    joined = replace(corpus, single=np.array([True, True, False, True]))
-    assert has_empty_side(joined).tolist() == [False, True, False, True]
-    joined.source[joined.source_offsets[2] : joined.source_offsets[3]] = SEP
-    assert has_empty_side(joined).tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize("options", [{}, {"streaming": True, "window": 50}], ids=["kept", "streamed"])

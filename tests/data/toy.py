@@ -18,7 +18,7 @@ from scaleformer.vocabulary import SEP
 SYNTHETIC = SyntheticConfig(train=40, valid=6, test=5)
 
 
-def encoded(lengths: list[list[tuple[int, int]]], counted: bool = False) -> EncodedCorpus:
+def encoded(lengths: list[list[tuple[int, int]]]) -> EncodedCorpus:
     """A corpus from (source, target) token counts of each segment of each document, `<sep>` included.
 
     Every token but `<sep>` is a number of its own, so that one that is lost or doubled shows.
@@ -34,20 +34,17 @@ def encoded(lengths: list[list[tuple[int, int]]], counted: bool = False) -> Enco
     (source, source_offsets), (target, target_offsets) = sides
     ids = [f"d{i}" for i in range(len(lengths))]
     single = np.ones(documents[-1], dtype=np.bool_)
-    return EncodedCorpus(source, target, source_offsets, target_offsets, documents, ids, single, counted)
+    return EncodedCorpus(source, target, source_offsets, target_offsets, documents, ids, single)
 
 
-def random_corpus(
-    seed: int, documents: int = 30, segments: int = 12, tokens: int = 20, counted: bool = False
-) -> EncodedCorpus:
+def random_corpus(seed: int, documents: int = 30, segments: int = 12, tokens: int = 20) -> EncodedCorpus:
     """Documents of 1 to `segments` segments of 1 to `tokens` tokens a side."""
     rng = random.Random(seed)
     return encoded(
         [
             [(rng.randint(1, tokens), rng.randint(1, tokens)) for _ in range(rng.randint(1, segments))]
             for _ in range(documents)
-        ],
-        counted,
+        ]
     )
 
 

@@ -35,10 +35,10 @@ def test_probabilities_are_averaged_along_every_hypothesis(paths, average):
     vocabulary = ensemble.source_tokenizer
     sources = [[*vocabulary.encode_segments(segments), EOS] for segments in SOURCE]
     config = DecodingConfig(beam_size=3, n_best=2, max_length_ratio=0.3, max_length_offset=3)
-    for source, found in zip(sources, decode(ensemble.model, *batch(*sources), config, counted=True), strict=True):
+    for source, found in zip(sources, decode(ensemble.model, *batch(*sources), config), strict=True):
         for hypothesis in found:
             tokens = torch.tensor([BOS, *hypothesis.tokens])
-            segments = consumed(tokens, True).cumsum(0)
+            segments = consumed(tokens).cumsum(0)
             logs = []
             for model in models:
                 state, steps = model.init_state(model.encode(*batch(source)), 1), []

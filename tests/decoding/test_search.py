@@ -13,7 +13,22 @@ from scaleformer.decoding import active
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode, sample
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP
-from tests.search import SETTINGS, SOURCES, UNREPEATED, A, B, C, FakeModel, batch, free, random_logits, repeats, table
+from tests.search import (
+    PLAIN,
+    SETTINGS,
+    SIZE,
+    SOURCES,
+    UNREPEATED,
+    A,
+    B,
+    C,
+    FakeModel,
+    batch,
+    free,
+    random_logits,
+    repeats,
+    table,
+)
 
 
 def test_greedy_follows_the_most_probable_token_and_scores_it():
@@ -82,7 +97,7 @@ def everything(
     logits, source: tuple[int, ...], limit: int, alpha: float, ngram: int
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Score and tokens of every target of at most `limit` tokens with `</s>`, best first."""
-    words = [t for t in range(8) if t not in (PAD, BOS, EOS)]
+    words = [t for t in PLAIN if t not in (PAD, BOS, EOS)]
     scored = []
     for n in range(limit):
         for tokens in itertools.product(words, repeat=n):
@@ -186,7 +201,7 @@ def test_samples_are_seeded_and_follow_the_distribution():
     ids=["top_k=1", "top_k=2", "top_p=.5", "top_p=.51", "all"],
 )
 def test_sampling_keeps_only_the_most_probable(settings, allowed):
-    logits = table({A: 0.5, B: 0.3, C: 0.2}).expand(2000, 8)
+    logits = table({A: 0.5, B: 0.3, C: 0.2}).expand(2000, SIZE)
     config = free(strategy="sample", **settings)
     tokens = sample(logits, config, torch.linspace(0, 1 - 1e-12, 2000, dtype=torch.double))
     assert set(tokens.tolist()) == allowed
@@ -224,7 +239,7 @@ def test_progress_within_a_document_counts_its_segments(strategy):
 
 
 def test_nan_is_one_clear_error():
-    model = FakeModel(lambda source, written: torch.full((8,), math.nan))
+    model = FakeModel(lambda source, written: torch.full((SIZE,), math.nan))
     with pytest.raises(ValueError, match="NaN"):
         decode(model, *batch([A, SEP, EOS]), free())
 

@@ -14,7 +14,7 @@ from scaleformer.decoding.active import WASTED_STEPS
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
-from tests.search import SETTINGS, SOURCES, A, B, C, FakeModel, batch, free, random_logits, repeats, table
+from tests.search import SETTINGS, SIZE, SOURCES, STEPS, A, B, C, FakeModel, batch, free, random_logits, repeats, table
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -141,24 +141,18 @@ def test_no_segment_of_the_source_is_left_unless_told_to(strategy):
     assert early.tokens == ()
 
 
-STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
-D, E = 17, 18  # words, after the separators and placeholders
-
-
 @pytest.mark.parametrize("ngram", [0, 2])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
 def test_counted_separators_consume_every_source_segment_once(strategy: str, ngram: int) -> None:
     """Against the model's preference; no two empty target segments follow each other for the same source."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        return random_logits(source, written, size=20)
+        return random_logits(source, written, some=range(SIZE))
 
     config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
-    sources = [[D, SEP, E, D, SEP, E, SEP, EOS], [D, SEP, EOS], [E, E, SEP, D, SEP, D, SEP, E, SEP, E, SEP, EOS]]
+    sources = [[A, SEP, B, A, SEP, B, SEP, EOS], [A, SEP, EOS], [B, B, SEP, A, SEP, A, SEP, B, SEP, B, SEP, EOS]]
     seen = set()
-    for found, source in zip(
-        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
-    ):
+    for found, source in zip(decode(FakeModel(logits), *batch(*sources), config), sources, strict=True):
         tokens = found[0].tokens
         assert sum(STEPS.get(token, 0) for token in tokens) == source.count(SEP)
         assert tokens[-1] in STEPS
@@ -175,12 +169,12 @@ def test_a_segment_at_its_limit_consumes_what_the_model_says(ends: bool) -> None
     """A forced end consumes one segment; an end that the model chose consumes as many as it says."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        two = 0.7 if ends and D in written else 0.1
-        return table({D: 0.6, SEP2: two, SEP: 0.09, EOS: 0.01}, size=20)
+        two = 0.7 if ends and A in written else 0.1
+        return table({A: 0.6, SEP2: two, SEP: 0.09, EOS: 0.01})
 
     config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
-    [[found]] = decode(FakeModel(logits, STEPS), *batch([E, SEP, E, SEP, EOS]), config, counted=True)
-    assert found.tokens == ((D, SEP2) if ends else (D, SEP, D, SEP))
+    [[found]] = decode(FakeModel(logits), *batch([B, SEP, B, SEP, EOS]), config)
+    assert found.tokens == ((A, SEP2) if ends else (A, SEP, A, SEP))
     assert found.finished == ends
 
 
@@ -193,17 +187,15 @@ def test_each_placeholder_of_a_segment_is_written_once_before_its_end(strategy: 
     """Against the model's preference; no placeholder that the segment lacks."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        return random_logits(source, written, size=20)
+        return random_logits(source, written, some=range(SIZE))
 
     config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1, no_repeat_ngram_size=ngram)
     sources = [
-        [P, D, P + 1, SEP, E, SEP, P, P + 8, SEP, EOS],
-        [D, SEP, E, SEP, EOS],
-        [D, SEP, P + 3, SEP, D, SEP, P + 2, SEP, P + 1, D, P, P + 2, P + 3, SEP, E, SEP, EOS],
+        [P, A, P + 1, SEP, B, SEP, P, P + 8, SEP, EOS],
+        [A, SEP, B, SEP, EOS],
+        [A, SEP, P + 3, SEP, A, SEP, P + 2, SEP, P + 1, A, P, P + 2, P + 3, SEP, B, SEP, EOS],
     ]
-    for found, source in zip(
-        decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True), sources, strict=True
-    ):
+    for found, source in zip(decode(FakeModel(logits), *batch(*sources), config), sources, strict=True):
         wanted, written = placeholders(source, dict.fromkeys(STEPS, 1)), placeholders(found[0].tokens, STEPS)
         assert {n: sorted(some) for n, some in written.items()} == {n: sorted(some) for n, some in wanted.items()}
 
@@ -221,48 +213,43 @@ def placeholders(tokens: Sequence[int], steps: dict[int, int]) -> dict[int, list
 
 def test_placeholders_take_the_last_room_of_a_segment() -> None:
     config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=4)
-    model = FakeModel(
-        lambda source, written: table({D: 0.9, SEP: 0.05, P: 0.02, P + 1: 0.02, EOS: 0.01}, size=20), STEPS
-    )
-    [[found]] = decode(model, *batch([P, D, P + 1, SEP, EOS]), config, counted=True)
-    assert found.tokens == (D, D, P, P + 1, SEP)
+    model = FakeModel(lambda source, written: table({A: 0.9, SEP: 0.05, P: 0.02, P + 1: 0.02, EOS: 0.01}))
+    [[found]] = decode(model, *batch([P, A, P + 1, SEP, EOS]), config)
+    assert found.tokens == (A, A, P, P + 1, SEP)
     assert not found.finished
 
 
 def test_segments_that_may_not_be_merged_have_one_each() -> None:
-    logits = table({SEP3: 0.5, SEP2: 0.3, D: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
-    model = FakeModel(lambda source, written: logits, STEPS)
-    source = batch([D, SEP, E, SEP, D, SEP, EOS])
+    logits = table({SEP3: 0.5, SEP2: 0.3, A: 0.15, SEP: 0.04, EOS: 0.01})
+    model = FakeModel(lambda source, written: logits)
+    source = batch([A, SEP, B, SEP, A, SEP, EOS])
     config = DecodingConfig(strategy="greedy", max_length_ratio=0, max_length_offset=1)
-    [[merged]] = decode(model, *source, config, counted=True)
-    [[apart]] = decode(model, *source, replace(config, merge_segments=False), counted=True)
+    [[merged]] = decode(model, *source, config)
+    [[apart]] = decode(model, *source, replace(config, merge_segments=False))
     assert merged.tokens == (SEP3,)
-    assert apart.tokens == (D, SEP) * 3
+    assert apart.tokens == (A, SEP) * 3
 
 
 def test_an_n_gram_stands_once_in_all_that_answers_a_source_segment() -> None:
     """Also if the model splits it by `<sep0>`."""
-    logits = table({D: 0.5, SEP0: 0.3, E: 0.15, SEP: 0.04, EOS: 0.01}, size=20)
+    logits = table({A: 0.5, SEP0: 0.3, B: 0.15, SEP: 0.04, EOS: 0.01})
     config = DecodingConfig(strategy="greedy", no_repeat_ngram_size=1, max_length_ratio=0, max_length_offset=9)
-    [[found]] = decode(
-        FakeModel(lambda source, written: logits, STEPS), *batch([D, SEP, E, SEP, EOS]), config, counted=True
-    )
-    assert found.tokens == (D, SEP0, E, SEP, D, SEP0, E, SEP)
+    [[found]] = decode(FakeModel(lambda source, written: logits), *batch([A, SEP, B, SEP, EOS]), config)
+    assert found.tokens == (A, SEP0, B, SEP, A, SEP0, B, SEP)
 
 
-@pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
-def test_a_segment_is_not_shorter_than_asked_for(strategy: str, counted: bool) -> None:
+def test_a_segment_is_not_shorter_than_asked_for(strategy: str) -> None:
     """From the tokens of its own source, never above its limit; an empty source sets no minimum."""
-    logits = table({D: 0.02, E: 0.02, SEP0: 0.2, SEP: 0.6, SEP2: 0.1, EOS: 0.06}, size=20)
-    model = FakeModel(lambda source, written: logits, STEPS if counted else None)
-    source = [D, E, D, SEP, SEP, D, E, D, E, D, E, D, SEP, EOS]
+    logits = table({A: 0.02, B: 0.02, SEP0: 0.2, SEP: 0.6, SEP2: 0.1, EOS: 0.06})
+    model = FakeModel(lambda source, written: logits)
+    source = [A, B, A, SEP, SEP, A, B, A, B, A, B, A, SEP, EOS]
     config = DecodingConfig(strategy=strategy, min_length_ratio=0.75, max_length_ratio=0, max_length_offset=4)
-    for [found, *_] in (decode(model, *batch(source, [D, EOS]), config, counted=counted),):
+    for [found, *_] in (decode(model, *batch(source, [A, EOS]), config),):
         sizes, tokens = [], 0
         for token in found[0].tokens:
             tokens += 1
-            if STEPS.get(token, 0) if counted else token == SEP:
+            if STEPS.get(token, 0):
                 sizes.append(tokens - 1)
                 tokens = 0
         assert sizes[0] >= 2

@@ -39,7 +39,7 @@ class Perfect:
             )
         }
 
-    def __call__(self, model, source, mask, segments, decoding, counted) -> list[list[Any]]:
+    def __call__(self, model, source, mask, segments, decoding) -> list[list[Any]]:
         self.decoded.append([])
         rows = []
         for row, own in zip(*unpadded(source, segments, mask), strict=True):

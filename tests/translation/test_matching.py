@@ -40,7 +40,7 @@ def test_segments_of_a_translation_are_those_of_its_source(written, expected, sh
 def test_segments_at_their_limit_are_cut(written, told, cut):
     config = DecodingConfig(max_length_ratio=1.0, max_length_offset=1)
     source = [20, SEP, 20, 20, SEP, 20, SEP, EOS]
-    assert cut_segments(source, written, told, config, counted=True) == cut
+    assert cut_segments(source, written, told, config) == cut
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
@@ -51,5 +51,5 @@ def test_what_the_search_calls_cut_has_a_segment_at_its_limit(strategy: str) -> 
     pairs = [(source, h) for source, hypotheses in zip(SOURCES, found, strict=True) for h in hypotheses]
     assert {h.finished for _, h in pairs} == {True, False}
     for source, h in pairs:
-        cut = cut_segments(source, h.tokens, {}, config, counted=False)
+        cut = cut_segments(source, h.tokens, {}, config)
         assert h.finished or cut

@@ -20,10 +20,10 @@ from scaleformer.evaluation.log_probabilities import score_documents
 from scaleformer.system.errors import DataError
 from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translator import Translator
-from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP, SEP0, SEP2, SEP3
+from scaleformer.vocabulary import BOS, EOS, PAD, PLACEHOLDER, SEP
 from tests.copier import CopyModel
 from tests.runs import DOCUMENTS, make_run
-from tests.search import SOURCES, A, B, C, FakeModel, batch, free, random_logits, table
+from tests.search import PLAIN, SIZE, SOURCES, STEPS, A, B, C, FakeModel, batch, free, random_logits, table
 
 TOLD: list[dict[int, list[int]]] = [{}, {1: [A, A, B, SEP]}, {0: [B]}, {0: [SEP], 2: [C, C]}]  # of SOURCES
 SHORT = DecodingConfig(strategy="greedy", max_length_ratio=1.0, max_length_offset=2)
@@ -59,7 +59,7 @@ def test_greedy_goes_on_from_what_is_told():
 
 def everything(source: Sequence[int], told: Mapping[int, Sequence[int]]) -> list[tuple[float, tuple[int, ...]]]:
     """Score (without told tokens) and tokens of every target with segments of at most two words, best first."""
-    words = [t for t in range(8) if t not in (PAD, BOS, EOS, SEP)]
+    words = [t for t in PLAIN if t not in (PAD, BOS, EOS, SEP)]
     texts = [(*text, SEP) for n in range(3) for text in itertools.product(words, repeat=n)]
     choices = []
     for n in range(source.count(SEP)):
@@ -118,8 +118,7 @@ def test_neither_limits_nor_rules_hold_for_what_is_told(strategy):
     assert found.finished
 
 
-STEPS = {SEP0: 0, SEP: 1, SEP2: 2, SEP3: 3}
-D, P = 17, PLACEHOLDER
+P = PLACEHOLDER
 
 
 @pytest.mark.parametrize("strategy", ["greedy", "beam", "sample"])
@@ -127,12 +126,12 @@ def test_separators_that_count_and_placeholders(strategy):
     """No separator consumes a told segment, which consumes one; others keep their own placeholders."""
 
     def logits(source: tuple[int, ...], written: tuple[int, ...]) -> Tensor:
-        return random_logits(source, written, size=20)
+        return random_logits(source, written, some=range(SIZE))
 
-    sources = [[D, SEP, P, D, SEP, D, P + 1, SEP, D, SEP, P, SEP, EOS]] * 4
-    told = [{}, {1: [D, P, D, SEP]}, {2: [D, SEP], 4: [P]}, {0: [SEP], 1: [P + 3, SEP], 3: [D, D]}]
+    sources = [[A, SEP, P, A, SEP, A, P + 1, SEP, A, SEP, P, SEP, EOS]] * 4
+    told = [{}, {1: [A, P, A, SEP]}, {2: [A, SEP], 4: [P]}, {0: [SEP], 1: [P + 3, SEP], 3: [A, A]}]
     config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1)
-    found = decode(FakeModel(logits, STEPS), *batch(*sources), config, counted=True, told=told)
+    found = decode(FakeModel(logits), *batch(*sources), config, told=told)
     for [hypothesis], one in zip(found, told, strict=True):
         parts: dict[int, list[int]] = {}
         segment = 0
@@ -167,7 +166,7 @@ def test_a_model_told_its_own_words_writes_the_same(translator, strategy):
     config = DecodingConfig(strategy=strategy, max_length_ratio=0.5, merge_segments=False)
     vocabulary = translator.source_tokenizer
     sources = batch(*([*vocabulary.encode_segments(segments), EOS] for segments in SOURCE))
-    found = [one.tokens for [one] in decode(translator.model, *sources, config, counted=True)]
+    found = [one.tokens for [one] in decode(translator.model, *sources, config)]
     own: list[dict[int, list[int]]] = []
     for tokens in found:
         parts: dict[int, list[int]] = {}
@@ -177,7 +176,7 @@ def test_a_model_told_its_own_words_writes_the_same(translator, strategy):
     some = [{n: part for n, part in parts.items() if n != 1} for parts in own]
     begun = [{n: part[:2] for n, part in parts.items()} for parts in own]
     for told in (own, some, begun):
-        again = decode(translator.model, *sources, config, counted=True, told=told)
+        again = decode(translator.model, *sources, config, told=told)
         assert [one.tokens for [one] in again] == found
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from scaleformer.text.spans import PATTERN, mask_pair
-from scaleformer.vocabulary import PLACEHOLDERS
 
 
 @dataclass(frozen=True)
@@ -40,16 +36,3 @@ class Masking:
 
     def _chooses(self, key: str) -> bool:
         return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") < self.share * 2**64
-
-
-def masking_for(share: float, seed: int, tokenizers: Sequence[Tokenizer]) -> Masking | None:
-    """The masking of a share of the beads, None for 0. Raises DataError if a vocabulary has no placeholders."""
-    if share == 0:
-        return None
-    text = "".join(PLACEHOLDERS)
-    if any([t.piece(i) for i in t.encode(text)][1:] != list(PLACEHOLDERS) for t in tokenizers):
-        raise DataError(
-            f"data.mask_spans={share}: the vocabulary of init_from is older than the placeholders ⟨1⟩ to ⟨9⟩: set "
-            "data.mask_spans=0, or train without init_from"
-        )
-    return Masking(share, seed)

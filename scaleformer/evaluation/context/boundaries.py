@@ -99,21 +99,20 @@ def joined_losses(
     """The loss of the same tokens with every `<sep>`, and with those of `places` missing in the source.
 
     both: they are missing in the target too, as where a paragraph is a segment; otherwise the target's separators there
-    say, where they are counted, that they consume nothing. Raises ValueError as `boundary_losses`.
+    say that they consume nothing. Raises ValueError as `boundary_losses`.
     """
     _check(documents)
-    counted = translator.target_tokenizer.counted
     examples = []
     for document, lacking in zip(documents, places, strict=True):
         source = translator.source_tokenizer.encode_batch(list(document.source))
         target = translator.target_tokenizer.encode_batch(list(document.target))
         for some in (set(), set(lacking)):
             ends: list[int | None] = [None if i in some else SEP for i in range(len(source))]
-            written = ends if both else [SEP0 if counted and end is None else SEP for end in ends]
-            examples.append(Example(document.id, _tokens(source, ends), _tokens(target, written), counted))
+            written = ends if both else [SEP0 if end is None else SEP for end in ends]
+            examples.append(Example(document.id, _tokens(source, ends), _tokens(target, written)))
     losses = target_losses(translator.model, examples, batch_tokens or translator.decoding.batch_tokens, progress)
     words = [
-        loss[[steps_of(token, counted) is None and token != EOS for token in example.target.tolist()]]
+        loss[[steps_of(token) is None and token != EOS for token in example.target.tolist()]]
         for loss, example in zip(losses, examples, strict=True)
     ]
     whole, joined = (np.concatenate(words[n::2]) for n in (0, 1))
@@ -144,10 +143,9 @@ def boundary_losses(
                 (translator.target_tokenizer, document.target),
             )
         ]
-        counted = translator.target_tokenizer.counted
-        for name, source_ends, target_ends in _ends(len(document.source), place, counted):
+        for name, source_ends, target_ends in _ends(len(document.source), place):
             source, target = _tokens(sides[0], source_ends), _tokens(sides[1], target_ends)
-            examples.append(Example(f"{document.id} {name}", source, target, counted))
+            examples.append(Example(f"{document.id} {name}", source, target))
         lengths = [len(tokens) + 1 for tokens in sides[1]]
         bounds = list(accumulate(lengths, initial=0))[place + 2 :]
         kept.append(bounds)
@@ -223,13 +221,13 @@ def _check(documents: Sequence[TestDocument]) -> None:
             raise ValueError(f"document {document.id!r} has {len(document.source)} segments, wanted at least {LEAST}")
 
 
-def _ends(segments: int, place: int, counted: bool) -> Iterator[tuple[str, list[int | None], list[int | None]]]:
+def _ends(segments: int, place: int) -> Iterator[tuple[str, list[int | None], list[int | None]]]:
     """The token that ends each segment of both sides: with all, and with the one at `place` missing on either side."""
     whole: list[int | None] = [SEP] * segments
     lacking = [*whole[:place], None, *whole[place + 1 :]]
     yield "whole", whole, whole
-    yield "source", lacking, [*whole[:place], SEP0 if counted else SEP, *whole[place + 1 :]]
-    yield "target", whole, [*whole[:place], None, SEP2 if counted else SEP, *whole[place + 2 :]]
+    yield "source", lacking, [*whole[:place], SEP0, *whole[place + 1 :]]
+    yield "target", whole, [*whole[:place], None, SEP2, *whole[place + 2 :]]
 
 
 def _tokens(segments: Sequence[Sequence[int]], ends: Sequence[int | None]) -> np.ndarray[Any, np.dtype[np.int64]]:

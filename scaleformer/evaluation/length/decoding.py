@@ -80,14 +80,13 @@ def translate_views(
     config: DecodingConfig,
     device: torch.device,
     progress: Callable[[float, int], None] | None = None,
-    counted: bool = False,
 ) -> list[ViewTranslation]:
     """Translate documents (token ids of each segment, with `<sep>`) by their views: the n-th views of all documents
     together, and views without context all at once.
 
     A view's context must consist of whole earlier views. The translation of the context begins the target; the length
     limits hold for context and new text together. Views without any text are not given to the model: their segments
-    stay empty. counted: as in `Example`. progress: called with the share of source tokens translated and the tokens
+    stay empty. progress: called with the share of source tokens translated and the tokens
     written so far, contexts included.
     """
     total = sum(len(tokens) for of_one in sources for tokens in of_one)
@@ -116,11 +115,11 @@ def translate_views(
                 full.append(place)
         for at in token_budget({place: len(read[place]) * config.rows for place in full}, config.batch_tokens):
             at_hand = sum(len(t) for n, view in (jobs[i] for i in at) for t in sources[n][view.new : view.stop])
-            best = _decode(model, read, context, at, config, device, report, counted)
+            best = _decode(model, read, context, at, config, device, report)
             for place, hypothesis in zip(at, best, strict=True):
                 n, view = jobs[place]
                 new = list(hypothesis.tokens[len(context[place]) :])
-                if view.stop < len(sources[n]) and (not new or steps_of(new[-1], counted) is None):
+                if view.stop < len(sources[n]) and (not new or steps_of(new[-1]) is None):
                     new.append(SEP)  # an unclosed segment must not run into the next view
                 written[n][view.new] = new
                 finished[n] &= hypothesis.finished
@@ -149,16 +148,15 @@ def _decode(
     config: DecodingConfig,
     device: torch.device,
     progress: Callable[[int, float], None],
-    counted: bool,
 ) -> list[Hypothesis]:
     """The best hypothesis of each view, in one batch."""
     # collate needs a target: the context, with a </s> that is not part of the prefix
-    given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS]), counted) for i in places]
+    given = [Example("", _array([*read[i], EOS]), _array([*context[i], EOS])) for i in places]
     batch = collate(given).to(device)
     lengths = torch.tensor([len(context[i]) for i in places], device=device)
     prefixed = PrefixedModel(model, batch.target_output, lengths)
     source = batch.source, batch.source_mask, batch.source_segments
-    found = decode(prefixed, *source, config, counted=counted, progress=progress)
+    found = decode(prefixed, *source, config, progress=progress)
     return [hypotheses[0] for hypotheses in found]
 
 

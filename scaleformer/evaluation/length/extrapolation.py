@@ -184,7 +184,6 @@ def _measure(system: System, mode: str, length: LengthSet, options: Protocol, ca
                 options.decoding,
                 translator.device,
                 progress,
-                translator.target_tokenizer.counted,
             )
         return {
             "hypotheses": [_segments(t, translator, mode) for t in found],

@@ -134,11 +134,6 @@ def choose_file_decoding(
     if config.n_best > 1:
         raise ValueError(f"decoding.n_best={config.n_best}: a file holds one translation: leave it out")
     spans = sum(file.spans for file in files if isinstance(file, ProseFile))
-    if spans and not translator.target_tokenizer.counted:
-        raise ValueError(
-            f"{translator.path}: its vocabulary has no placeholders for the {spans:,} spans of code, links and marks: "
-            "retrain it"
-        )
     if spans and not (translator.config.get("data") or {}).get("mask_spans"):
         log.warning(
             "the model was trained without data.mask_spans: it may misplace the %d spans of code, links and marks",

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from scaleformer.batch import Batch
-from scaleformer.data.augment.masking import Masking, masking_for
+from scaleformer.data.augment.masking import Masking
 from scaleformer.data.config import DataConfig
 from scaleformer.data.datamodule import DocumentDataModule
-from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
-from scaleformer.system.errors import DataError
+from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.text.documents import Document
 from scaleformer.text.spans import mask_pair
-from scaleformer.vocabulary import SEP_PIECE
 
 
 def make_documents(count: int, name: str) -> list[Document]:
@@ -151,18 +149,3 @@ def test_report(corpus: Path, streaming: bool) -> None:
     assert split.masked_segments == split.masked_spans == counts[True]
     assert 50 < counts[True] < 110
     assert data.report.splits["valid"].masked_segments == 0
-
-
-def test_a_vocabulary_without_placeholders(monkeypatch: pytest.MonkeyPatch, corpus: Path) -> None:
-    texts = [text for document in make_documents(20, "train") for text in document.source]
-    monkeypatch.setattr("scaleformer.data.tokenizer._SYMBOLS", (SEP_PIECE,))
-    for byte_fallback in (False, True):
-        old = Tokenizer.train(texts, 286 if byte_fallback else 30, byte_fallback=byte_fallback)
-        assert masking_for(0.0, 1, (old, old)) is None
-        for streaming in (False, True):
-            config = DataConfig("jsonl", str(corpus), mask_spans=0.5, streaming=streaming, cache_dir=str(corpus.parent))
-            with pytest.raises(
-                DataError, match=r"data\.mask_spans=0\.5: the vocabulary .* older than the placeholders"
-            ) as e:
-                DocumentDataModule(config, tokenizers=(old, old)).prepare_data()
-            assert "\n" not in str(e.value)

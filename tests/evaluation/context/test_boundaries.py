@@ -49,7 +49,7 @@ def segment_losses(translator: Translator, document: Document, lacking: str) -> 
             ends = {("source", place): SEP0, ("target", place + 1): SEP2} if name == "target" else {}
             tokens[name].append(ends.get((lacking, number), SEP))
         tokens[name].append(EOS)
-    batch = collate([Example("", np.array(tokens["source"]), np.array(tokens["target"]), counted=True)])
+    batch = collate([Example("", np.array(tokens["source"]), np.array(tokens["target"]))])
     with torch.no_grad():
         scores = translator.model.logits(translator.model(batch)[0]).double().log_softmax(1)
     later = sum(len(translator.target_tokenizer.encode(text)) + 1 for text in document.target[place + 2 :])

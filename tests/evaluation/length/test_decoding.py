@@ -12,7 +12,9 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.evaluation.length.decoding import PrefixedModel, translate_views
 from scaleformer.evaluation.length.views import Window, views
-from tests.helpers import BOS, EOS, PAD, SEP, make_batch, make_model
+from scaleformer.vocabulary import BOS, EOS, PAD, SEP, consumed, steps_of
+from tests.helpers import make_model
+from tests.search import A, B, C, batch
 
 CPU = torch.device("cpu")
 
@@ -32,21 +34,21 @@ def slow_greedy(model, source: list[int], prefix: list[int], limit: int, most: i
     while len(written) < limit:
         given = torch.tensor([[BOS, *written]])
         everything = torch.ones_like(sources).bool(), torch.ones_like(given).bool()
-        batch = Batch(
+        inputs = Batch(
             source=sources,
             source_mask=everything[0],
             source_segments=separators.cumsum(1) - separators,
             target_input=given,
             target_output=given,
             target_mask=everything[1],
-            target_segments=(given == SEP).cumsum(1),
+            target_segments=consumed(given).cumsum(1),
         )
-        logits = model.logits(model(batch)[:, -1])  # (1, V)
+        logits = model.logits(model(inputs)[:, -1])  # (1, V)
         logits[:, [PAD, BOS]] = -torch.inf
         token = int(logits.argmax())
-        if len(written) - max((i + 1 for i, t in enumerate(written) if t == SEP), default=0) >= most:
-            whole &= token == SEP
-            token = SEP
+        if len(written) - max((i + 1 for i, t in enumerate(written) if steps_of(t)), default=0) >= most:
+            whole &= bool(steps_of(token))
+            token = token if steps_of(token) else SEP
         if token == EOS:
             return written[len(prefix) :], whole
         written.append(token)
@@ -72,7 +74,7 @@ def test_greedy_by_views(attention, mode):
             prefix = [t for at in written if view.start <= at < view.new for t in written[at]]
             most = int(0.7 * max(len(s) - 1 for s in source[view.start : view.stop])) + 4
             new, ended = slow_greedy(model, read, prefix, int(0.7 * (len(read) + 1)) + 4, most)
-            if view.stop < len(source) and new[-1:] != [SEP]:
+            if view.stop < len(source) and steps_of(new[-1]) is None:
                 new.append(SEP)
             written[view.new] = new
             finished &= ended
@@ -87,7 +89,7 @@ def test_greedy_by_views(attention, mode):
 def test_given_prefixes(strategy, ngram):
     """Every hypothesis begins as given; without a prefix, the wrapper changes nothing."""
     model = make_model()
-    batch = make_batch([([3, 2], [1]), ([4], [1]), ([2, 2], [1])])
+    given = batch([A, B, C, SEP, B, A, SEP, EOS], [C, A, A, B, SEP, EOS], [B, C, SEP, C, C, SEP, EOS])
     config = DecodingConfig(
         strategy=strategy,
         beam_size=3,
@@ -95,10 +97,9 @@ def test_given_prefixes(strategy, ngram):
         max_length_ratio=1.5,
         no_repeat_ngram_size=ngram,
     )
-    given = batch.source, batch.source_mask, batch.source_segments
-    prefixes = torch.tensor([[7, 7, 7, SEP], [9, PAD, PAD, PAD], [PAD, PAD, PAD, PAD]])
+    prefixes = torch.tensor([[A, A, A, SEP], [C, PAD, PAD, PAD], [PAD, PAD, PAD, PAD]])
     found = decode(PrefixedModel(model, prefixes, torch.tensor([4, 1, 0])), *given, config)
-    for hypotheses, wanted in zip(found, [(7, 7, 7, SEP), (9,), ()], strict=True):
+    for hypotheses, wanted in zip(found, [(A, A, A, SEP), (C,), ()], strict=True):
         assert len(hypotheses) == config.n_best
         assert all(h.tokens[: len(wanted)] == wanted for h in hypotheses)
     free = decode(PrefixedModel(model, prefixes, torch.zeros(3, dtype=torch.long)), *given, config)
