@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from scaleformer.checkpoints.model_file import make_package
+from scaleformer.checkpoints.model_file import FORMAT, make_package
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.training.resume import record_overrides
@@ -30,8 +30,14 @@ CONFIG = {
     },
     "tokenizer": {"vocab_size": 290},
     "optimizer": {"name": "adamw", "learning_rate": 1e-3},
+    "init_from": None,
+    "freeze": [],
     "trainer": {"max_steps": 9},
 }
+
+#: the parts of a model file, without content
+EMPTY: dict[str, Any] = {name: torch.zeros(0) for name in ("source_tokenizer", "target_tokenizer")}
+EMPTY |= {"format": FORMAT, "model": {}, "config": {}, "longest_segment": None, "segmentation": {}, "parent": None}
 
 
 @functools.cache

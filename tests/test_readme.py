@@ -13,7 +13,6 @@ from hydra import compose, initialize_config_dir
 from scaleformer.cli.command import CONF, config_of, module_of, options_of
 from scaleformer.cli.line import typed
 from scaleformer.commands import COMMANDS
-from scaleformer.model.attention import RETIRED
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -25,7 +24,7 @@ NAMES = "|".join(sorted(COMMANDS, key=len, reverse=True))
 PROGRAM = rf"(?:[A-Z_]+=\S+ )*(?:scaleformer ({NAMES})|python (train|scripts/\w+)\.py)"
 COMMAND = re.compile(rf"^[#\s$]*{PROGRAM}(?=\s|$) *(.*)$")
 #: Settings of commands in the log of experiments that the program has no more.
-REMOVED = ("context=foreign", "r_drop", "sample_alpha", "word_dropout")
+REMOVED = ("context=foreign", "r_drop", "sample_alpha", "segment_gated", "segment_hybrid", "word_dropout")
 QUOTED = re.compile(rf"`{PROGRAM}(?=[\s`]) *([^`]*)`")  # in tables and in sentences
 
 
@@ -53,7 +52,7 @@ def of_script(script: str) -> str:
 def test_every_command_shown_is_right(name: str, arguments: str) -> None:
     if re.search(r"resume=|--|-m ", arguments):  # these are tested with the program
         return
-    if any(name in arguments for name in (*RETIRED, *REMOVED)):  # the log of experiments tells of what is gone too
+    if any(name in arguments for name in REMOVED):  # the log of experiments tells of what is gone too
         return
     words = [word.strip("[]") for word in shlex.split(arguments)]
     given = [w for w in words if re.match(r"[+~]?[\w./@]+=", w) and not w.endswith(("=NAME", "key=value"))]

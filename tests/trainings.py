@@ -22,6 +22,7 @@ from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig
 from tests.helpers import make_batch
+from tests.runs import EMPTY
 
 CONF = Path(__file__).parents[1] / "conf"
 SMALL = (
@@ -93,7 +94,7 @@ def make_module(dropout: float = 0.0, label_smoothing: float = 0.1, **model: Any
     schedule = ScheduleConfig("constant", warmup_steps=1)
     return TranslationModule(
         Transformer(config),
-        {"format": 1},
+        EMPTY,
         OptimizerConfig(learning_rate=0.01),
         schedule,
         label_smoothing,

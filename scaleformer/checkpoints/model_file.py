@@ -24,6 +24,16 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
+#: What a model file holds beside its format and weights.
+PACKAGE: dict[str, Any] = {
+    "model": dict,
+    "config": dict,
+    "longest_segment": int | None,
+    "segmentation": dict,
+    "parent": dict | None,
+    "source_tokenizer": Tensor,
+    "target_tokenizer": Tensor,
+}
 EXPORTED = ("model.safetensors", "config.yaml", "source.model", "target.model")
 
 
@@ -32,7 +42,7 @@ class LoadedModel:
     """A model ready to translate, with its tokenizers and the configuration of its run.
 
     sha256           of its checkpoint file, or of all files of an exported model
-    longest_segment  the most tokens of a segment in its training data; None if the file does not say
+    longest_segment  the most tokens of a segment in its training data; None if unknown
     parent           path and hash of the model that its training started from, and that model's parent
     segmentation     grain and languages of its segments
     """
@@ -88,7 +98,6 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
             if name.startswith("model.")
         }
         files = [path]
-    _check_package(package, path)
     source_tokenizer, target_tokenizer = (_tokenizer(package, side, path) for side in ("source", "target"))
     try:
         model_config = ModelConfig(**package["model"])
@@ -109,12 +118,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
         first = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         raise ValueError(f"{path}: the weights do not fit the model configuration of the file: {first}") from error
     model.to(device).eval()
-    config, longest = package["config"], package.get("longest_segment")
-    if "longest_segment" not in package and isinstance(config.get("decoding"), dict):
-        # Versions without longest_segment defaulted to false: the recorded value was nobody's choice.
-        config = {**config, "decoding": {**config["decoding"], "match_segments": True}}
-    known = longest, package.get("parent"), package.get("segmentation") or {}
-    return LoadedModel(model, source_tokenizer, target_tokenizer, config, _sha256(files), path, *known)
+    known = (package[name] for name in ("longest_segment", "parent", "segmentation"))
+    return LoadedModel(model, source_tokenizer, target_tokenizer, package["config"], _sha256(files), path, *known)
 
 
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
@@ -215,25 +220,18 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     )
     if not named or not isinstance(content["scaleformer"], dict):
         raise ValueError(f"{path}: not a scaleformer checkpoint: its weights are not named tensors")
-    return {**content, "scaleformer": _with_current_names(content["scaleformer"])}
-
-
-def _with_current_names(value: Any) -> Any:
-    """Rename old settings: `elsewhere` is now `fallback`."""
-    if isinstance(value, dict):
-        return {"fallback" if key == "elsewhere" else key: _with_current_names(item) for key, item in value.items()}
-    return value
+    _check_package(content["scaleformer"], path)
+    return content
 
 
 def _check_package(package: Mapping[str, Any], path: Path) -> None:
-    """Raise ValueError unless `make_package` of this version made it."""
+    """Raise ValueError unless it is as `make_package` makes it."""
     if package.get("format") != FORMAT:
         raise ValueError(
             f"{path}: the checkpoint has format {package.get('format')}, but this version reads format {FORMAT}: "
             "use the version of scaleformer that wrote it"
         )
-    kinds = {"model": dict, "config": dict, "source_tokenizer": Tensor, "target_tokenizer": Tensor}
-    if missing := [name for name, kind in kinds.items() if not isinstance(package.get(name), kind)]:
+    if missing := [n for n, kinds in PACKAGE.items() if n not in package or not isinstance(package[n], kinds)]:
         raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: use one that a training saved")
 
 
@@ -249,11 +247,13 @@ def _read_export(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         description = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
         weights = load_file(path / "model.safetensors")
         protos = {side: (path / f"{side}.model").read_bytes() for side in ("source", "target")}
-        weights.update({name: weights[first] for name, first in description.get("tied", {}).items()})
+        weights.update({name: weights[first] for name, first in description["tied"].items()})
     except (OSError, ValueError, AttributeError, KeyError, TypeError, yaml.YAMLError, SafetensorError) as error:
         raise ValueError(f"{path}: not a complete exported model: {' '.join(str(error).split())}") from error
     tokenizers = {f"{side}_tokenizer": _bytes_to_tensor(proto) for side, proto in protos.items()}
-    return {**description, **tokenizers}, weights
+    package = {**description, **tokenizers}
+    _check_package(package, path)
+    return package, weights
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from scaleformer.model.attention import RETIRED
 from scaleformer.system.schema import unknown_setting
 
 SYNONYMS = {
@@ -44,11 +43,8 @@ SYNONYMS = {
 
 
 def unknown_override(error: HydraException) -> str | None:
-    """The message for an override of an unknown setting or a removed attention, None for other errors. (Hydra suggests
-    adding the setting with a plus sign, which we would refuse.)"""
-    choice = str(getattr(error, "missing_cfg_file", None)).removeprefix("model/attention/")
-    if choice in RETIRED:
-        return f"attention {choice!r} {RETIRED[choice]}"
+    """The message for an override of an unknown setting, None for other errors. (Hydra suggests adding the setting
+    with a plus sign, which we would refuse.)"""
     cause = error.__cause__
     parent, key = getattr(cause, "parent_node", None), getattr(cause, "full_key", None)
     if parent is None or not key or "is not in struct" not in str(cause):

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from scaleformer.cli.line import last_value
 from scaleformer.cli.resume import resumed_arguments
-from scaleformer.training.resume import ADDED, renewed
 from scaleformer.training.run import Start, run
 from scaleformer.training.settings import Settings
 
@@ -58,8 +58,7 @@ def main(config: DictConfig, given: Sequence[str]) -> float | None:
     config.run_dir = hydra.runtime.output_dir  # whatever folder a setting names
     experiment = hydra.runtime.choices.get("experiment")
     runs = f"runs/{experiment}" if experiment else str(Path(hydra.run.dir).parent)
-    # the config.yaml of an older run may lack some
-    settings = {**ADDED, **renewed(OmegaConf.to_container(config, resolve=True), given)}  # type: ignore[arg-type]
+    settings: Any = OmegaConf.to_container(config, resolve=True)
     runtime = OmegaConf.to_container(hydra.runtime, resolve=True)
     record = {"hydra": {"runtime": runtime, "job": {"config_name": hydra.job.config_name}}}
     return run(settings, Start(runs, given, record))

@@ -187,24 +187,10 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     @cached_property
     def _signature(self) -> str:
         """A hash of everything that must stay the same for a place within an epoch to keep its meaning."""
-        config, recipe, cutting = self.config, self._recipe, asdict(self.cutting)
-        if not cutting["merge_segments"]:  # keep the hash of older checkpoints, which lack these settings
-            del cutting["merge_segments"]
-        if cutting["level"] == "document":
-            del cutting["level"]
-        parts = [cutting, config.batch_tokens, config.seed, recipe.world, config.streaming]
-        parts += [config.window, *(t.hash for t in self.tokenizers)]
-        parts.append(self._fingerprint("train"))
-        if recipe.world * recipe.accumulated > 1:
-            parts.append(["order", 2, recipe.accumulated])
-        if config.streaming:
-            parts.append(["windows", 2])
-        if config.consecutive:
-            parts.append("consecutive")
-        if config.tag is not None:
-            parts.append(["tag", self.tag])
-        if self._changes is not None:
-            parts.append(self._changes.key)
+        config, recipe = self.config, self._recipe
+        parts = [asdict(self.cutting), config.batch_tokens, config.seed, recipe.world, recipe.accumulated]
+        parts += [config.streaming, config.window, config.consecutive, self.tag, *(t.hash for t in self.tokenizers)]
+        parts += [self._fingerprint("train"), None if self._changes is None else self._changes.key]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
     def state_dict(self) -> dict[str, Any]:
@@ -223,8 +209,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
     def _start(self) -> Position:
         if self._state is None:
             return 0, 0, 0
-        # States of earlier versions name no window: a kept corpus has only one.
-        epoch, window, done = self._state["epoch"], self._state.get("window", 0), self._state["done"]
+        epoch, window, done = (self._state[name] for name in ("epoch", "window", "done"))
         if not (window or done) or self._state["signature"] == self._signature:
             return epoch, window, done
         warnings.warn(

@@ -57,7 +57,6 @@ def train_tokenizers(
     The source tokenizer has the `tags` and the pieces for `terms`."""
 
     def train(*sides: str) -> Tokenizer:
-        # " + " keeps the name distinct from that of earlier versions, which may have trained on sources only.
         name = f"{fingerprint} {' + '.join(sides)}"
         text = TokenizerText(documents, sides, config.max_segments)
         reads = "source" in sides

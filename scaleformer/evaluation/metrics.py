@@ -129,16 +129,6 @@ class Metrics:
         return f"{self.tokenize}{', lower-cased' if self.lowercase else ''}"
 
 
-# The old names of these settings in `test.metrics`.
-_OLDER: dict[str, dict[str, Any]] = {"lowercase": {"lowercase": True}, "multi30k": {"tokenize": "none"}}
-
-
-def metrics_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The group `metrics` of the configuration of a run, or of one of its results; older ones have a name instead."""
-    found = run.get("metrics") or (run.get("test") or {}).get("metrics")
-    return {**Metrics().to_dict(), **(found if isinstance(found, Mapping) else _OLDER.get(str(found), {}))}
-
-
 def choose_metrics(
     run: Mapping[str, Any], settings: Mapping[str, Any], overrides: Sequence[str], language: str | None = None
 ) -> Metrics:
@@ -149,5 +139,5 @@ def choose_metrics(
     """
     keys = [override.split("=")[0].lstrip("+") for override in overrides]
     given = {key.removeprefix("metrics.") for key in keys if key.startswith("metrics.")}
-    whole = dict(settings) if "metrics" in keys else {**metrics_of(run), **{key: settings[key] for key in given}}
+    whole = dict(settings) if "metrics" in keys else {**run.get("metrics", {}), **{key: settings[key] for key in given}}
     return from_mapping(Metrics, whole, "metrics").for_language(language)

@@ -70,7 +70,7 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     compares systems, not lengths. Raises OSError.
     """
     metrics = result["settings"]["metrics"]
-    told = "" if metrics in ("default", {"tokenize": "13a", "lowercase": False}) else f" ({_in_words(metrics)})"
+    told = "" if metrics == {"tokenize": "13a", "lowercase": False} else f" ({Metrics(**metrics)})"
     wanted = (
         Panel(f"s-BLEU{told}, same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
         Panel(f"d-BLEU{told}", "", _score("d-BLEU"), least=(0, 1)),
@@ -79,11 +79,6 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     figure = _against_length(result, wanted, columns=3)
     assert figure is not None, "an evaluation computes something"
     return save(figure, path)
-
-
-def _in_words(metrics: str | Mapping[str, Any]) -> str:
-    """The metrics in words; older results have a name for them."""
-    return metrics if isinstance(metrics, str) else str(Metrics(**metrics))
 
 
 def by_segments(lengths: Sequence[Mapping[str, Any]]) -> bool:

@@ -22,7 +22,7 @@ from scaleformer.training.graphs import StepGraphs, reason_against
 from scaleformer.training.guard import StepGuard, name_documents
 from scaleformer.training.interruption import SIGNALS
 from scaleformer.training.lightning_internals import correct_step_count
-from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates, split_decaying
+from scaleformer.training.optimization import OptimizerConfig, ScheduleConfig, refresh_rates
 from scaleformer.training.sharding import shard_model
 
 # Losses are weighted by tokens / UNIT before differentiation: gradients keep an ordinary size (fp16) while the number
@@ -208,13 +208,6 @@ class TranslationModule(pl.LightningModule):
         averaging = any(isinstance(callback, WeightAveraging) for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if "current_model_state" in checkpoint and not averaging:  # the trained weights, not their average
             checkpoint["state_dict"] = checkpoint["current_model_state"]
-        found = [len(group["params"]) for group in checkpoint["optimizer_states"][0]["param_groups"]]
-        wanted = [len(part) for part in split_decaying(self.named_parameters())]
-        if found != wanted:
-            raise ValueError(
-                f"resume: the run's optimizer holds {found} parameters (with, without decay), this version has "
-                f"{wanted}: finish the run with the version of scaleformer that began it"
-            )
 
     def describe_memory(self, batch_tokens: int, error: BaseException) -> str:
         """The message for running out of memory: on which batch, and what to lower."""

@@ -6,20 +6,16 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from scaleformer.checkpoints.model_file import FORMAT, find_checkpoint, read_checkpoint
+from scaleformer.checkpoints.model_file import find_checkpoint, read_checkpoint
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.evaluation.metrics import metrics_of
 from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
-# Old names of settings -> their names today.
-RENAMED = {"test.metrics": "metrics", "callbacks.validation_bleu.tokenize": "metrics.tokenize"}
 RECORD = Path(".hydra") / "hydra.yaml"  # what Hydra composed the configuration from
 CHECKPOINTS = ("last.ckpt", "previous.ckpt", "best.ckpt")  # in the order in which a resume tries them
 # Settings that the weights and the optimizer state depend on, and the exceptions below them.
@@ -37,12 +33,6 @@ HARMLESS = (
     "data.path",  # its content is compared by fingerprint
 )
 
-# Settings that older runs do not have, with the value that they were trained with.
-ADDED: dict[str, Any] = {"init_from": None, "freeze": []}
-ADDED_TO_GROUPS: dict[str, Any] = {"scaled": True, "extend": None}  # in any group
-ADDED_TO_GROUPS |= dict.fromkeys(("merge_segments", "mask_spans", "annotate_terms"), 0.0)
-ADDED_TO_GROUPS |= {"corpora": None, "temperature": 1.0, "tag": None, "consecutive": False}
-
 
 def refuse_held(directory: Path, checkpoint: Path | None = None) -> None:
     """Raise ValueError where `directory` holds a run, unless `checkpoint` belongs to that run."""
@@ -56,7 +46,6 @@ def merge_overrides(overrides: Iterable[str]) -> list[str]:
     merged: dict[str, str] = {}
     for override in overrides:
         key, *value = override.split("=", 1)
-        key = RENAMED.get(key, key)
         merged.pop(key, None)
         merged[key] = "=".join([key, *value])
     return list(merged.values())
@@ -68,25 +57,6 @@ def record_overrides(directory: Path, overrides: Iterable[str], record: Mapping[
         if content is not None:
             with atomic_writer(directory / path) as file:
                 yaml.safe_dump(content, file, allow_unicode=True)
-
-
-def renewed(config: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """A configuration from before the group `metrics` existed, as it would be recorded now; others unchanged.
-
-    That version did not match segments unless told to, so the recorded value is a default, unless `overrides` set it.
-    """
-    if "metrics" in config or not all(isinstance(config.get(group), Mapping) for group in ("test", "callbacks")):
-        return dict(config)
-    renewed = deepcopy(dict(config))
-    metrics, bleu = metrics_of(config), renewed["callbacks"].get("validation_bleu") or {}
-    if (tokenize := bleu.pop("tokenize", "13a")) != "13a" and metrics["tokenize"] == "auto":
-        metrics["tokenize"] = tokenize
-    renewed["test"].pop("metrics", None)
-    chosen = {override.split("=")[0].lstrip("+") for override in overrides}
-    for name, group in (("decoding", renewed), ("callbacks.validation_bleu.decoding", bleu)):
-        if isinstance(group.get("decoding"), dict) and f"{name}.match_segments" not in chosen:
-            group["decoding"]["match_segments"] = True
-    return {**renewed, "metrics": metrics}
 
 
 def last_checkpoint(run: str | Path) -> Path:
@@ -104,7 +74,7 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
     """The checkpoint to resume a run from, and its package (`model_file.make_package`) with its `step`.
 
     A truncated or corrupt checkpoint is skipped with a warning, and the one before it is used. Raises ValueError where
-    none can be read, and where the format differs.
+    none can be read.
     """
     problem: ValueError | None = None
     for path in candidates(run) or [find_checkpoint(run)]:
@@ -114,11 +84,6 @@ def open_checkpoint(run: str | Path) -> tuple[Path, dict[str, Any]]:
             problem = problem or error
             continue
         package, step = content["scaleformer"], content.get("global_step", 0)
-        if package.get("format") != FORMAT:
-            raise ValueError(
-                f"{path}: the checkpoint has format {package.get('format')}, this version resumes format "
-                f"{FORMAT}: use the version of scaleformer that wrote it"
-            )
         if problem is not None:
             warnings.warn(f"{problem}: continuing from {path.name} instead, step {step}", stacklevel=2)
         return path, {**package, "step": step}
@@ -130,9 +95,9 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
     """Raises ValueError where `config` changes a setting that the weights of the run depend on. Warns of other changes
     that affect results, and of a `trainer.max_steps` that the run has passed."""
     differing = []
-    before, config = {**ADDED, **package["config"]}, {**ADDED, **config}
+    before = package["config"]
     for group in FIXED:
-        saved = _flat(before.get(group, {}), group)
+        saved = _flat(before[group], group)
         for name, value in _flat(config[group], group).items():
             # A group of settings on one side may be a single value on the other: then the depths of names differ.
             others = [key for key in saved if f"{key}.".startswith(f"{name}.") or f"{name}.".startswith(f"{key}.")]
@@ -150,10 +115,8 @@ def check_settings(package: Mapping[str, Any], config: Mapping[str, Any]) -> Non
         saved = _flat(before.get(group, {}), group)
         for name, value in _flat(now, group).items():
             harmless = any(name == free or name.startswith(f"{free}.") for free in HARMLESS)
-            last = name.rpartition(".")[2]
             harmless |= re.fullmatch(r"data\.corpora\.[^.]+\.path", name) is not None
-            added = name not in saved and last in ADDED_TO_GROUPS and value == ADDED_TO_GROUPS[last]
-            if not harmless and not added and group in before and saved.get(name) != value:
+            if not harmless and saved.get(name) != value:
                 changed.append(f"{name}={value} (was {saved.get(name, 'not set')})")
     if changed:
         warnings.warn(f"resume: {', '.join(changed)}: results will differ from the run so far", stacklevel=2)

@@ -151,7 +151,7 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     )
     model = Transformer(model_config)
     check_consecutive(model, data, trainer.world_size)
-    origin = package.get("parent") if package is not None else None
+    origin = package["parent"] if package is not None else None
     if parent is not None:
         origin = origin_of(parent)
         notes.append(f"init_from {parent.path}: {transfer_weights(parent, model).describe()}")

@@ -13,8 +13,9 @@ import torch
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
 from scaleformer.system.errors import Interrupted
+from tests.runs import EMPTY
 
-CONTENT = {"scaleformer": {"format": 1}, "state_dict": {"model.weight": torch.arange(1000.0)}}
+CONTENT = {"scaleformer": EMPTY, "state_dict": {"model.weight": torch.arange(1000.0)}}
 
 
 def full(*_: object) -> None:

@@ -18,7 +18,6 @@ from scaleformer.checkpoints.model_file import export_model, find_checkpoint, lo
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
 from tests.helpers import make_batch
-from tests.runs import make_run
 
 TEXTS = [f"the number {a} meets the letter {b}" for a in range(40) for b in "abcdefgh"]
 
@@ -48,22 +47,6 @@ def change(run: Path, **changes: object) -> Path:
     content.update({k: v for k, v in changes.items() if k in content})
     torch.save(content, path)
     return path
-
-
-def test_a_removed_mechanism_names_the_version_that_reads_it(run: Path) -> None:
-    model = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)["scaleformer"]["model"]
-    path = change(run, model={**model, "attention": {"name": "segment_hybrid", "near": 3}})
-    with pytest.raises(
-        ValueError, match=r"segment_recall replaces it, and scaleformer 0\.1\.0 still reads it$"
-    ) as found:
-        load_model(path)
-    assert "\n" not in str(found.value)
-
-
-def test_old_checkpoints_may_say_elsewhere_for_fallback(tmp_path: Path) -> None:
-    attention = {"name": "rotary", "elsewhere": {"name": "softmax", "positions": "none"}}
-    loaded = load_model(make_run(tmp_path, attention=attention))
-    assert type(loaded.model.decoder_layers[0].cross_attention).__name__ == "SoftmaxAttention"
 
 
 def test_run_checkpoint_and_export_are_the_same_model(run: Path, tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -105,12 +105,3 @@ def test_changed_settings_continue_with_the_next_epoch(cache: Path, tmp_path: Pa
     with pytest.warns(UserWarning, match="settings changed since the checkpoint was written inside epoch 0"):
         loader = changed.train_dataloader()
     assert loader.position == (1, 0, 0)
-
-
-def test_states_of_earlier_versions_resume(cache: Path) -> None:
-    """They name no window, and a single process's epochs are what they were."""
-    whole = [batch.ids for batch in module(cache).train_dataloader()]
-    data = module(cache)
-    old = {key: value for key, value in data.state_dict().items() if key != "window"}
-    data.load_state_dict({**old, "done": 4})
-    assert [batch.ids for batch in data.train_dataloader()] == whole[4:]

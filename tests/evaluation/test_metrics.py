@@ -34,14 +34,6 @@ def test_the_command_line_comes_before_the_run():
     assert choose_metrics({"metrics": {"tokenize": "auto"}}, group, [], "zh") == Metrics("zh")
 
 
-def test_runs_and_results_older_than_the_group():
-    group = {"tokenize": "char", "lowercase": False}
-    assert choose_metrics({"test": {"metrics": "multi30k"}}, group, []) == Metrics("none")
-    assert choose_metrics({"test": {"metrics": "lowercase"}}, group, []) == Metrics("13a", lowercase=True)
-    assert choose_metrics({"metrics": "multi30k"}, group, []) == Metrics("none"), "of a result"
-    assert choose_metrics({"test": {"metrics": "default"}}, group, []) == Metrics("13a")
-
-
 @pytest.mark.parametrize(
     ("tokenize", "wanted"),
     [

@@ -105,17 +105,6 @@ def test_without_the_average_a_run_resumes_from_the_weights(tmp_path: Path) -> N
     assert torch.equal(flat(module.state_dict()), flat(present))
 
 
-def test_an_optimizer_with_different_groups_is_reported(tmp_path: Path) -> None:
-    fit(tmp_path, config(), max_steps=3)
-    last = tmp_path / "checkpoints" / "last.ckpt"
-    content = torch.load(last, weights_only=True)
-    decaying, others = content["optimizer_states"][0]["param_groups"]
-    decaying["params"], others["params"] = decaying["params"][:-1], [decaying["params"][-1], *others["params"]]
-    torch.save(content, last)
-    with pytest.raises(ValueError, match="finish the run with the version of scaleformer that began it"):
-        fit(tmp_path, config(), resume=last, max_steps=4)
-
-
 def test_the_weights_are_validated_until_the_average_starts(tmp_path: Path) -> None:
     weights = fit(tmp_path, config(ema=EmaConfig(0.6, 3)), val_check_interval=2, max_steps=2)
     torch.testing.assert_close(flat(saved(tmp_path / "checkpoints" / "best.ckpt")), weights.after[-1], rtol=0, atol=0)

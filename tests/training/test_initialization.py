@@ -216,15 +216,3 @@ def test_separate_tokenizers_do_not_fit_a_joint_one(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has a separate tokenizer for each language: set tokenizer\.joint=false"):
         load_parent(str(run), TokenizerConfig())
     load_parent(str(run), TokenizerConfig(joint=False))
-
-
-def test_an_older_run_has_no_parent(parent: Path, command: Command, tmp_path: Path) -> None:
-    path = shutil.copytree(parent, tmp_path / "old") / "config.yaml"
-    config = yaml.safe_load(path.read_text(encoding="utf-8"))
-    for name in ("init_from", "freeze"):
-        del config[name]
-    path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    run = tmp_path / "run"
-    code, _, err = command(f"--config-path={path.parent}", "--config-name=config", f"hydra.run.dir={run}")
-    assert code == 0, err
-    assert open_checkpoint(run)[1]["config"]["freeze"] == []

@@ -15,7 +15,7 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.system.devices import resolve_device
 from scaleformer.translation.translator import Translator
 from tests.copier import CopyModel
-from tests.runs import DOCUMENTS, make_run, tokenizer
+from tests.runs import DOCUMENTS, tokenizer
 
 GREEDY = DecodingConfig(strategy="greedy")
 
@@ -108,17 +108,6 @@ def test_a_document_more_leaves_the_samples_of_others(run):
     assert [t.segments for t in translator.translate_documents(documents[1:], ids=ids[1:], **settings)] == [
         t.segments for t in named[1:]
     ]
-
-
-def test_older_checkpoints_match_segments_too(tmp_path):
-    """They recorded false if the user had not chosen."""
-    run = make_run(tmp_path / "run", {"decoding": {"strategy": "greedy", "match_segments": False}})
-    assert not Translator(run).decoding.match_segments
-    path = run / "checkpoints" / "best.ckpt"
-    content = torch.load(path, weights_only=True)
-    del content["scaleformer"]["longest_segment"]
-    torch.save(content, path)
-    assert Translator(run).decoding.match_segments
 
 
 def test_a_long_document_is_shown_on_its_way(copier):

@@ -68,13 +68,7 @@ MECHANISMS: dict[str, type[Attention]] = {
     "gated_deltanet": GatedDeltaNetAttention,
 }
 
-#: removed mechanisms, and the advice for each
-RETIRED = {
-    "segment_gated": "is gone: segment_recall replaces it",
-    "segment_hybrid": "is gone: segment_recall replaces it, and scaleformer 0.1.0 still reads it",
-}
-
-__all__ = ["MECHANISMS", "RETIRED", "SITES", "Attention", "build_attention", "options_of"]
+__all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of"]
 
 GIVEN = ("site", "width", "heads", "layer", "layers")  # to a constructor, beside its options
 KINDS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -100,10 +94,7 @@ def build_attention(
     """
     options = dict(choice)
     name = options.pop("name", None)
-    if name == "transformer_xl" and "compressed" in options:  # older models: both mechanisms had this name
-        name = "compressive" if options["compressed"] else name
-        options = {o: v for o, v in options.items() if name == "compressive" or o not in ("compressed", "rate")}
-    fallback = options.pop("fallback", options.pop("elsewhere", None))  # `elsewhere` in older models
+    fallback = options.pop("fallback", None)
     _check_name("model/attention", name, name)
     mechanism = MECHANISMS[name]
     other = {"name": fallback} if isinstance(fallback, str) else fallback
@@ -133,8 +124,6 @@ def build_attention(
 
 def _check_name(where: str, name: Any, given: Any) -> None:
     """Raise ValueError unless `name` is an available mechanism."""
-    if isinstance(name, str) and name in RETIRED:
-        raise ValueError(f"{where} is {given!r}, which {RETIRED[name]}")
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ValueError(f"{where} is {given!r}: choose one of {', '.join(MECHANISMS)}")
 

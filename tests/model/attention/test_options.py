@@ -33,16 +33,3 @@ def test_algorithms_are_known(name: str) -> None:
 def test_refused(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention({"name": name, **options}, "decoder", 16, 2)
-
-
-@pytest.mark.parametrize(
-    "choice", [{"name": "segment_gated", "reach": 1}, {"name": "alibi", "fallback": "segment_gated"}], ids=str
-)
-def test_a_mechanism_that_is_gone_names_its_successor(choice: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is gone: segment_recall replaces it"):
-        build_attention(choice, "decoder", 16, 2)
-
-
-def test_older_models_say_elsewhere_for_fallback() -> None:
-    choice = {"name": "shaw", "elsewhere": {"name": "softmax", "positions": "none"}}
-    assert type(build_attention(choice, "cross", 16, 2)) is MECHANISMS["softmax"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ class BigBirdAttention(SoftmaxAttention):
     i's own block and its two neighbours, the first block, and up to `random_blocks` others drawn at random. The first
     block sees everything. As in the authors' code, each layer and head has its own draw, fixed when the model is made.
     It depends on the number of the block and on how many blocks the text has, not on the other texts of a batch.
-    (Older saved models keep one draw for all layers and heads.) Cost O(L block random_blocks d) time and memory.
+    Cost O(L block random_blocks d) time and memory.
     Source: [Zaheer 2020, section 2], the internal construction with one global block; positions are added to the
     embeddings. Left out: the last block as a second global one, extra global tokens.
 
@@ -42,10 +42,6 @@ class BigBirdAttention(SoftmaxAttention):
 
     def set_extra_state(self, state: Tensor) -> None:
         self.seeds = state.cpu()
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state_dict.setdefault(f"{prefix}_extra_state", torch.zeros_like(self.seeds))  # older models
-        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         size, length = self.block, query.shape[2]

@@ -12,7 +12,6 @@ from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.attention.literature.compression import COMPRESSIONS, most_used
 from scaleformer.model.attention.literature.compressive import CompressiveAttention
-from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.training.carried_memory import carrying
 from tests.helpers import make_batch, make_model
@@ -236,11 +235,3 @@ def test_wrong_options_are_named(option: str, value: Any) -> None:
 def test_groups_must_fill_the_pieces() -> None:
     with pytest.raises(ValueError, match="rate is 3: it must be at least 1 and divide piece, 6, and memory, 4"):
         CompressiveAttention("decoder", 16, 2, piece=6, memory=4, compressed=2, rate=3)
-
-
-@pytest.mark.parametrize(("compressed", "kind"), [(0, TransformerXLAttention), (3, CompressiveAttention)])
-def test_models_from_before_compressive_had_a_name_are_read(compressed: int, kind: type) -> None:
-    old = {"name": "transformer_xl", "piece": 4, "memory": 2, "compressed": compressed, "rate": 2}
-    attention = build_attention(old, "decoder", 16, 2)
-    assert type(attention) is kind
-    assert (attention.piece, attention.memory, attention.compressed) == (4, 2, compressed)
