@@ -24,6 +24,7 @@ from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
 
 FORMAT = 1
+SIDES = ("source", "target")
 #: What a model file holds beside its format and weights.
 PACKAGE: dict[str, Any] = {
     "model": dict,
@@ -98,14 +99,17 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
             if name.startswith("model.")
         }
         files = [path]
-    source_tokenizer, target_tokenizer = (_tokenizer(package, side, path) for side in ("source", "target"))
+    try:
+        tokenizers = read_tokenizers(package)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     try:
         model_config = ModelConfig(**package["model"])
         model = Transformer(model_config)
     except (TypeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: this version of scaleformer cannot build its model: {reason}") from error
-    for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
+    for side, tokenizer in zip(SIDES, tokenizers, strict=True):
         wanted = getattr(model_config, f"{side}_vocabulary")
         if tokenizer.vocab_size != wanted:
             raise ValueError(
@@ -119,7 +123,19 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> LoadedMo
         raise ValueError(f"{path}: the weights do not fit the model configuration of the file: {first}") from error
     model.to(device).eval()
     known = (package[name] for name in ("longest_segment", "parent", "segmentation"))
-    return LoadedModel(model, source_tokenizer, target_tokenizer, package["config"], _sha256(files), path, *known)
+    return LoadedModel(model, *tokenizers, package["config"], _sha256(files), path, *known)
+
+
+def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
+    """(source, target); one object where they are equal, so that nothing is encoded twice. Raises ValueError."""
+    made: dict[bytes, Tokenizer] = {}
+    protos = {side: package[f"{side}_tokenizer"].numpy().tobytes() for side in SIDES}
+    for side, proto in protos.items():
+        try:
+            made[proto] = made.get(proto) or Tokenizer(proto)
+        except ValueError as error:
+            raise ValueError(f"the {side} tokenizer: {error}") from error
+    return made[protos["source"]], made[protos["target"]]
 
 
 def export_model(loaded: LoadedModel, directory: str | Path) -> None:
@@ -235,18 +251,11 @@ def _check_package(package: Mapping[str, Any], path: Path) -> None:
         raise ValueError(f"{path}: the checkpoint has no {' and no '.join(missing)}: use one that a training saved")
 
 
-def _tokenizer(package: Mapping[str, Any], side: str, path: Path) -> Tokenizer:
-    try:
-        return Tokenizer(_tensor_to_bytes(package[f"{side}_tokenizer"]))
-    except ValueError as error:
-        raise ValueError(f"{path}: the {side} tokenizer: {error}") from error
-
-
 def _read_export(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         description = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
         weights = load_file(path / "model.safetensors")
-        protos = {side: (path / f"{side}.model").read_bytes() for side in ("source", "target")}
+        protos = {side: (path / f"{side}.model").read_bytes() for side in SIDES}
         weights.update({name: weights[first] for name, first in description["tied"].items()})
     except (OSError, ValueError, AttributeError, KeyError, TypeError, yaml.YAMLError, SafetensorError) as error:
         raise ValueError(f"{path}: not a complete exported model: {' '.join(str(error).split())}") from error
@@ -266,10 +275,6 @@ def _plain(value: Any) -> Any:
 
 def _bytes_to_tensor(data: bytes) -> Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8)
-
-
-def _tensor_to_bytes(tensor: Tensor) -> bytes:
-    return tensor.numpy().tobytes()
 
 
 def _sha256(paths: list[Path]) -> str:

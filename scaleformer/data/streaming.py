@@ -101,7 +101,7 @@ class Counted:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Counted:
         """The inverse of `to_dict`."""
-        return cls(values["windows"], values["whole"], SplitCounts(**values["counts"]), values.get("epoch", 0))
+        return cls(**{**values, "counts": SplitCounts(**values["counts"])})
 
 
 class StreamedBatches:

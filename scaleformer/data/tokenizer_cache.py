@@ -34,8 +34,7 @@ def cached_tokenizer(
     Raises ValueError like `Tokenizer.train`, and DataError if the cache cannot be written.
     """
     settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "max_segments", "extend")}
-    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, *([list(tags)] if tags else [])]
-    key += ["terms"] * terms
+    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, list(tags), terms]
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
     path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
     if (kept := _kept(path)) is not None:

@@ -92,18 +92,13 @@ def compare_learning_curves(runs: Mapping[str, Path], path: str | Path) -> Path 
 def read_curves(path: Path) -> dict[str, Points]:
     """The non-empty columns of a metrics.csv, each with the steps of its values; {} without a file.
 
-    Gaps are left out. Where a step occurs again, as after a resume, its rows replace the earlier ones from there on.
-    Raises ValueError for any other file.
+    Gaps are left out. Raises ValueError for any other file.
     """
     if not path.is_file():
         return {}
-    rows: list[dict[str, str]] = []
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                while rows and int(rows[-1]["step"]) >= int(row["step"]):
-                    rows.pop()
-                rows.append(row)
+            rows = list(csv.DictReader(file))
         names = [name for name in (rows[0] if rows else {}) if name not in ("step", None)]
         found = {n: [(int(row["step"]), float(row[n])) for row in rows if row[n]] for n in names}
     except (KeyError, TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.data.tokenizer_extension import Extension, extend, read_terms
 from scaleformer.model.transformer import ModelConfig, Transformer
 
@@ -54,12 +54,6 @@ def load_parent(path: str, config: TokenizerConfig) -> LoadedModel:
     return parent
 
 
-def tokenizers_of(parent: LoadedModel) -> tuple[Tokenizer, Tokenizer]:
-    """(source, target); one object where they are equal, so that nothing is encoded twice."""
-    source, target = parent.source_tokenizer, parent.target_tokenizer
-    return source, source if source.proto == target.proto else target
-
-
 def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedModel, str]:
     """The model with the terms of `config.extend` added to its vocabulary, and a line for the user.
 
@@ -67,9 +61,9 @@ def extend_parent(parent: LoadedModel, config: TokenizerConfig) -> tuple[LoadedM
     ValueError where the vocabulary has every term already, or the file cannot be read.
     """
     assert config.extend is not None
-    terms, tokenizers = read_terms(config.extend), tokenizers_of(parent)
-    source = extend(tokenizers[0], terms, config.model_type)
-    target = source if tokenizers[1] is tokenizers[0] else extend(tokenizers[1], terms, config.model_type)
+    terms, theirs = read_terms(config.extend), (parent.source_tokenizer, parent.target_tokenizer)
+    source = extend(theirs[0], terms, config.model_type)
+    target = source if theirs[1] is theirs[0] else extend(theirs[1], terms, config.model_type)
     if not source.split and not target.split:
         raise ValueError(
             f"tokenizer.extend={config.extend}: the vocabulary already has all of its {len(terms)} terms: leave it "

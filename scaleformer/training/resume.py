@@ -12,7 +12,6 @@ from typing import Any
 import yaml
 
 from scaleformer.checkpoints.model_file import find_checkpoint, read_checkpoint
-from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.files import atomic_writer
 
 OVERRIDES = Path(".hydra") / "overrides.yaml"
@@ -136,13 +135,6 @@ def _given_as(key: str, value: Any) -> str:
 
 def _is_free(name: str) -> bool:
     return name in FREE or (name.startswith("model.") and name.rpartition(".")[2] in FREE_OF_ATTENTION)
-
-
-def read_tokenizers(package: Mapping[str, Any]) -> tuple[Tokenizer, Tokenizer]:
-    """(source, target) of a run; one object where they are equal, so that nothing is encoded twice."""
-    source, target = (package[f"{side}_tokenizer"].numpy().tobytes() for side in ("source", "target"))
-    first = Tokenizer(source)
-    return first, first if source == target else Tokenizer(target)
 
 
 def _flat(value: Any, prefix: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from rich.console import Console
 
 from scaleformer.checkpoints.lightning_io import SafeCheckpointIO
-from scaleformer.checkpoints.model_file import make_package
+from scaleformer.checkpoints.model_file import make_package, read_tokenizers
 from scaleformer.checkpoints.run_config import target_language, trained_mode
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.report import DataReport
@@ -29,19 +29,12 @@ from scaleformer.training.callbacks import build_callbacks
 from scaleformer.training.carried_memory import check_consecutive
 from scaleformer.training.freezing import freeze
 from scaleformer.training.guard import StepGuard
-from scaleformer.training.initialization import extend_parent, load_parent, origin_of, tokenizers_of, transfer_weights
+from scaleformer.training.initialization import extend_parent, load_parent, origin_of, transfer_weights
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.loggers import build_loggers, log_results, start_loggers
 from scaleformer.training.module import TranslationModule
 from scaleformer.training.readiness import check_lengths, fingerprints, prepare
-from scaleformer.training.resume import (
-    candidates,
-    check_settings,
-    open_checkpoint,
-    read_tokenizers,
-    record_overrides,
-    refuse_held,
-)
+from scaleformer.training.resume import candidates, check_settings, open_checkpoint, record_overrides, refuse_held
 from scaleformer.training.run_folder import FINISHED, claimed, write_config, write_environment, write_status
 from scaleformer.training.run_results import results_of
 from scaleformer.training.saving import BestCheckpoint
@@ -132,7 +125,9 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     if parent is not None and settings.tokenizer.extend is not None:
         parent, note = extend_parent(parent, settings.tokenizer)
         notes.append(note)
-    tokenizers = read_tokenizers(package) if package else tokenizers_of(parent) if parent else None
+    tokenizers = read_tokenizers(package) if package else None
+    if parent is not None:
+        tokenizers = parent.source_tokenizer, parent.target_tokenizer
     data = data_module(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
     trainer = build_trainer(

@@ -37,7 +37,7 @@ class Translator:
     loaded: the model, or the path of a run, checkpoint or exported model, as for `load`.
     decoding: the default settings; None for those of the model's run.
     tag: the default tag.
-    Raises ValueError if the run has settings that this version does not know, and for an unknown tag.
+    Raises ValueError for an unknown tag, and if the run has unknown settings.
     """
 
     def __init__(
