@@ -198,7 +198,7 @@ def test_a_checkpoint_without_a_corpus_asks_for_one(evaluate, tmp_path):
 
 
 def test_the_metrics_of_the_run_are_the_default(tmp_path, corpus, evaluate):
-    config = {"data": {"format": "jsonl", "path": str(corpus)}, "test": {"metrics": "multi30k"}}
+    config = {"data": {"format": "jsonl", "path": str(corpus)}, "metrics": {"tokenize": "none", "lowercase": False}}
     run = make_run(tmp_path / "tokenised", config)
     for arguments, tokenizer in (([], "tok:none"), (["metrics=default"], "tok:13a")):
         code, out, err = evaluate(f"checkpoint={run}", "ter=false", *arguments)

@@ -33,7 +33,7 @@ def corpus(tmp_path) -> Path:
 @pytest.fixture
 def run(tmp_path, corpus) -> Path:
     data = {"format": "jsonl", "path": str(corpus), "max_tokens": 24}
-    return make_run(tmp_path / "run", {"data": data, "test": {"metrics": "multi30k"}})
+    return make_run(tmp_path / "run", {"data": data, "metrics": {"tokenize": "none", "lowercase": False}})
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_known_tokenizers_need_no_training_split(cache: Path, tmp_path: Path) ->
     assert [d.id for d in data.documents("test")] == ["a"]
     assert data.encoded("test").segments == 1
     assert data.val_dataloader() == []
-    data.load_state_dict({"epoch": 2, "done": 3, "signature": "other"})
+    data.load_state_dict({"epoch": 2, "window": 0, "done": 3, "signature": "other"})
     with pytest.raises(DataError, match=r"no 'train' split; present: test"):
         data.train_dataloader()
 
