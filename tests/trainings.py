@@ -137,6 +137,7 @@ class Words:
     """Replaces the data module: every token is a word; the examples are those of `Batches` unless names are given."""
 
     def __init__(self, *names: str) -> None:
+        self.config = SimpleNamespace(consecutive=False)
         self.parts: dict[str, Any] = {}
         self.names = names or ("0", "1")
 
