@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
+from shutil import which
 
 import torch
 from torch import Tensor
@@ -140,7 +143,16 @@ def _explore(priority: Tensor, scale: float) -> Tensor:
 
 def can_fuse(device: torch.device, products: torch.dtype) -> bool:
     """Whether the kernels of `scaleformer.ops.recall.fused` serve: on a GPU of CUDA with Triton, which torch brings."""
-    return device.type == "cuda" and products != torch.float64 and find_spec("triton") is not None
+    return device.type == "cuda" and products != torch.float64 and find_spec("triton") is not None and _has_compiler()
+
+
+@cache
+def _has_compiler() -> bool:
+    """Whether there is the C compiler that Triton calls once for each kernel; if not, says so."""
+    found = any(which(name) for name in (os.environ.get("CC", ""), "gcc", "clang", "cc"))
+    if not found:
+        warnings.warn("no C compiler (gcc): segment_recall does without its faster kernels for GPUs", stacklevel=2)
+    return found
 
 
 def fused(device: torch.device, products: torch.dtype) -> Callable[..., Tensor]:

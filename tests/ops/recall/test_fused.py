@@ -10,7 +10,7 @@ from torch import Tensor
 
 pytest.importorskip("triton", reason="Triton is missing: pip install 'scaleformer[kernels]'")
 
-from scaleformer.ops.recall import fused
+from scaleformer.ops.recall import attention, fused
 from tests.ops.inputs import gradients
 from tests.ops.recall.inputs import Case, call, make
 
@@ -81,3 +81,15 @@ def test_keys_are_chosen_from_several_chunks(causal: bool, alike: bool, monkeypa
 def test_it_is_refused_in_float64() -> None:
     with pytest.raises(ValueError, match=r"algorithm is 'fused' on cpu in torch\.float64: it must be auto"):
         call(make(12, 12), kept=3, algorithm="fused")
+
+
+def test_without_a_compiler_the_other_forms_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    attention._has_compiler.cache_clear()
+    monkeypatch.setattr(attention, "which", lambda name: name == "gcc")
+    assert attention.can_fuse(gpu, torch.bfloat16)
+    attention._has_compiler.cache_clear()
+    monkeypatch.setattr(attention, "which", lambda name: None)
+    with pytest.warns(UserWarning, match="no C compiler"):
+        assert not attention.can_fuse(gpu, torch.bfloat16)
+    attention._has_compiler.cache_clear()
