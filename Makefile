@@ -16,7 +16,7 @@ install: $(STAMP)  ## Make .venv and install the package with its pinned depende
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,formats,documents,serve]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev,documents,serve]'
 	touch $@
 
 train: install  ## Train, evaluate and show the default experiment (embedded corpus, CPU, some 10 minutes)

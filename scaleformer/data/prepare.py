@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -25,33 +24,27 @@ from scaleformer.data.config import HubConfig
 from scaleformer.data.hub import hub_documents
 from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.data.sources import assign_splits
-from scaleformer.formats.bitexts import BITEXTS, Bitext, read_bitext
-from scaleformer.formats.json_lines import read_jsonl
-from scaleformer.formats.reversed_translations import read_translations
+from scaleformer.formats.bitexts import Bitext, Columns, read_bitext
+from scaleformer.formats.json_lines import read_jsonl, read_reversed
+from scaleformer.formats.recognition import BITEXTS, FORMATS
 from scaleformer.formats.suites import SUITES, Documents, read_suite
-from scaleformer.formats.tables import Columns, has_names, read_tsv
 from scaleformer.formats.testsets import read_test_set
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
-from scaleformer.text.documents import Document, from_parts, separate
+from scaleformer.text.documents import Document, from_parts
 
 SPLITS = ("train", "valid", "test")
 # why a whole corpus may be one document, by the format or the boundaries of text
+_ROWS = "each file is a document; document_column groups its rows, boundaries=lines makes every row a document"
+_UNITS = "each file is a document; input= also takes a folder; boundaries=lines makes every unit one"
 ONE_DOCUMENT = {
     "blank": "a blank line ends a document; boundaries=lines makes every line one, boundaries=ids reads their names",
     "ids": "the lines with the same name form a document",
     "lines": "each line is a document",
     "jsonl": "each line is a document",
+    **{name: _ROWS if FORMATS[name].columns else _UNITS for name in BITEXTS},
     "tsv": "the lines with the same name form a document",
-    **dict.fromkeys(
-        ("po", "tmx"), "each file is a document; input= also takes a folder; boundaries=lines makes every unit one"
-    ),
-    "xliff": "each <file> element is a document; input= also takes a folder; boundaries=lines makes every unit one",
-    **dict.fromkeys(
-        ("csv", "parquet"),
-        "each file is a document; document_column groups its rows, boundaries=lines makes every row a document",
-    ),
     "hub": "each row is a document; document_column groups rows",
     "raw": "each pair of files is a document",
     "sacrebleu": "the test set has no more documents",
@@ -208,9 +201,6 @@ def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -
     if config.format == "jsonl":
         return read_jsonl(config.input)
     names = config.source_column, config.target_column, config.document_column
-    if config.format == "tsv" and not _names_columns(config, Columns(*names)):
-        documents = read_tsv(config.input, report.dropped_segments)
-        return chain.from_iterable(map(separate, documents)) if config.boundaries == "lines" else documents
     if config.format in BITEXTS:
         languages = config.source_language, config.target_language
         bitext = Bitext(config.format, config.input, Columns(*names), languages, config.boundaries == "lines")
@@ -218,17 +208,11 @@ def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -
     if config.format == "hub":
         return hub_documents(HubConfig(config.input, config.subset, config.data_files, *names), config.split or "train")
     if config.format == "translations":
-        return read_translations(config.input, report.dropped_documents, report.dropped_segments)
+        return read_reversed(config.input, report.dropped_documents, report.dropped_segments)
     if config.format == "sacrebleu":
         return read_test_set(config.input)
     assert config.target is not None
     return read_text_pair(config.input, config.target, config.boundaries, config.ids)
-
-
-def _names_columns(config: PrepareConfig, columns: Columns) -> bool:
-    """Whether the TSV has a header line; otherwise its columns are document, source, target."""
-    assert config.input is not None
-    return Path(config.input).is_dir() or columns != Columns() or has_names(Path(config.input), columns)
 
 
 def _cleaned(documents: Iterable[Document], config: PrepareConfig, report: PrepareReport) -> Iterator[Document]:

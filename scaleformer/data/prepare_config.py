@@ -6,13 +6,16 @@ from dataclasses import dataclass, fields
 
 from scaleformer.data.align.filters import FILTERS
 from scaleformer.data.config import BOUNDARIES
-from scaleformer.formats.bitexts import BITEXTS
+from scaleformer.formats import recognition
+from scaleformer.formats.recognition import BITEXTS
 from scaleformer.formats.suites import SUITES
 from scaleformer.system.schema import shown
 from scaleformer.text.sentences import GRAINS
 
 CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 FORMATS = (*CORPORA, *SUITES)
+_TABLES = [name for name in BITEXTS if recognition.FORMATS[name].columns]
+_MEMORIES = [name for name in BITEXTS if recognition.FORMATS[name].languages]
 # settings that only some formats read
 READ_BY = {
     "ids": ("text",),
@@ -20,8 +23,8 @@ READ_BY = {
     "boundaries": ("text", *BITEXTS),
     **dict.fromkeys(("subset", "data_files"), ("hub",)),
     "split": ("hub", "raw"),
-    **dict.fromkeys(("source_column", "target_column", "document_column"), ("hub", "csv", "tsv", "parquet")),
-    **dict.fromkeys(("source_language", "target_language"), ("tmx", "raw", "contrapro")),
+    **dict.fromkeys(("source_column", "target_column", "document_column"), ("hub", *_TABLES)),
+    **dict.fromkeys(("source_language", "target_language"), (*_MEMORIES, "raw", "contrapro")),
     **dict.fromkeys(("documents", "context"), ("contrapro",)),
     **dict.fromkeys(("valid", "test", "seed", "drop_empty", "drop_identical", "max_ratio", "min_segments"), CORPORA),
     "checkpoint": ("raw", "translations"),

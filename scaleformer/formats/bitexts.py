@@ -7,25 +7,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scaleformer.formats.catalogue_pairs import read_tmx, read_xliff
-from scaleformer.formats.po_pairs import read_po
-from scaleformer.formats.recognition import FORMATS, by_name
-from scaleformer.formats.rows import Row, grouped
-from scaleformer.formats.tables import Columns, read_table
+from scaleformer.formats.recognition import FORMATS, by_name, load
+from scaleformer.formats.rows import grouped
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, separate
 
-BITEXTS = ("po", "tmx", "xliff", "csv", "tsv", "parquet")
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns; document="": no column names documents. A dot reaches into a column of dictionaries."""
+
+    source: str = "source"
+    target: str = "target"
+    document: str = ""
 
 
 @dataclass(frozen=True)
 class Bitext:
     """Bilingual files to read.
 
-    format     one of BITEXTS
+    format     one that has `rows` in `FORMATS`
     path       a file, or a folder: all its files of the format are read, ordered by name
     columns    csv, tsv, parquet
-    languages  tmx: of source and target; None: those of the file
+    languages  tmx: of source and target; "en" also matches "en-XX"; None: srclang of the header or the unit, and the
+               only other language of a unit
     separate   every segment is a document
     """
 
@@ -42,24 +47,16 @@ def read_bitext(bitext: Bitext, dropped: Counter[str]) -> Iterator[Document]:
     `dropped` counts omitted units by reason, and files without any other unit. Raises DataError in one line, with file
     and line or row.
     """
+    format = FORMATS[bitext.format]
+    read_rows = load(f"{format.rows}.read_rows")
     for path, name in _files(bitext):
-        documents = grouped(_rows(bitext, path, name, dropped), named=bool(bitext.columns.document))
+        documents = grouped(read_rows(path, name, bitext, dropped), named=format.columns)
         empty = True
         for document in documents:
             empty = False
             yield from separate(document) if bitext.separate else (document,)
         if empty:
             dropped["files without a translated message"] += 1
-
-
-def _rows(bitext: Bitext, path: Path, name: str, dropped: Counter[str]) -> Iterator[Row]:
-    if bitext.format == "po":
-        return read_po(path, name, dropped)
-    if bitext.format == "tmx":
-        return read_tmx(path, name, bitext.languages, dropped)
-    if bitext.format == "xliff":
-        return read_xliff(path, name, dropped)
-    return read_table(path, bitext.format, name, bitext.columns)
 
 
 def _files(bitext: Bitext) -> Iterator[tuple[Path, str]]:
@@ -78,4 +75,4 @@ def _files(bitext: Bitext) -> Iterator[tuple[Path, str]]:
 
 
 def _without_ending(name: str) -> str:
-    return str(Path(name.removesuffix(".gz")).with_suffix("").as_posix())
+    return Path(name.removesuffix(".gz")).with_suffix("").as_posix()

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block
 from scaleformer.system.errors import DataError
 
 _GZIP = b"\x1f\x8b"
 LARGEST = 1 << 28  # bytes of a file, packed or not: more than any real document
-CLASSES = {
-    "markdown": "markdown.MarkdownFile",
-    "html": "html.HtmlFile",
-    "docx": "docx.DocxFile",
-    "epub": "epub.EpubFile",
-    "po": "po.PoFile",
-    "xliff": "xliff.XliffFile",
-    "srt": "subtitles.SrtFile",
-    "vtt": "subtitles.VttFile",
-    "text": "text.TextFile",
-}
 
 
 class BlockFile(Protocol):
@@ -40,9 +29,8 @@ class BlockFile(Protocol):
 
 
 def class_of(format: str) -> type[BlockFile]:
-    """The class of a format. Its module is imported here, and with it what only this format needs."""
-    module, name = CLASSES[format].split(".")
-    kind: type[BlockFile] = getattr(importlib.import_module(f"scaleformer.formats.{module}"), name)
+    """The class of a format."""
+    kind: type[BlockFile] = load(FORMATS[format].prose)
     return kind
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +66,29 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
     document = Document(record["id"], sides["source"], sides["target"], beads=tuple((s, t) for s, t in beads))
     check_document(document, where, require_target or "target" in record)
     return document
+
+
+def read_reversed(path: str | Path, dropped: Counter[str], segments: Counter[str]) -> Iterator[Document]:
+    """Documents of the output of `scaleformer translate`, with the translation as source and the translated text as
+    target, for back-translation [Sennrich 2016].
+
+    Segments that a length limit cut are left out and counted in `segments`; in `dropped`, documents that it cut in
+    every segment or in unknown ones, and those whose segment count differs from the translation's.
+    Raises DataError with file and line for lines that `translate` did not write.
+    """
+    for number, line in read_lines(path, "jsonl"):
+        try:
+            record = json.loads(line)
+            name, text, translation = record["id"], record["source"], record["hypothesis"]
+            finished, cut = record["finished"], set(record.get("cut", ()))
+        except (ValueError, TypeError, KeyError) as error:
+            missing = f"no {error}" if isinstance(error, KeyError) else "not a JSON object"
+            raise DataError(f"{path}:{number}: {missing}: wanted the output of translate output=FILE.jsonl") from None
+        if len(text) != len(translation):
+            dropped["cut by the length limit" if not finished else "another number of segments"] += 1
+        elif not finished and len(cut) in (0, len(text)):
+            dropped["cut by the length limit"] += 1
+        else:
+            segments["cut by the length limit"] += len(cut)
+            kept = [place for place in range(len(text)) if place not in cut]
+            yield Document(str(name), *(tuple(side[place] for place in kept) for side in (translation, text)))

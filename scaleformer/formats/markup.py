@@ -1,4 +1,4 @@
-"""XML as tokens with their positions in the file, so that edits change nothing else.
+"""XML as tokens with their positions in the file, so that edits change nothing else, or as a stream of tokens.
 
 The parser is expat: unlike lxml it reports positions. It expands no entities and reads nothing outside the file; files
 that declare entities are refused.
@@ -9,16 +9,17 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 from xml.parsers import expat
 
-from scaleformer.formats.po_pairs import CHARSETS
 from scaleformer.formats.rows import brief
+from scaleformer.formats.splicing import CHARSETS
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
 XML = "http://www.w3.org/XML/1998/namespace"
 DEEPEST = 256  # the deepest nesting, as in libxml2
+_BLOCK = 1 << 16  # bytes of a stream
 _NONE: dict[str, str] = {}
 _ENCODING = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})["']""")
 _ATTRIBUTE = re.compile(r"""(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
@@ -30,14 +31,21 @@ class Token(NamedTuple):
     kind        start | end (of an element, both of `<a/>`, whose end is empty) | text | other
     name        of an element, in its name space: "{uri}name"
     text        its content
+    line        where it begins, from 1
     """
 
     kind: str
     name: str
     attributes: dict[str, str]
     text: str
+    line: int
     start: int
-    stop: int
+    stop: int = 0
+
+    @property
+    def local(self) -> str:
+        """The name without its name space."""
+        return self.name.rpartition("}")[2]
 
 
 class Markup:
@@ -45,13 +53,14 @@ class Markup:
 
     content  the file as text
     ends     for each start of an element the number of the token that ends it
-    Raises DataError with name and line if it is not well-formed, declares entities or is nested too deeply.
+    Raises DataError with name and line if it is not well-formed, declares entities or is nested too deeply, and if its
+    outermost element is not `wanted`.
     """
 
-    def __init__(self, content: str, name: str) -> None:
+    def __init__(self, content: str, name: str, wanted: str = "") -> None:
         self.content = content
         self.name = name
-        self.tokens = _Scanner(name).scan(content)
+        self.tokens = _placed(_Scanner(name, wanted).feed(content.encode(), True), content)
         self.ends: dict[int, int] = {}
         opened: list[int] = []
         for number, token in enumerate(self.tokens):
@@ -87,14 +96,13 @@ class Markup:
 
     def where(self, number: int) -> str:
         """File and line of a token."""
-        line = self.content.count("\n", 0, self.tokens[number].start) + 1
-        return f"{self.name}:{line}"
+        return f"{self.name}:{self.tokens[number].line}"
 
 
 class _Scanner:
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.found: list[tuple[str, str, dict[str, str], str, int]] = []
+    def __init__(self, name: str, wanted: str) -> None:
+        self.name, self.wanted = name, wanted
+        self.found: list[Token] = []
         self.depth = 0
         self.parser = parser = expat.ParserCreate("utf-8", "}")
         parser.buffer_text = False
@@ -105,29 +113,26 @@ class _Scanner:
         parser.EntityDeclHandler = self._entity
         parser.SkippedEntityHandler = self._skipped
 
-    def scan(self, content: str) -> list[Token]:
-        data = content.encode()
+    def feed(self, data: bytes, last: bool) -> list[Token]:
+        """The tokens that end in the next part of a file, with their starts in bytes."""
+        self.found = []
         try:
-            self.parser.Parse(data, True)
+            self.parser.Parse(data, last)
         except expat.ExpatError as error:
             reason = brief(expat.ErrorString(error.code))
             raise DataError(f"{self.name}:{error.lineno}: malformed XML ({reason})") from None
-        tokens = []
-        ends = [*(place for *_, place in self.found[1:]), len(data)]
-        begin = int(content.startswith("\ufeff"))  # in characters, while the parser counts bytes
-        for (kind, name, attributes, text, place), end in zip(self.found, ends, strict=True):
-            stop = begin + (end - place if len(data) == len(content) else len(data[place:end].decode()))
-            tokens.append(Token(kind, name, attributes, text, begin, stop))
-            begin = stop
-        return tokens
+        return self.found
 
     def _add(self, kind: str, name: str = "", attributes: dict[str, str] | None = None, text: str = "") -> None:
-        self.found.append((kind, name, attributes or _NONE, text, self.parser.CurrentByteIndex))
+        line, start = self.parser.CurrentLineNumber, self.parser.CurrentByteIndex
+        self.found.append(Token(kind, name, attributes or _NONE, text, line, start))
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
             raise DataError(f"{self._where()}: more than {DEEPEST} nested elements: flatten it")
+        if self.depth == 1 and self.wanted and name.rpartition("}")[2] != self.wanted:
+            raise DataError(f"{self._where()}: <{brief(name.rpartition('}')[2])}>, wanted <{self.wanted}>")
         self._add("start", _named(name), {_named(key): value for key, value in attributes.items()})
 
     def _end(self, name: str) -> None:
@@ -146,6 +151,19 @@ class _Scanner:
         return f"{self.name}:{self.parser.CurrentLineNumber}"
 
 
+def _placed(found: list[Token], content: str) -> list[Token]:
+    """The tokens of a whole file with their places in characters."""
+    data = content.encode()
+    tokens = []
+    ends = [*(token.start for token in found[1:]), len(data)]
+    begin = int(content.startswith("\ufeff"))  # in characters, while the parser counts bytes
+    for token, end in zip(found, ends, strict=True):
+        stop = begin + (end - token.start if len(data) == len(content) else len(data[token.start : end].decode()))
+        tokens.append(Token(*token[:5], begin, stop))
+        begin = stop
+    return tokens
+
+
 def _named(name: str) -> str:
     return f"{{{name}" if "}" in name else name
 
@@ -155,22 +173,49 @@ def decode_xml(content: bytes, name: str) -> tuple[str, str]:
 
     Raises DataError if the encoding is unknown, or if the file does not match it.
     """
-    if content.startswith((codecs.BOM_UTF16_LE, b"<\0")):
-        encoding = "utf-16-le"
-    elif content.startswith((codecs.BOM_UTF16_BE, b"\0<")):
-        encoding = "utf-16-be"
-    else:
-        found = _ENCODING.match(content.removeprefix(codecs.BOM_UTF8))
-        encoding = found[1].decode().lower() if found and not content.startswith(codecs.BOM_UTF8) else "utf-8"
+    encoding = _encoding(content, name)
     try:
-        if not encoding.startswith("utf-16-") and not CHARSETS.fullmatch(encoding):
-            raise LookupError
         return content.decode(encoding), encoding
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name}:{line}: malformed XML (not {encoding.upper()}): convert it to UTF-8") from None
+        raise _undecodable(error, 1, name, encoding) from None
+
+
+def stream_xml(stream: BinaryIO, name: str, wanted: str) -> Iterator[Token]:
+    """The tokens of a file of any size, without their places. Raises DataError as `decode_xml` and `Markup`."""
+    scanner, line = _Scanner(name, wanted), 1
+    block = stream.read(_BLOCK)
+    encoding = _encoding(block, name)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    while True:
+        try:
+            text = decoder.decode(block, not block)
+        except UnicodeDecodeError as error:
+            raise _undecodable(error, line, name, encoding) from None
+        yield from scanner.feed(text.encode(), not block)
+        if not block:
+            return
+        line += text.count("\n")
+        block = stream.read(_BLOCK)
+
+
+def _encoding(begin: bytes, name: str) -> str:
+    if begin.startswith((codecs.BOM_UTF16_LE, b"<\0")):
+        return "utf-16-le"
+    if begin.startswith((codecs.BOM_UTF16_BE, b"\0<")):
+        return "utf-16-be"
+    found = _ENCODING.match(begin)
+    encoding = found[1].decode().lower() if found else "utf-8"
+    try:
+        if not CHARSETS.fullmatch(encoding):
+            raise LookupError
+        return codecs.lookup(encoding).name
     except LookupError:
         raise DataError(f"{name}: malformed XML (unknown encoding={shown(encoding)}): convert it to UTF-8") from None
+
+
+def _undecodable(error: UnicodeDecodeError, line: int, name: str, encoding: str) -> DataError:
+    line += error.object.count(b"\n", 0, error.start)
+    return DataError(f"{name}:{line}: malformed XML (not {encoding.upper()}): convert it to UTF-8")
 
 
 def encode_xml(text: str, encoding: str) -> bytes:

@@ -1,33 +1,69 @@
-"""gettext catalogues (PO): untranslated messages get a translation, every other byte stays.
+"""gettext catalogues (PO): translated messages train, untranslated ones get a translation, every other byte stays.
 
-The grammar is that of `scaleformer.formats.po_pairs`. Each paragraph of a message is a block. The first plural form is
+Format: GNU gettext manual, "The Format of PO Files". Each paragraph of a message is a segment. The first plural form is
 the translation of the singular, the others are that of the plural.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from scaleformer.formats.breaks import break_again
-from scaleformer.formats.po_pairs import Part, decode_catalogue, find_messages, unescape
-from scaleformer.formats.printf import moved, numbered, same_placeholders
+from scaleformer.formats.bitexts import Bitext
+from scaleformer.formats.lines import opened
+from scaleformer.formats.printf import translated
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import MARK, Block, BlockBuilder, Span
-from scaleformer.formats.splicing import Edit, splice
+from scaleformer.formats.rows import Row, one_segment
+from scaleformer.formats.segments import Block, BlockBuilder
+from scaleformer.formats.splicing import CHARSETS
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
 WIDTH = 79  # of a line, as in gettext
+_CHARSET = re.compile(
+    rb'^msgid[ \t]*""\s+msgstr[ \t]*(?:"[^\r\n]*[\r\n]+[ \t]*)*?"[^\r\n]*?charset=[ \t]*([\w.:-]+)', re.MULTILINE
+)
+_COMMENT = re.compile(r"#(?!~).*|#~[ \t]*(?:\|.*)?")
+_WORDS = {"msgctxt": "c", "msgid": "i", "msgid_plural": "p", "msgstr": "s", "": "q"}  # n: msgstr[1], q: continues
+_PART = re.compile(rf'(#~[ \t]*)?({"|".join(_WORDS)}|msgstr\[\d+\])[ \t]*("[^"\\]*(?:\\.[^"\\]*)*")')
+_WHOLE = "(?:cq*)?iq*(?:sq*|pq*(?:nq*)+)"
+_MESSAGE = re.compile(rf"#*(?:{_WHOLE}|{_WHOLE.upper()}|\Z)")  # comments stand before a message
 _PARAGRAPHS = re.compile(r"\n[ \t]*\n\s*")
 _CONTROLS = re.compile(
     r"(\x1b\[[\d;]{0,20}m|[\x00-\x08\x0e-\x1f\x7f])|[^\x00-\x08\x0e-\x1f\x7f]+"
 )  # colours, bell characters
+_ESCAPE = re.compile(rb"\\(?:([abfnrtv\"\\?'])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f"\\]')
 _ESCAPES = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r", '"': '"', "\\": "\\"}
+_CHARACTERS = {escape.encode(): character.encode() for character, escape in _ESCAPES.items()}
+
+
+def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> Iterator[Row]:
+    """The translated messages of a file as rows of the document `name`.
+
+    Left out and counted: messages that are fuzzy, obsolete or untranslated, that have plural forms, or that begin with
+    the comments ("_:") of old catalogues. Raises DataError with file and line.
+    """
+    with opened(path, "po") as file:
+        return PoFile(file.read(), str(path)).rows(name, dropped)
+
+
+class _Part(NamedTuple):
+    """A line of a message.
+
+    line  its index
+    word  "msgid", "msgstr[1]", ...; "" if a text continues; "#" for a comment
+    text  with quotation marks and escapes
+    """
+
+    line: int
+    word: str
+    text: str
 
 
 class _Field(NamedTuple):
@@ -36,6 +72,14 @@ class _Field(NamedTuple):
     word: str
     lines: list[int]
     text: str
+
+
+class _Message(NamedTuple):
+    """The fields of a message by their words; its flags, such as "fuzzy"."""
+
+    fields: dict[str, _Field]
+    flags: set[str]
+    obsolete: bool
 
 
 @dataclass(frozen=True)
@@ -49,7 +93,7 @@ class _Unit:
 
 
 class PoFile:
-    """The untranslated messages of a catalogue, in the encoding that its header names, else UTF-8.
+    """A catalogue in the encoding that its header names, else UTF-8; its blocks are those of untranslated messages.
 
     Raises DataError with file and line if it is not a catalogue.
     """
@@ -57,27 +101,55 @@ class PoFile:
     def __init__(self, content: bytes, name: str) -> None:
         self._name = name
         self._raw = content.splitlines(keepends=True)
-        self._lines, self._encoding = decode_catalogue(content, name)
-        if (null := next((number for number, line in enumerate(self._lines, 1) if "\0" in line), None)) is not None:
-            raise DataError(f"{name}:{null}: a null character: not a text file")
-        self._wraps = all(len(line) <= WIDTH + 1 for line in self._lines if not line.startswith("#"))
+        lines, self._encoding = _decoded(content, name)
+        self._wraps = all(len(line) <= WIDTH + 1 for line in lines if not line.startswith("#"))
+        self._messages = [found for parts in _split(lines, name) if (found := self._message(*parts)) is not None]
         self.left: Counter[str] = Counter()
         self._units = list(self._find_units())
         self.blocks = [block for unit in self._units for block in unit.blocks]
 
+    def _message(self, parts: Sequence[_Part], obsolete: bool) -> _Message | None:
+        """The message of some lines; None for the header and for comments alone."""
+        comments = [part.text for part in parts if part.word == "#"]
+        flags = {flag.strip() for text in comments if text.startswith("#,") for flag in text[2:].split(",")}
+        fields = {}
+        begins = [place for place, part in enumerate(parts) if part.word not in ("", "#")]
+        for begin, end in zip(begins, [*begins[1:], len(parts)], strict=False):
+            first, some = parts[begin], parts[begin:end]
+            text = _unescaped([part.text for part in some], f"{self._name}:{first.line + 1}", self._encoding)
+            fields[first.word] = _Field(first.word, [part.line for part in some], text)
+        if not fields or not (fields["msgid"].text or "msgctxt" in fields):
+            return None
+        return _Message(fields, flags, obsolete)
+
+    def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
+        """The translated messages, of the document `name`; counts the others by reason.
+
+        A message whose translation has another number of paragraphs is a single segment.
+        """
+        for fields, flags, obsolete in self._messages:
+            source, target = fields["msgid"].text, fields["msgstr"].text if "msgstr" in fields else ""
+            first, second = _paragraphs(source), _paragraphs(target)
+            if obsolete:
+                dropped["obsolete"] += 1
+            elif "msgid_plural" in fields:
+                dropped["plural forms"] += 1
+            elif source.startswith("_:"):
+                dropped["with a comment in the message"] += 1
+            elif "fuzzy" in flags or not (first and second):
+                dropped["fuzzy" if "fuzzy" in flags else "untranslated"] += 1
+            else:
+                if len(first) != len(second):
+                    first, second = [one_segment(source)], [one_segment(target)]
+                line = next(iter(fields.values())).lines[0]
+                yield Row(f"{self._name}:{line + 1}", name, first, second)
+
     def _find_units(self) -> Iterator[_Unit]:
-        end = 0
-        for message in find_messages(self._lines, self._name):
-            comments = self._lines[end : message[0].line]
-            flags = {flag.strip() for line in comments if line.startswith("#,") for flag in line[2:].split(",")}
-            end = message[-1].line + 1
-            fields = {field.word: field for field in self._fields(message)}
+        for fields, flags, obsolete in self._messages:
             sources = [fields[word] for word in ("msgid", "msgid_plural") if word in fields]
             forms = [field for word, field in fields.items() if word.startswith("msgstr")]
             empty = [form for form in forms if not form.text]
-            if not sources[0].text and "msgctxt" not in fields:
-                continue  # the header
-            if message[0].obsolete:
+            if obsolete:
                 self.left["obsolete units"] += 1
             elif "fuzzy" in flags:
                 self.left["fuzzy units"] += 1
@@ -100,14 +172,6 @@ class PoFile:
                     self.left["units without words"] += 1
                 yield from (unit for unit in units if unit.blocks)
 
-    def _fields(self, message: Sequence[Part]) -> Iterator[_Field]:
-        begins = [place for place, part in enumerate(message) if part.word]
-        for begin, end in zip(begins, [*begins[1:], len(message)], strict=True):
-            parts = message[begin:end]
-            where = f"{self._name}:{parts[0].line + 1}"
-            text = unescape([part.quoted for part in parts], where, self._encoding)
-            yield _Field(parts[0].word, [part.line for part in parts], text)
-
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The catalogue with translations of the changed blocks. Raises DataError with the line if its encoding lacks
         a character."""
@@ -116,25 +180,12 @@ class PoFile:
         for unit in self._units:
             some = changes[place : place + len(unit.blocks)]
             place += len(unit.blocks)
-            text = self._translation(unit, some) if any(some) else None
+            text = translated(unit.source, unit.blocks, some, unit.formats, self.left) if any(some) else None
             for target in unit.targets if text is not None else ():
                 for line in target.lines[1:]:
                     lines[line] = b""
                 lines[target.lines[0]] = self._written(target, text or "")
         return b"".join(lines)
-
-    def _translation(self, unit: _Unit, changes: Sequence[Sequence[Change]]) -> str | None:
-        """None, and counted, if the program could not fill in its placeholders."""
-        written: dict[int, str] | None = {}
-        if unit.formats and moved(unit.blocks, changes):
-            written = numbered(unit.source, unit.blocks, unit.formats)
-        if unit.formats and not same_placeholders(unit.source, _spliced(unit, changes, {})):
-            self.left["units whose translation loses placeholders"] += 1
-        elif written is None:
-            self.left["units whose translation moves placeholders without names"] += 1
-        else:
-            return _spliced(unit, changes, written)
-        return None
 
     def _written(self, target: _Field, text: str) -> bytes:
         """The lines of a message's translation."""
@@ -152,6 +203,79 @@ class PoFile:
             raise DataError(f"{where}: {reason}: convert the file with msgconv --to-code=UTF-8") from None
 
 
+def _decoded(content: bytes, name: str) -> tuple[list[str], str]:
+    """The lines of a catalogue, stripped, and its encoding according to its header, else UTF-8.
+
+    Raises DataError with the line if the text is not in that encoding, or if gettext does not know it.
+    """
+    found = _CHARSET.search(content)
+    encoding = found[1].decode() if found and found[1] != b"CHARSET" else "utf-8"
+    lines: list[str] = []
+    try:
+        if not CHARSETS.fullmatch(encoding.lower()):
+            raise LookupError
+        for line in content.removeprefix(codecs.BOM_UTF8).splitlines():
+            lines.append(line.decode(encoding).strip(" \t\f\v"))
+            if "\0" in lines[-1]:
+                raise DataError(f"{name}:{len(lines)}: a null character: not a text file")
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start + 1} of the line"
+        raise DataError(f"{name}:{len(lines) + 1}: not {encoding.upper()} ({place}): convert it to UTF-8") from None
+    except LookupError:
+        raise DataError(f"{name}: unknown charset={shown(encoding)} in the header: convert it to UTF-8") from None
+    return lines, encoding
+
+
+def _split(lines: Sequence[str], name: str) -> Iterator[tuple[list[_Part], bool]]:
+    """The lines of each message, and whether it is obsolete. Raises DataError if a line belongs to no message, or a
+    message lacks a part."""
+    words, parts = "", []
+    for number, line in enumerate(lines):
+        if _COMMENT.fullmatch(line):
+            words += "#"
+            parts.append(_Part(number, "#", line))
+        elif line:
+            part = _PART.fullmatch(line)
+            if part is None:
+                wanted = 'wanted a comment, or msgid, msgstr ... and a "text"'
+                raise DataError(f"{name}:{number + 1}: {shown(line)}: {wanted}")
+            word = _WORDS.get(part[2], "n")
+            words += word.upper() if part[1] else word
+            parts.append(_Part(number, part[2], part[3]))
+    place = 0
+    while place < len(parts):
+        whole = _MESSAGE.match(words, place)
+        if whole is None:
+            where = f"{name}:{next(part.line for part in parts[place:] if part.word != '#') + 1}"
+            wanted = "wanted msgid and msgstr, or msgid, msgid_plural and msgstr[0] ..., each once"
+            raise DataError(f"{where}: the message that begins here is incomplete: {wanted}")
+        yield parts[place : whole.end()], whole[0].strip("#").isupper()
+        place = whole.end()
+
+
+def _unescaped(quoted: Sequence[str], where: str, encoding: str) -> str:
+    """The text between quotation marks. Raises DataError for invalid escapes."""
+
+    def character(match: re.Match[bytes]) -> bytes:
+        plain, octal, hexadecimal, other = match.groups()
+        number = int(octal, 8) if octal else int(hexadecimal or b"0", 16)
+        if other is not None or number > 255:
+            raise DataError(f"{where}: unknown escape {match.group().decode(errors='replace')} in this message")
+        return _CHARACTERS.get(plain, plain) if plain else bytes([number])
+
+    inner = "".join(part[1:-1] for part in quoted)
+    if "\\" not in inner:
+        return inner
+    try:  # numbers are bytes of the text, in the encoding of the file
+        return _ESCAPE.sub(character, inner.encode(encoding)).decode(encoding)
+    except UnicodeDecodeError:
+        raise DataError(f"{where}: the \\NNN escapes of this message are not valid {encoding.upper()}") from None
+
+
+def _paragraphs(text: str) -> list[str]:
+    return [line for part in _PARAGRAPHS.split(text) if (line := one_segment(part))]
+
+
 def _blocks(text: str) -> Iterator[Block]:
     place = 0
     for start, stop in [*(found.span() for found in _PARAGRAPHS.finditer(text)), (len(text), len(text))]:
@@ -164,23 +288,6 @@ def _blocks(text: str) -> Iterator[Block]:
         if block := builder.build():
             yield block
         place = stop
-
-
-def _spliced(unit: _Unit, changes: Sequence[Sequence[Change]], written: dict[int, str]) -> str:
-    """The text of a unit with its changes; written: the new text of spans, by their `id`."""
-    edits: list[Edit] = []
-    for block, some in zip(unit.blocks, changes, strict=True):
-        changed = set()
-        for change in some:
-            parts = break_again(block, change, lambda start, stop: unit.source[start:stop])
-            texts = [written.get(id(p), str(p.content)) if isinstance(p, Span) else p for p in parts]
-            edits.append((*block.origin(change.start, change.stop), "".join(texts)))
-            changed |= set(range(change.start, change.stop))
-        marks = (place for place, character in enumerate(block.text) if character == MARK)
-        for place, span in zip(marks, block.spans, strict=True):
-            if id(span) in written and place not in changed:
-                edits.append((*block.origins[place], written[id(span)]))
-    return splice(unit.source, edits)
 
 
 def _escaped(text: str) -> str:

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from scaleformer.formats.breaks import break_again
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import MARK, Block, Span
+from scaleformer.formats.splicing import Edit, splice
 
 _DIRECTIVE = re.compile(
     r"%(?P<key>\d+\$|\([^()]*\))?(?P<rest>[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|[Lqjzt])?"
@@ -17,7 +19,27 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 _NUMBERED = frozenset(("c-format", "objc-format", "php-format", "perl-format", "sh-format", "boost-format"))
 
 
-def same_placeholders(source: str, target: str) -> bool:
+def translated(
+    source: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], formats: set[str], left: Counter[str]
+) -> str | None:
+    """A message with the changes of its blocks; None, and counted in `left`, if the program could not fill in its
+    placeholders.
+
+    formats  its flags, such as "c-format"; none: a text without placeholders
+    """
+    written: dict[int, str] | None = {}
+    if formats and _moved(blocks, changes):
+        written = _numbered(source, blocks, formats)
+    if formats and not _same_placeholders(source, _spliced(source, blocks, changes, {})):
+        left["units whose translation loses placeholders"] += 1
+    elif written is None:
+        left["units whose translation moves placeholders without names"] += 1
+    else:
+        return _spliced(source, blocks, changes, written)
+    return None
+
+
+def _same_placeholders(source: str, target: str) -> bool:
     """Whether two messages have the same placeholders, in any order."""
     return all(
         Counter(found[0] for found in pattern.finditer(source))
@@ -26,7 +48,7 @@ def same_placeholders(source: str, target: str) -> bool:
     )
 
 
-def moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
+def _moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
     """Whether placeholders without a name or number change places and would thus swap values."""
     before = [id(span) for block in blocks for span in block.spans if _is_filled_in_order(span)]
     after = [
@@ -38,7 +60,7 @@ def moved(blocks: Sequence[Block], changes: Sequence[Sequence[Change]]) -> bool:
     return before != after
 
 
-def numbered(source: str, blocks: Sequence[Block], formats: set[str]) -> dict[int, str] | None:
+def _numbered(source: str, blocks: Sequence[Block], formats: set[str]) -> dict[int, str] | None:
     """For each span (by `id`) of a message its numbered form, `%2$s` for the second `%s`; None if the programming
     language has none, or another part of the message has placeholders, too."""
     spans = {id(span): str(span.content) for block in blocks for span in block.spans}
@@ -73,3 +95,20 @@ def _spans_after(block: Block, changes: Sequence[Change]) -> Iterator[Span]:
             next(spans)
         yield from (part for part in change.parts if isinstance(part, Span))
         place = change.stop
+
+
+def _spliced(source: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], written: dict[int, str]) -> str:
+    """A message with its changes; written: the new text of spans, by their `id`."""
+    edits: list[Edit] = []
+    for block, some in zip(blocks, changes, strict=True):
+        changed = set()
+        for change in some:
+            parts = break_again(block, change, lambda start, stop: source[start:stop])
+            texts = [written.get(id(p), str(p.content)) if isinstance(p, Span) else p for p in parts]
+            edits.append((*block.origin(change.start, change.stop), "".join(texts)))
+            changed |= set(range(change.start, change.stop))
+        marks = (place for place, character in enumerate(block.text) if character == MARK)
+        for place, span in zip(marks, block.spans, strict=True):
+            if id(span) in written and place not in changed:
+                edits.append((*block.origins[place], written[id(span)]))
+    return splice(source, edits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, check_document
+
+# White space that the formats use to break and indent lines; other spaces, such as no-break spaces, are text.
+_SPACES = re.compile(r"[ \t\n\r\f\v]+")
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,11 @@ def cell(row: Any, column: str, where: str) -> list[str]:
     if not isinstance(segments, list) or not all(isinstance(segment, str) for segment in segments):
         raise DataError(f"{where}: column {shown(column)} holds {type(found).__name__}, wanted text or a list of texts")
     return segments
+
+
+def one_segment(text: str) -> str:
+    """Text as one line: runs of ASCII white space become one space, without any at the ends."""
+    return _SPACES.sub(" ", text).strip(" ")
 
 
 def some(names: Collection[str]) -> str:

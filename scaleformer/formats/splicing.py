@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Iterable
 
@@ -10,7 +9,8 @@ from scaleformer.system.errors import DataError
 
 Edit = tuple[int, int, str]  # a range of the content and its replacement
 
-_BOM = codecs.BOM_UTF8.decode()
+#: The character sets of gettext and XML. Python has others, some of which take hours to decode.
+CHARSETS = re.compile(r"utf-?8|(?:us-)?ascii|(?:iso|koi8|cp|windows|gb|big5|euc|shift|johab|tis|tcvn|viscii).*")
 _CHARSET = re.compile(rb"""(?:<meta[^>]+charset|<\?xml[^>]+encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from scaleformer.formats.breaks import render
 from scaleformer.formats.restoring import Change
@@ -23,6 +23,7 @@ _SHORT_TIME = rf"(?:{_TIME}|\d\d:\d\d\.\d{{3}})"  # of WebVTT
 # optionally followed by screen coordinates
 _TIMES, _SHORT_TIMES = (re.compile(rf"\s*{time}\s*-->\s*{time}(?:\s+\S.*)?\s*") for time in (_TIME, _SHORT_TIME))
 _NUMBER = re.compile(r"\s*\d+\s*")
+_EXAMPLES = "00:00:01,000 --> 00:00:02,500", "00:01.000 --> 00:02.500"
 _BESIDE = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s.*)?")  # the first line of what is no cue
 _TAG = re.compile(r"<(/?)([A-Za-z]+)(?:[.\s][^<>\r\n]*)?>|<[\d:.]+>|\{\\[^{}\r\n]*\}")
 _REFERENCE = re.compile(r"&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]+);")
@@ -32,15 +33,35 @@ class SrtFile:
     """The cues of an SRT file. Raises DataError with file and line for a cue without number or times, also if it is
     not UTF-8 text."""
 
-    _escaped = False  # whether texts have references such as &amp;
+    _web = False  # of WebVTT: times may be short, cues have names or none, texts have references such as &amp;
 
     def __init__(self, content: bytes, name: str) -> None:
         self._content, _ = decode(content, name)
-        found = [_block(self._content, start, stop, self._escaped) for start, stop in self._texts(name)]
+        found = [_block(self._content, start, stop, self._web) for start, stop in self._texts(name)]
         self.blocks = [block for block in found if block is not None]
         self.left: Counter[str] = Counter()
         if wordless := len(found) - len(self.blocks):
             self.left["cues without words"] = wordless
+
+    def _texts(self, name: str) -> Iterator[tuple[int, int]]:
+        """The range of each cue's text: a cue is a number or a name, times, and the lines up to an empty one."""
+        times = _SHORT_TIMES if self._web else _TIMES
+        wanted, begin = "cue", 0
+        for line, match in enumerate(_LINE.finditer(self._content, self._content.startswith("\ufeff")), 1):
+            text = match[1]
+            if wanted in ("text", "nothing"):
+                if not text.strip():
+                    if wanted == "text":
+                        yield begin, match.start()
+                    wanted = "cue"
+            elif (wanted == "times" or self._web) and times.fullmatch(text):
+                wanted, begin = "text", match.end()
+            elif wanted == "times":
+                raise DataError(f"{name}:{line}: {shown(text)}: wanted times, {_EXAMPLES[self._web]}")
+            elif text.strip():
+                if not self._web and not _NUMBER.fullmatch(text):
+                    raise DataError(f"{name}:{line}: {shown(text)}: wanted the number of a cue after an empty line")
+                wanted = "nothing" if self._web and _BESIDE.fullmatch(text) else "times"
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the changes of each block, with as many lines as before."""
@@ -52,59 +73,14 @@ class SrtFile:
         return encode(splice(self._content, edits), "utf-8")
 
     def _escape(self, text: str) -> str:
-        return text
-
-    def _texts(self, name: str) -> list[tuple[int, int]]:
-        return _texts(self._content, name)
+        return html.escape(text, quote=False) if self._web else text
 
 
 class VttFile(SrtFile):
     """The cues of a WebVTT file. Raises DataError with file and line for a cue without times, also if it is not UTF-8
     text."""
 
-    _escaped = True
-
-    def _escape(self, text: str) -> str:
-        return html.escape(text, quote=False)
-
-    def _texts(self, name: str) -> list[tuple[int, int]]:
-        """The range of each cue's text: a cue is a name or none, times, and the lines up to an empty one."""
-        texts = []
-        wanted, begin = "cue", 0
-        for line, match in enumerate(_LINE.finditer(self._content, self._content.startswith("\ufeff")), 1):
-            text = match[1]
-            if not text.strip() and wanted != "times":
-                if wanted == "text":
-                    texts.append((begin, match.start()))
-                wanted = "cue"
-            elif wanted in ("cue", "times") and _SHORT_TIMES.fullmatch(text):
-                wanted, begin = "text", match.end()
-            elif wanted == "times":
-                raise DataError(f"{name}:{line}: {shown(text)}: wanted times, 00:01.000 --> 00:02.500")
-            elif wanted == "cue":
-                wanted = "nothing" if _BESIDE.fullmatch(text) else "times"
-        return texts
-
-
-def _texts(content: str, name: str) -> list[tuple[int, int]]:
-    """The range of each cue's text: a cue is a number, times, and the lines up to an empty one."""
-    texts = []
-    wanted, begin = "number", 0
-    for line, match in enumerate(_LINE.finditer(content, content.startswith("\ufeff")), 1):
-        text = match[1]
-        if wanted == "text":
-            if not text.strip():
-                texts.append((begin, match.start()))
-                wanted = "number"
-        elif wanted == "times":
-            if not _TIMES.fullmatch(text):
-                raise DataError(f"{name}:{line}: {shown(text)}: wanted times, 00:00:01,000 --> 00:00:02,500")
-            wanted, begin = "text", match.end()
-        elif text.strip():
-            if not _NUMBER.fullmatch(text):
-                raise DataError(f"{name}:{line}: {shown(text)}: wanted the number of a cue after an empty line")
-            wanted = "times"
-    return texts
+    _web = True
 
 
 def _block(content: str, start: int, stop: int, escaped: bool) -> Block | None:

@@ -1,6 +1,6 @@
 """Tables with named columns: CSV, TSV and Parquet; and TSV of document, source and target without names.
 
-A cell is a segment, or in Parquet a list of them.
+A cell is a segment, or in Parquet a list of them. Cells stay unchanged.
 """
 
 from __future__ import annotations
@@ -8,48 +8,48 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scaleformer.formats.bitexts import Bitext, Columns
 from scaleformer.formats.lines import read_lines
 from scaleformer.formats.rows import Row, brief, cell, some, value
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
-from scaleformer.text.documents import Document, checked
 
 _ROWS = 1000  # of a Parquet file, unpacked at a time
 _LARGEST = 1 << 30  # bytes of a row group, unpacked
-
-
-_COLUMNS = {
+_NAMES = {
     "document": ("document", "document_id", "doc", "doc_id", "docid", "id"),
     "source": ("source", "src", "source_text"),
     "target": ("target", "tgt", "trg", "target_text", "translation", "reference", "ref"),
 }
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:[-_][a-z]{2,4})?", re.IGNORECASE)
+_Line = tuple[int, list[str]]  # its number and cells
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Names of columns; document="": no column names documents. A dot reaches into a column of dictionaries."""
-
-    source: str = "source"
-    target: str = "target"
-    document: str = ""
-
-
-def read_table(path: Path, format: str, name: str, columns: Columns) -> Iterator[Row]:
+def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> Iterator[Row]:
     """The rows of a csv, tsv or parquet file.
 
-    Without a document column a row of lists is a document, and rows of texts form the document `name`. Cells stay
-    unchanged. Raises DataError with file and line or row: no such column, or a cell without text (null).
+    Without a document column a row of lists is a document, and rows of texts form the document `name`. The names of the
+    columns of a TSV are counted in `dropped` if only their meaning tells that they are names. Raises DataError with
+    file and line or row: no such column, or a cell without text (null).
     """
-    for where, number, row in _parquet(path, columns) if format == "parquet" else _lines(path, format):
+    columns = bitext.columns
+    if bitext.format == "parquet":
+        rows = _parquet(path, columns)
+    else:
+        lines = _csv(path) if bitext.format == "csv" else _tsv(path)
+        header = next(lines, (1, []))
+        if bitext.format == "tsv" and columns == Columns():
+            header, lines, columns = _without_names(header, lines, path, dropped)
+        rows = _by_name(header, lines, path)
+    for number, (where, row) in enumerate(rows, 1):
         source, target = (cell(row, column, where) for column in (columns.source, columns.target))
         if columns.document:
             document = str(value(row, columns.document, where))
@@ -58,32 +58,42 @@ def read_table(path: Path, format: str, name: str, columns: Columns) -> Iterator
         yield Row(where, document, source, target)
 
 
-def has_names(path: Path, columns: Columns) -> bool:
-    """Whether the first line of a TSV is a header."""
-    header = next((line for _, line in read_lines(path, "tsv")), "").split("\t")
-    return {columns.source, columns.target} <= set(header) and (bool(columns.document) or len(header) != 3)
+def _by_name(header: _Line, lines: Iterator[_Line], path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    names = header[1]
+    if len(set(names)) < len(names):
+        raise DataError(f"{path}:{header[0]}: two columns have the same name: {some(names)}")
+    for number, cells in lines:
+        if len(cells) != len(names):
+            raise DataError(f"{path}:{number}: {len(cells)} cells, wanted {len(names)}: {some(names)}")
+        yield f"{path}:{number}", dict(zip(names, cells, strict=True))
 
 
-def _lines(path: Path, format: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    header: list[str] = []
-    for number, cells in _csv(path) if format == "csv" else _tsv(path):
-        where = f"{path}:{number}"
-        if not header:
-            header = cells
-            if len(set(header)) < len(header):
-                raise DataError(f"{where}: two columns have the same name: {some(header)}")
-            continue
-        if len(cells) != len(header):
-            raise DataError(f"{where}: {len(cells)} cells, wanted {len(header)}: {some(header)}")
-        yield where, number, dict(zip(header, cells, strict=True))
+def _without_names(
+    first: _Line, lines: Iterator[_Line], path: Path, dropped: Counter[str]
+) -> tuple[_Line, Iterator[_Line], Columns]:
+    """Names, other lines and columns of a TSV that may begin with names, or consist of document, source and target."""
+    number, cells = first
+    names = [name.strip().lower() for name in cells]
+    roles = [next((role for role, known in _NAMES.items() if name in known), "") for name in names]
+    others = [place for place, role in enumerate(roles) if not role]
+    if len(others) == 2 and "document" in roles and all(_LANGUAGE.fullmatch(names[place]) for place in others):
+        roles[others[0]], roles[others[1]] = "source", "target"
+    if sorted(roles) == sorted(_NAMES):
+        dropped["the names of the columns"] += 1
+        return (number, roles), lines, Columns(document="document")
+    if not cells or (len(cells) != 3 and {"source", "target"} <= set(cells)):
+        return first, lines, Columns()
+    if len(cells) != 3:
+        raise DataError(f"{path}:{number}: {len(cells)} columns, wanted 3: document id, source, target")
+    return (number, list(_NAMES)), chain([first], lines), Columns(document="document")
 
 
-def _tsv(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _tsv(path: Path) -> Iterator[_Line]:
     for number, line in read_lines(path, "tsv"):
         yield number, line.split("\t")
 
 
-def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv(path: Path) -> Iterator[_Line]:
     rows = csv.reader((f"{line}\n" for _, line in read_lines(path, "csv")), strict=True)
     try:
         for cells in rows:
@@ -93,7 +103,7 @@ def _csv(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise DataError(f"{path}:{rows.line_num}: malformed CSV ({error}): is a double quote not closed?") from None
 
 
-def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str, Any]]]:
+def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, Any]]]:
     number = 0
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
@@ -107,50 +117,6 @@ def _parquet(path: Path, columns: Columns) -> Iterator[tuple[str, int, dict[str,
             for batch in file.iter_batches(_ROWS, columns=sorted(wanted)):
                 for row in batch.to_pylist():
                     number += 1
-                    yield f"{path}[{number}]", number, row
+                    yield f"{path}[{number}]", row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: damaged Parquet file ({brief(error)}): row {number + 1}") from None
-
-
-def read_tsv(path: str | Path, dropped: Counter[str] | None = None) -> Iterator[Document]:
-    """Documents of a TSV file: document id, source and target on each line; a document's lines are consecutive.
-
-    A header line sets the order of the columns and is counted in `dropped`. Raises DataError with file and line for
-    anything else.
-    """
-    pending: tuple[list[str], list[str]] = ([], [])
-    current = ""
-    seen: set[str] = set()
-    order = [0, 1, 2]
-    for number, line in read_lines(path, "tsv"):
-        columns = line.split("\t")
-        if len(columns) != 3:
-            raise DataError(f"{path}:{number}: {len(columns)} columns, wanted 3: document id, source, target")
-        if number == 1 and (named := _header(columns)):
-            order = named
-            if dropped is not None:
-                dropped["the names of the columns"] += 1
-            continue
-        name, source, target = (columns[place] for place in order)
-        if pending[0] and name != current:
-            yield checked(current, pending, f"{path}:{number}")
-            seen.add(current)
-            pending = ([], [])
-        if name in seen:
-            raise DataError(f"{path}:{number}: document {shown(name)} began earlier: put its lines together")
-        current = name
-        pending[0].append(source)
-        pending[1].append(target)
-    if pending[0]:
-        yield checked(current, pending, str(path))
-
-
-def _header(cells: Sequence[str]) -> list[int] | None:
-    """The places of document, source and target in a header line; languages may name the last two."""
-    names = [cell.strip().lower() for cell in cells]
-    places = [next((i for i, name in enumerate(names) if name in _COLUMNS[role]), None) for role in _COLUMNS]
-    if places[0] is not None and places[1:] == [None, None]:
-        others = [i for i in range(3) if i != places[0]]
-        if all(_LANGUAGE.fullmatch(names[i]) for i in others):
-            return [places[0], *others]
-    return [place for place in places if place is not None] if None not in places else None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from scaleformer.formats.lines import read_lines
+from scaleformer.formats.rows import Row, grouped
 from scaleformer.system.errors import DataError
-from scaleformer.system.schema import shown
-from scaleformer.text.documents import Document, checked
+from scaleformer.text.documents import Document
 
 
 def read_text_pair(
@@ -22,58 +22,28 @@ def read_text_pair(
                 "lines"  every line is a document
     Raises DataError with file and line if the files do not match or a document is wrong.
     """
-    name = re.sub(r"\.gz$", "", Path(source).name)
-    pending: tuple[list[str], list[str]] = ([], [])
-    current = f"{name}:1"
-    seen: set[str] = set()
-    number = 0
-    for number, first, second, label in _aligned_lines(source, target, ids if boundaries == "ids" else None):
-        blank = (not first.strip(), not second.strip())
+    return grouped(_rows(source, target, boundaries, ids), named=boundaries == "ids")
+
+
+def _rows(source: str | Path, target: str | Path, boundaries: str, ids: str | Path | None) -> Iterator[Row]:
+    files = [source, target, *([ids] if boundaries == "ids" and ids is not None else [])]
+    document = ""
+    for number, lines in enumerate(zip_longest(*(read_lines(file, "text") for file in files)), 1):
+        if None in lines:
+            longer = next(file for file, line in zip(files, lines, strict=True) if line is not None)
+            short = f"{files[lines.index(None)]}:{number}"
+            raise DataError(f"{short}: ends after {number - 1} lines, but {longer} is longer: align them")
+        first, second, *label = (text for _, text in lines)
+        blank = not first.strip(), not second.strip()
         if boundaries == "blank" and any(blank):
             if not all(blank):
                 text, other = (source, target) if blank[0] else (target, source)
-                raise DataError(
-                    f"{text}:{number}: blank here but not in {other}: end documents at the same line in both"
-                )
-            if pending[0]:
-                yield checked(current, pending, f"{source}:{number}")
-            pending = ([], [])
+                where = f"{text}:{number}"
+                raise DataError(f"{where}: blank here but not in {other}: end documents at the same line in both")
+            document = ""
             continue
-        if boundaries == "ids":
-            if pending[0] and label != current:
-                yield checked(current, pending, f"{source}:{number}")
-                seen.add(current)
-                pending = ([], [])
-            if label in seen:
-                raise DataError(f"{ids}:{number}: document {shown(label)} began earlier: put its lines together")
-            current = label
-        elif not pending[0]:
-            current = f"{name}:{number}"
-        pending[0].append(first)
-        pending[1].append(second)
-        if boundaries == "lines":
-            yield checked(current, pending, f"{source}:{number}")
-            pending = ([], [])
-    if pending[0]:
-        yield checked(current, pending, f"{source}:{number}")
-
-
-def _aligned_lines(
-    source: str | Path, target: str | Path, ids: str | Path | None
-) -> Iterator[tuple[int, str, str, str]]:
-    """Number, source, target and document name ("" without `ids`) of each line; all files must end together."""
-    files = [source, target] if ids is None else [source, target, ids]
-    readers = [read_lines(file, "text") for file in files]
-    number = 0
-    while True:
-        lines = [next(reader, None) for reader in readers]
-        present = [line is not None for line in lines]
-        if not any(present):
-            return
-        if not all(present):
-            short = files[present.index(False)]
-            longer = files[present.index(True)]
-            raise DataError(f"{short}:{number + 1}: ends after {number} lines, but {longer} is longer: align them")
-        number += 1
-        texts = [line[1] for line in lines if line is not None]
-        yield number, texts[0], texts[1], texts[2] if ids is not None else ""
+        if label:
+            document = label[0]
+        elif boundaries == "lines" or not document:
+            document = f"{Path(source).name.removesuffix('.gz')}:{number}"
+        yield Row(f"{ids if label else source}:{number}", document, (first,), (second,))

@@ -1,8 +1,9 @@
-"""XLIFF 1.2 and 2.x: units without a translation get one, every other byte stays.
+"""XLIFF 1.x and 2.x: translated units train, units without a translation get one, every other byte stays.
 
 Sources: OASIS, "XLIFF Version 1.2" and "XLIFF Version 2.1". Inline elements are spans; those that the format pairs are
 the two ends of a pair (<g>, <pc>, <mrk>; <bx> and <ex>, <bpt> and <ept>, <sc> and <ec>, <sm> and <em>). Content marked
-as not translatable is one span. <ignorable>, <alt-trans> and <sub> stay as they are.
+as not translatable is one span. <ignorable>, <alt-trans> and <sub> stay as they are. In training they are their text,
+or the text that the file gives for empty ones.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
+from scaleformer.formats.bitexts import Bitext
 from scaleformer.formats.breaks import break_again
+from scaleformer.formats.lines import opened
 from scaleformer.formats.markup import Markup, Token, decode_xml, encode_xml, with_attributes
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.rows import brief
+from scaleformer.formats.rows import Row, one_segment
 from scaleformer.formats.segments import Block, BlockBuilder, Span
 from scaleformer.formats.splicing import Edit, splice
 from scaleformer.system.errors import DataError
@@ -23,23 +27,38 @@ from scaleformer.system.errors import DataError
 _ENCLOSING = ("g", "pc", "mrk")
 _OPENING = ("bx", "bpt", "sc", "sm")
 _CLOSING = ("ex", "ept", "ec", "em")
-_DRAFTS = ("new", "needs-translation", "initial")
+_EQUIVALENTS = ("equiv-text", "equiv", "disp")  # attributes with the text of an empty inline element
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """A <trans-unit> or <segment>: the numbers of its tokens, and the parts of its source.
+def read_rows(path: Path, name: str, bitext: Bitext, dropped: Counter[str]) -> Iterator[Row]:
+    """The translated units of a file as rows, with a document for each <file> element.
 
-    source  the element to translate, followed by the target
-    target  None if there is none
-    pieces  the file text of each character or tag of the source; the content of a span is its index here
+    Left out and counted: units that are untranslated, fuzzy (in a state before "translated"), or marked as not
+    translatable. Raises DataError with file and line.
+    """
+    with opened(path, "xliff") as file:
+        return XliffFile(file.read(), str(path)).rows(name, dropped)
+
+
+class _Unit(NamedTuple):
+    """A <trans-unit> or <segment>: the numbers of its tokens.
+
+    number      its own
+    holder      of the enclosing <unit>, or its own
+    source      of the element to translate, followed by the target
+    target      None if there is none
+    document    the name of its <file>
+    translated  whether it may be translated
+    states      the attributes of the element that has the state of the translation
     """
 
     number: int
+    holder: int
     source: int
     target: int | None
-    pieces: list[str]
-    block: Block
+    document: str
+    translated: bool
+    states: dict[str, str]
 
 
 class XliffFile:
@@ -50,15 +69,53 @@ class XliffFile:
 
     def __init__(self, content: bytes, name: str) -> None:
         text, self._encoding = decode_xml(content, name)
-        self._markup = markup = Markup(text, name)
-        root = markup.tokens[markup.root]
-        self._namespace = root.name.rpartition("}")[0]
-        if self._local(root) != "xliff":
-            what = brief(root.name.rpartition("}")[2])
-            raise DataError(f"{markup.where(markup.root)}: <{what}>, wanted <xliff>")
+        self._markup = markup = Markup(text, name, "xliff")
+        self._namespace = markup.tokens[markup.root].name.rpartition("}")[0]
         self.left: Counter[str] = Counter()
-        self._units = list(self._find_units(markup.root, True))
-        self.blocks = [unit.block for unit in self._units]
+        self._units = list(self._find_units(markup.root, "", True))
+        self._open = list(self._find_open())
+        self.blocks = [block for _, _, block in self._open]
+
+    def rows(self, name: str, dropped: Counter[str]) -> Iterator[Row]:
+        """The translated units, whose documents begin with `name`; counts the others by reason."""
+        for unit in self._units:
+            state, qualifier = unit.states.get("state", ""), unit.states.get("state-qualifier")
+            texts = [self._plain(number, unit.holder) for number in (unit.source, unit.target) if unit.translated]
+            if not unit.translated:
+                dropped["not to be translated"] += 1
+            elif not all(texts):
+                dropped["untranslated"] += 1
+            elif state in ("new", "initial") or state.startswith("needs-") or qualifier == "fuzzy-match":
+                dropped["fuzzy"] += 1
+            else:
+                where = self._markup.where(unit.number)
+                yield Row(where, f"{name}/{unit.document}".rstrip("/"), texts[:1], texts[1:])
+
+    def _plain(self, number: int | None, holder: int) -> str:
+        """The text inside an element, in one line."""
+        if number is None:
+            return ""
+        pieces = []
+        for place in range(number + 1, self._markup.ends[number]):
+            token = self._markup.tokens[place]
+            pieces.append(token.text)
+            if self._local(token) in ("x", "ph", "cp") and self._markup.ends[place] == place + 1:
+                pieces.append(self._equivalent(place, holder))
+        return one_segment("".join(pieces))
+
+    def _equivalent(self, number: int, holder: int) -> str:
+        """The text of an empty inline element."""
+        token = self._markup.tokens[number]
+        if token.local == "cp":
+            where = self._markup.where(number)
+            raise DataError(f"{where}: <cp> stands for a control character, which is not text: remove it")
+        codes = [token.attributes.get(key) for key in _EQUIVALENTS]
+        if (reference := token.attributes.get("dataRef")) is not None:  # XLIFF 2: its code is beside the segments
+            for stored in self._children(holder, "originalData"):
+                for data in self._children(stored, "data"):
+                    if self._markup.tokens[data].attributes.get("id") == reference:
+                        codes.insert(0, self._plain(data, holder))
+        return next(filter(None, codes), "")
 
     def _local(self, token: Token) -> str:
         """The name of an element of XLIFF; "" for others."""
@@ -69,47 +126,50 @@ class XliffFile:
         children = self._markup.children(number)
         return [child for child in children if self._local(self._markup.tokens[child]) in names]
 
-    def _find_units(self, number: int, translated: bool) -> Iterator[_Unit]:
+    def _find_units(self, number: int, document: str, translated: bool) -> Iterator[_Unit]:
         """The units inside an element; translated: whether the enclosing elements allow translation."""
         token = self._markup.tokens[number]
-        translated = token.attributes.get("translate", "yes" if translated else "no") != "no"
-        name = self._local(token)
-        if name == "trans-unit":
-            yield from self._read_unit(number, translated)
-        elif name == "unit":
-            for segment in self._children(number, "segment"):
-                yield from self._read_unit(segment, translated)
+        name, attributes = self._local(token), token.attributes
+        translated = attributes.get("translate", "yes" if translated else "no") != "no"
+        if name == "file":
+            document = attributes.get("original") or attributes.get("id") or ""
+        if name in ("trans-unit", "unit"):
+            for part in self._children(number, "segment") if name == "unit" else (number,):
+                sources = self._children(part, "source", "seg-source")
+                if not sources:
+                    raise DataError(f"{self._markup.where(part)}: a unit without <source>")
+                target = next(iter(self._children(part, "target")), None)
+                holder = part if target is None or name == "unit" else target
+                states = self._markup.tokens[holder].attributes
+                yield _Unit(part, number, sources[-1], target, document, translated, states)
         else:
-            for child in self._children(number, "file", "body", "group", "unit", "trans-unit"):
-                yield from self._find_units(child, translated)
+            for child in self._children(number, "file", "body", "group", "unit", "trans-unit", "bin-unit"):
+                yield from self._find_units(child, document, translated)
 
-    def _read_unit(self, number: int, translated: bool) -> Iterator[_Unit]:
-        sources = self._children(number, "source", "seg-source")
-        target = next(iter(self._children(number, "target")), None)
-        if not sources:
-            raise DataError(f"{self._markup.where(number)}: a unit without <source>")
-        state = self._state(number, target)
-        if not translated:
-            self.left["units not to be translated"] += 1
-        elif target is not None and self._has_text(target) and state not in _DRAFTS:
-            self.left["translated units"] += 1
-        else:
-            pieces: list[str] = []
-            builder = BlockBuilder()
-            self._read_source(sources[-1], builder, pieces, {})
-            block = builder.build()
-            if block is None:
-                self.left["units without words"] += 1
+    def _find_open(self) -> Iterator[tuple[_Unit, list[str], Block]]:
+        """The units to translate; the file text of each character or tag of their sources, which the spans of the block
+        have as their content, by index; and the block."""
+        for unit in self._units:
+            if not unit.translated:
+                self.left["units not to be translated"] += 1
+            elif self._has_text(unit.target) and unit.states.get("state") not in (
+                "new",
+                "needs-translation",
+                "initial",
+            ):
+                self.left["translated units"] += 1
             else:
-                yield _Unit(number, sources[-1], target, pieces, block)
+                pieces: list[str] = []
+                builder = BlockBuilder()
+                self._read_source(unit.source, builder, pieces, {})
+                if block := builder.build():
+                    yield unit, pieces, block
+                else:
+                    self.left["units without words"] += 1
 
-    def _state(self, number: int, target: int | None) -> str | None:
-        holder = number if self._local(self._markup.tokens[number]) == "segment" or target is None else target
-        return self._markup.tokens[holder].attributes.get("state")
-
-    def _has_text(self, number: int) -> bool:
-        tokens = self._markup.tokens[number : self._markup.ends[number]]
-        return any(token.kind == "text" and token.text.strip() for token in tokens)
+    def _has_text(self, number: int | None) -> bool:
+        tokens = [] if number is None else self._markup.tokens[number : self._markup.ends[number]]
+        return any(token.text.strip() for token in tokens)
 
     def _read_source(
         self, number: int, builder: BlockBuilder, pieces: list[str], pairs: dict[tuple[str, str], int]
@@ -150,28 +210,11 @@ class XliffFile:
         """The file with the translations of the changed units, whose state is then "translated"."""
         edits = [
             edit
-            for unit, some in zip(self._units, changes, strict=True)
+            for (unit, pieces, block), some in zip(self._open, changes, strict=True)
             if some
-            for edit in self._edits(unit, self._translation(unit, some))
+            for edit in self._edits(unit, _translation(pieces, block, some))
         ]
         return encode_xml(splice(self._markup.content, edits), self._encoding)
-
-    def _translation(self, unit: _Unit, changes: Sequence[Change]) -> str:
-        def written(start: int, stop: int) -> str:
-            return html.unescape("".join(unit.pieces[start:stop]))
-
-        pieces, place = [], 0
-        for change in changes:
-            text = "".join(
-                unit.pieces[part.content]
-                if isinstance(part, Span) and isinstance(part.content, int)
-                else _escape(str(part.content) if isinstance(part, Span) else part)
-                for part in break_again(unit.block, change, written)
-            )
-            start, stop = unit.block.origin(change.start, change.stop)
-            pieces += [*unit.pieces[place:start], text]
-            place = stop
-        return "".join([*pieces, *unit.pieces[place:]])
 
     def _edits(self, unit: _Unit, text: str) -> Iterator[Edit]:
         markup = self._markup
@@ -191,6 +234,23 @@ class XliffFile:
             tag = f"{tag[:-2].rstrip()}>" if tag.endswith("/>") else tag
             name = tag[1:-1].split(maxsplit=1)[0]
             yield *markup.element(unit.target), f"{tag}{text}</{name}>"
+
+
+def _translation(source: list[str], block: Block, changes: Sequence[Change]) -> str:
+    def written(start: int, stop: int) -> str:
+        return html.unescape("".join(source[start:stop]))
+
+    pieces, place = [], 0
+    for change in changes:
+        start, stop = block.origin(change.start, change.stop)
+        pieces += source[place:start]
+        for part in break_again(block, change, written):
+            if isinstance(part, Span) and isinstance(part.content, int):
+                pieces.append(source[part.content])
+            else:
+                pieces.append(_escape(str(part.content) if isinstance(part, Span) else part))
+        place = stop
+    return "".join([*pieces, *source[place:]])
 
 
 def _escape(text: str) -> str:

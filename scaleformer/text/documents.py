@@ -102,10 +102,3 @@ def separate(document: Document) -> Iterator[Document]:
     """Each segment of a document, or bead, as a separate document."""
     for number, part in enumerate(document.parts(), 1):
         yield from_parts(f"{document.id}:{number}", [part])
-
-
-def checked(name: str, sides: tuple[list[str], list[str]], where: str) -> Document:
-    """The document of these segments. Raises DataError as `check_document`."""
-    document = Document(name, tuple(sides[0]), tuple(sides[1]))
-    check_document(document, where)
-    return document

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scaleformer.formats.bitexts import BITEXTS, Bitext, read_bitext
+from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.lines import Input
-from scaleformer.formats.recognition import FORMATS, recognise
-from scaleformer.formats.tables import Columns, has_names, read_tsv
+from scaleformer.formats.recognition import BITEXTS, FORMATS, recognise
 from scaleformer.system.errors import DataError
 from scaleformer.text.spans import around, mask, span_runs
 from scaleformer.translation.told import Told
@@ -55,10 +54,7 @@ class Memory:
             wanted = ", ".join(FORMATS[name].title for name in BITEXTS)
             raise DataError(f"memory={path}: {found.title}, wanted one of {wanted}")
         dropped: Counter[str] = Counter()
-        if found.name == "tsv" and not has_names(Path(path), Columns()):
-            documents = read_tsv(path, dropped)
-        else:
-            documents = read_bitext(Bitext(found.name, path, languages=languages), dropped)
+        documents = read_bitext(Bitext(found.name, path, languages=languages), dropped)
         memory = cls(pair for document in documents for pair in zip(document.source, document.target, strict=True))
         if not memory._texts:
             raise DataError(f"memory={path}: no segment with a translation, or none in the languages of the model")

@@ -42,7 +42,17 @@ API = {
             "scaleformer.text.documents",
             *(
                 f"scaleformer.formats.{name}"
-                for name in ("json_lines", "text_pairs", "bitexts", "po_pairs", "catalogue_pairs", "tables", "rows")
+                for name in (
+                    "recognition",
+                    "json_lines",
+                    "text_pairs",
+                    "bitexts",
+                    "po",
+                    "xliff",
+                    "tmx",
+                    "tables",
+                    "rows",
+                )
             ),
         ),
     ),

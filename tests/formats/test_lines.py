@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import decode_lines, read_lines
-from scaleformer.formats.tables import read_tsv
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
@@ -36,7 +37,7 @@ def test_samples_agree_in_every_format() -> None:
     assert [d.id for d in by_blank] == ["train.en:1", "train.en:6", "train.en:10", "train.en:15"]
     everything = [d for s in ("train", "valid", "test") for d in read_jsonl(SAMPLES / "jsonl" / f"{s}.jsonl")]
     assert list(read_jsonl(SAMPLES / "one_file.jsonl.gz")) == everything
-    assert list(read_tsv(SAMPLES / "documents.tsv")) == everything
+    assert list(read_bitext(Bitext("tsv", str(SAMPLES / "documents.tsv")), Counter())) == everything
 
 
 def test_jsonl_keeps_odd_text(tmp_path: Path) -> None:
@@ -190,7 +191,7 @@ def test_text_pair_faults(tmp_path: Path, source: str, target: str, ids: str | N
 )
 def test_tsv_faults(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        list(read_tsv(write(tmp_path / "t.tsv", content)))
+        list(read_bitext(Bitext("tsv", str(write(tmp_path / "t.tsv", content))), Counter()))
 
 
 @pytest.mark.parametrize(
@@ -204,9 +205,9 @@ def test_tsv_faults(tmp_path: Path, content: str, message: str) -> None:
 )
 def test_a_header_is_not_a_document(tmp_path: Path, header: str, row: str) -> None:
     path = write(tmp_path / "a.tsv", f"{header}\n{row}\n")
-    assert list(read_tsv(path)) == [Document("a", ("x",), ("y",))]
+    assert list(read_bitext(Bitext("tsv", str(path)), Counter())) == [Document("a", ("x",), ("y",))]
 
 
 @pytest.mark.parametrize("line", ["a\tsource\ttarget", "id\tthe source\tthe target", "en\tes\tde"])
 def test_a_first_line_that_may_be_text_is_a_document(tmp_path: Path, line: str) -> None:
-    assert len(list(read_tsv(write(tmp_path / "a.tsv", f"{line}\n")))) == 1
+    assert len(list(read_bitext(Bitext("tsv", str(write(tmp_path / "a.tsv", f"{line}\n"))), Counter()))) == 1

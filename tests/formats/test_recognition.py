@@ -5,16 +5,17 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input, read_lines
 from scaleformer.formats.recognition import recognise
-from scaleformer.formats.tables import read_tsv
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.system.errors import DataError
 from tests.books import book
@@ -135,7 +136,7 @@ def test_corpus_readers_name_the_format_they_get(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a: a single JSON value .*, wanted JSON Lines"):
         list(read_jsonl(path))
     with pytest.raises(DataError, match=r"wanted tab-separated values"):
-        list(read_tsv(path))
+        list(read_bitext(Bitext("tsv", str(path)), Counter()))
     path.write_bytes(BY_CONTENT["jsonl"])
     assert len(list(read_text_pair(path, path))) == 1  # such lines may be for translation
 

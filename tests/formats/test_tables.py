@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scaleformer.formats.bitexts import Bitext, read_bitext
-from scaleformer.formats.tables import Columns
+from scaleformer.formats.bitexts import Bitext, Columns, read_bitext
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 
@@ -113,17 +111,4 @@ def test_faults_of_sound_parquet_files(tmp_path: Path, monkeypatch: pytest.Monke
         read(path, Columns(document="n"))
     monkeypatch.setattr("scaleformer.formats.tables._LARGEST", 10)
     with pytest.raises(DataError, match=r"c\.parquet: row group 1 has [\d,]+ bytes: write smaller"):
-        read(path)
-
-
-@pytest.mark.parametrize("format", ["po", "tmx", "xliff"])
-def test_without_the_toolkit_one_line_says_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str
-) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(importlib, "import_module", missing)
-    path = write(tmp_path / f"a.{format}", "x")
-    with pytest.raises(DataError, match=rf"a\.{format}: needs translate-toolkit: pip install 'scaleformer\[formats\]'"):
         read(path)

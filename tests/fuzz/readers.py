@@ -15,7 +15,6 @@ from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input
-from scaleformer.formats.tables import read_tsv
 from scaleformer.formats.text_pairs import read_text_pair
 from scaleformer.translation.files.lines import read_documents, write_translations
 from scaleformer.translation.translations import DocumentHypothesis, Translation
@@ -76,7 +75,7 @@ def tsv(rng: Rng, folder: Path) -> None:
     before = "".join("\t".join(row) + "\n" for row in rows).encode()
     data = mutated(rng, before)
     path = write(folder, "a.tsv", data)
-    found = answer(lambda: list(read_tsv(path)))
+    found = answer(lambda: list(read_bitext(Bitext("tsv", str(path)), Counter())))
     if data == before and len({row[0] for row in rows}) == len(found or []):
         cells = [(d.id, s, t) for d in found or [] for s, t in zip(d.source, d.target, strict=True)]
         same(cells, [(*row[:2], row[2].removesuffix("\r")) for row in rows])

@@ -10,19 +10,16 @@ from pathlib import Path
 from scaleformer.formats.breaks import plain
 from scaleformer.formats.files import class_of, read_content
 from scaleformer.formats.lines import Input
-from scaleformer.formats.recognition import FORMATS, recognise
+from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise
 from scaleformer.formats.restoring import find_changes
 from scaleformer.formats.segments import Span, split_block
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from scaleformer.translation.files.lines import read_documents, write_translations
-from scaleformer.translation.files.paths import TRANSLATED
 from scaleformer.translation.memory import Masked
 from scaleformer.translation.terms import Terms
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
-
-GRAINS = ("sentence", "paragraph", "none")
 
 
 class LinesFile:
@@ -48,8 +45,7 @@ class ProseFile:
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
         self._file = class_of(format)(content, name)
-        # in these formats each line or unit is a segment
-        grain = "paragraph" if format in ("po", "xliff", "srt", "vtt") else grain
+        grain = "paragraph" if FORMATS[format].whole else grain
         self._segments = [split_block(block, language, grain) for block in self._file.blocks]
         self.ids = [name]
         flat = [segment for segments in self._segments for segment in segments]

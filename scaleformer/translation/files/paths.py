@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scaleformer.formats.recognition import FORMATS, by_name
+from scaleformer.formats.recognition import FORMATS, TRANSLATED, by_name
 from scaleformer.system.errors import DataError
 
-#: Formats in which only the prose changes.
-TRANSLATED = ("text", "markdown", "html", "docx", "epub", "po", "xliff", "srt", "vtt", "jsonl")
 ENDINGS = tuple(ending for name in TRANSLATED for ending in FORMATS[name].endings)
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.formats.lines import Input
-from scaleformer.formats.recognition import recognise
+from scaleformer.formats.recognition import TRANSLATED, recognise
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import replaced
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
-from scaleformer.translation.files.paths import TRANSLATED, plan_files
+from scaleformer.translation.files.paths import plan_files
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.terms import Terms, merge_terms, tell_of_terms

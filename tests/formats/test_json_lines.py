@@ -10,8 +10,7 @@ import pytest
 
 from scaleformer.data.prepare import prepare
 from scaleformer.data.prepare_config import PrepareConfig
-from scaleformer.formats.json_lines import read_jsonl
-from scaleformer.formats.reversed_translations import read_translations
+from scaleformer.formats.json_lines import read_jsonl, read_reversed
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 
@@ -32,7 +31,7 @@ def write(path: Path, *lines: str) -> Path:
 
 def test_the_translation_becomes_the_source(tmp_path: Path) -> None:
     path, dropped, segments = write(tmp_path / "back.jsonl", *map(json.dumps, RECORDS)), Counter[str](), Counter[str]()
-    assert list(read_translations(path, dropped, segments)) == KEPT
+    assert list(read_reversed(path, dropped, segments)) == KEPT
     assert dropped == {"cut by the length limit": 2, "another number of segments": 1}
     assert segments == {"cut by the length limit": 1}
 
@@ -57,4 +56,4 @@ def test_the_report_names_the_model_of_translations(tmp_path: Path) -> None:
 def test_lines_that_are_not_translations_are_refused(tmp_path: Path, line: str, message: str) -> None:
     path = write(tmp_path / "back.jsonl", json.dumps(RECORDS[0]), line)
     with pytest.raises(DataError, match=f"back.jsonl:2: {message}"):
-        list(read_translations(path, Counter(), Counter()))
+        list(read_reversed(path, Counter(), Counter()))

@@ -161,15 +161,15 @@ def test_encodings_and_compression(tmp_path: Path, encoding: str) -> None:
     [
         pytest.param("tmx", TMX.format("en", tu(en="a", es="b"))[:-30], r"a\.tmx:\d+: malformed XML", id="truncated"),
         pytest.param("tmx", b"", r"a\.tmx:1: malformed XML .no element found", id="empty"),
-        pytest.param("tmx", "words", r"a\.tmx:1: malformed XML .Start tag expected", id="words"),
+        pytest.param("tmx", "words", r"a\.tmx:1: malformed XML .syntax error", id="words"),
         pytest.param("tmx", "<a><b/></a>", r"a\.tmx:1: <a>, wanted <tmx>", id="another root"),
         pytest.param("tmx", one(), r"a\.tmx: XLIFF, wanted a translation memory", id="another format"),
-        pytest.param("xliff", "<xliff>" * 5000, r"a\.xliff:1: malformed XML .Excessive depth", id="deep"),
+        pytest.param("xliff", "<xliff>" * 5000, r"a\.xliff:1: more than 256 nested elements", id="deep"),
         pytest.param(
             "xliff", BOMB.format("xliff") + one(xliff1(unit1("&e11;", "b"))), "declares the entity 'e1'", id="entities"
         ),
         pytest.param(
-            "xliff", BOMB.format("xliff") + "<xliff a='&e11;'/>", "Maximum entity amplification", id="in an attribute"
+            "xliff", BOMB.format("xliff") + "<xliff a='&e11;'/>", "declares the entity 'e1'", id="in an attribute"
         ),
         pytest.param(
             "tmx",
@@ -186,7 +186,7 @@ def test_encodings_and_compression(tmp_path: Path, encoding: str) -> None:
         pytest.param(
             "tmx", TMX.format("en", tu(en="a&nbsp;b", es="c")), r"a\.tmx:4: the entity &nbsp;", id="undefined"
         ),
-        pytest.param("tmx", TMX.format("en", "é").encode("latin-1"), r"a\.tmx:4: malformed XML .*bytes", id="encoding"),
+        pytest.param("tmx", TMX.format("en", "é").encode("latin-1"), r"a\.tmx:4: .*not UTF-8", id="encoding"),
         pytest.param("tmx", "<?xml version='1.0' encoding='no'?><tmx/>", r"malformed XML .*encoding", id="no encoding"),
         pytest.param(
             "tmx", TMX.format("en", "<tu><tuv xml:lang='en'/></tu>"), r":4: a <tuv> without <seg>", id="no seg"
@@ -195,7 +195,6 @@ def test_encodings_and_compression(tmp_path: Path, encoding: str) -> None:
             "tmx", TMX.format("en", tu(en="a").replace("xml:lang", "x")), "without xml:lang", id="no language"
         ),
         pytest.param("xliff", one(xliff1("<trans-unit/>")), r"a\.xliff:1: a unit without <source>", id="no source"),
-        pytest.param("tmx", TMX.format("en", "x" * 11_000_000), "malformed XML .*too long", id="one long text"),
         pytest.param("tmx", gzip.compress(b"<tmx>")[:-5], r"a\.tmx: the compressed file is truncated", id="cut gzip"),
     ],
 )
