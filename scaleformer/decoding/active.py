@@ -30,7 +30,7 @@ class Active:
         self.places = torch.arange(limits.shape[0], device=limits.device)  # (A,) in the original batch
         self.done = torch.zeros_like(limits, dtype=torch.bool)  # (A,)
         self.steps = int(limits.max())
-        self.rows, self.progress, self.watch = rows.rows, progress, watch
+        self.rows, self.progress, self.watch = rows.per_document, progress, watch
         self.segments = int(rows.counts.sum())
         self.share = 0.0  # of the source segments that is translated
         self.every = CHECK_EVERY.get(limits.device.type, 16)

@@ -18,9 +18,10 @@ from torch import Tensor
 
 from scaleformer.decoding.active import Active, Watch
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.draws import Draws
 from scaleformer.decoding.history import History
-from scaleformer.decoding.state import Rows
+from scaleformer.decoding.rules import Rule, make_rules
+from scaleformer.decoding.sampling import Draws, sample
+from scaleformer.decoding.state import Rows, SourceSegments
 from scaleformer.vocabulary import EOS
 
 
@@ -45,7 +46,7 @@ class DecodableModel(Protocol):
 @dataclass(frozen=True)
 class Hypothesis:
     """One translation. `tokens` excludes `<s>` and `</s>`; log_probability covers all tokens and `</s>` under the model
-    (natural logarithm, fp32); score ranks hypotheses by the tokens that were not told, with the repetition penalty;
+    (natural logarithm, fp32); score ranks hypotheses by the tokens that were not forced, with the repetition penalty;
     finished is False if a length limit cut the document or one of its segments."""
 
     tokens: tuple[int, ...]
@@ -64,7 +65,7 @@ def decode(
     *,
     keys: Sequence[str] | None = None,
     progress: Callable[[int, float], None] | None = None,
-    told: Sequence[Mapping[int, Sequence[int]]] = (),
+    forced: Sequence[Mapping[int, Sequence[int]]] = (),
     watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch: `n_best` hypotheses per document, finished ones first, then by score.
@@ -75,126 +76,137 @@ def decode(
     keys             names of the documents (default: their places); samples depend on config.seed and the name only
     progress         called from time to time with the number of tokens written since the last call, one row per
                      document, and the share of segments that is translated
-    told             for each document the tokens with which the translations of source segments begin; with `<sep>` at
-                     the end they are the whole translation (`scaleformer.translation.told`)
+    forced           for each document the tokens with which the translations of source segments begin; with `<sep>` at
+                     the end they are the whole translation
     watch            called as often for each unfinished document with its place and, if it has a single row, its new
                      tokens; if it returns False, the document is given up and its partial translation returned
 
     The model must be in evaluation mode; its length limit (learned positions) also limits the search. A beam search may
-    find fewer than n_best hypotheses. Raises ValueError if shapes differ, something is told without match_segments, or
+    find fewer than n_best hypotheses. Raises ValueError if shapes differ, tokens are forced without match_segments, or
     the model gives NaN.
     """
     if source.dim() != 2 or source.shape[0] == 0 or not source.shape == source_mask.shape == source_segments.shape:
         shapes = ", ".join(str(tuple(t.shape)) for t in (source, source_mask, source_segments))
         raise ValueError(f"source, source_mask and source_segments have shapes {shapes}; wanted one (B, S) with B >= 1")
-    if any(told) and not config.match_segments:
-        raise ValueError("told refers to source segments: wanted match_segments=true")
-    rows = Rows(source, source_mask, source_segments, config, told)
-    if (most := model.most_target_tokens) < math.inf:
-        rows.limits = rows.limits.clamp(max=int(most))
+    if any(forced) and not config.match_segments:
+        raise ValueError("forced tokens belong to source segments: wanted match_segments=true")
+    search = Beam if config.strategy == "beam" else Rollout
+    segments = SourceSegments(source, source_mask, source_segments, forced)
+    rows = Rows(segments, config, model.most_target_tokens)
+    rules = make_rules(rows, segments, config)
+    keys = keys or [str(place) for place in range(len(source))]
     state = model.init_state(model.encode(source, source_mask, source_segments), config.rows)
-    active = Active(rows, progress, watch)
-    if config.strategy == "beam":
-        return _beam(model, state, rows, active, config)
-    draws = None
-    if config.strategy == "sample":
-        draws = Draws(config.seed, keys or [str(place) for place in range(len(source))], config.rows, source.device)
-    return _rollout(model, state, rows, active, config, draws)
+    return search(rows, rules, config, Active(rows, progress, watch), keys).run(model, state)
 
 
-def _checked(logits: Tensor, step: int) -> Tensor:
-    # One check suffices for weights that are not finite; a check at every step would wait for the device.
-    if step == 0 and bool(logits.isnan().any()):
-        raise ValueError("the model gives NaN logits: its weights are not finite; use an earlier checkpoint")
-    return logits.float()
+class Search:
+    """The steps that all strategies share; they differ in the tokens that they choose.
 
-
-def _rollout(
-    model: DecodableModel,
-    state: Any,
-    rows: Rows,
-    active: Active,
-    config: DecodingConfig,
-    draws: Draws | None,
-) -> list[list[Hypothesis]]:
-    """Greedy search, or sampling with `draws`: rows are independent."""
-    B, K = len(rows.limits), config.rows
-    history = History(B)
-    limits = rows.limits.repeat_interleave(K)  # (A*K,)
-    total = torch.zeros(B * K, dtype=torch.double, device=limits.device)
-    length = torch.zeros_like(limits)  # tokens with </s>
-    ended = torch.zeros_like(limits, dtype=torch.bool)  # </s> was written
-    merit, free = total, length  # of the tokens that were not told
-    result = torch.zeros(6, B, K, dtype=torch.double)  # log-probability, length, ended, a segment was cut; merit, free
-
-    for step in range(active.steps):
-        logits, state = model.step(rows.token, rows.segments, state)
-        logits = _checked(logits, step)
-        weighed = rows.weigh(logits)
-        logs = logits.log_softmax(1)
-        weighed_logs = logs if weighed is logits else weighed.log_softmax(1)
-        allowed = rows.allow(weighed)  # (A*K, V)
-        token = allowed.argmax(1) if draws is None else sample(allowed, config, draws.take(step, active.places))
-        log_probability = logs.gather(1, token[:, None])[:, 0]
-        worth = log_probability if weighed is logits else weighed_logs.gather(1, token[:, None])[:, 0]
-        # Finished rows still take part in each step, but their recorded results must not change.
-        running = ~ended & (length < limits)
-        total = total + torch.where(running, log_probability, 0.0)
-        length = length + running
-        if rows.told is None and weighed is logits:
-            merit, free = total, length
-        else:
-            chosen = running if rows.told is None else running & ~rows.forced
-            merit, free = merit + torch.where(chosen, worth, 0.0), free + chosen
-        ended = ended | (running & (token == EOS))
-        cut = rows.cut
-        rows.advance(token)
-        rows.cut = torch.where(running, rows.cut, cut)
-        history.append(token.view(-1, K))
-        active.done = active.done | (ended | (length >= limits)).view(-1, K).all(1)
-        if (keep := active.keep(step, rows, history)) is None:
-            continue
-        history.flush(active.places)
-        values = torch.stack([total, length.double(), ended.double(), rows.cut.double(), merit, free.double()])
-        result[:, active.places.cpu()] = values.view(6, -1, K).cpu()
-        if len(keep) == 0:
-            break
-        kept = active.all_rows(keep)
-        state = model.reorder(state, kept, keep)
-        rows.select(kept, keep)
-        active.drop(keep)
-        limits, total, length, ended = limits[kept], total[kept], length[kept], ended[kept]
-        merit, free = merit[kept], free[kept]
-    history.close()
-
-    def hypothesis(b: int, k: int) -> Hypothesis:
-        log_probability, n, end, was_cut, merit, free = result[:, b, k].tolist()
-        score = merit / max(free, 1) ** config.length_penalty
-        return Hypothesis(history.read(b, k, int(n - end)), log_probability, score, bool(end and not was_cut))
-
-    return [sorted((hypothesis(b, k) for k in range(K)), key=lambda h: -h.score) for b in range(B)]
-
-
-def sample(logits: Tensor, config: DecodingConfig, draws: Tensor) -> Tensor:
-    """Sample a token (N,) from each row of logits (N, V) after temperature, top_k and top_p, in this order.
-
-    draws (N,) are uniform over [0, 1): each selects a token by the cumulative distribution.
+    held (n, A, K) double: what a strategy keeps of each row; result (n+1, B, K): the same at the end, and `Rows.cut`
     """
-    logits = logits / config.temperature
-    if 0 < config.top_k < logits.shape[1]:
-        logits = logits.masked_fill(logits < logits.topk(config.top_k).values[:, -1:], -math.inf)
-    if config.top_p < 1:
-        ordered, order = logits.softmax(1).sort(1, descending=True)
-        outside = ordered.cumsum(1) - ordered >= config.top_p  # the tokens before it already have enough mass
-        logits = logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -math.inf)
-    # in vocabulary order, in double precision, scaled to the sum so that no draw lies beyond the last token
-    mass = logits.softmax(1, dtype=torch.double).cumsum(1)
-    return torch.searchsorted(mass, (draws * mass[:, -1])[:, None], right=True)[:, 0]
+
+    held: Tensor
+
+    def __init__(
+        self, rows: Rows, rules: Sequence[Rule], config: DecodingConfig, active: Active, keys: Sequence[str]
+    ) -> None:
+        self.rows, self.rules, self.config, self.active, self.keys = rows, rules, config, active, keys
+        self.history = History(len(rows.limits))
+
+    def choose(self, step: int, logs: Tensor, weighed: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
+        """The next tokens (A, K) and, unless each row continues itself, the places (A, K) of the rows that they
+        continue in their documents; from log-probabilities (A*K, V) without and with the repetition penalty, and from
+        the logits that the rules leave."""
+        raise NotImplementedError
+
+    def hypotheses(self, document: int) -> list[Hypothesis]:
+        """The best ones of a document, from `result` and `history`."""
+        raise NotImplementedError
+
+    def run(self, model: DecodableModel, state: Any) -> list[list[Hypothesis]]:
+        rows, active, history = self.rows, self.active, self.history
+        B, K = len(rows.limits), self.config.rows
+        self.result = torch.zeros(len(self.held) + 1, B, K, dtype=torch.double)
+        for step in range(active.steps):
+            logits, state = model.step(rows.token, rows.segments, state)
+            # One check suffices for weights that are not finite; a check at every step would wait for the device.
+            if step == 0 and bool(logits.isnan().any()):
+                raise ValueError("the model gives NaN logits: its weights are not finite; use an earlier checkpoint")
+            logits = weighed = logits.float()
+            for rule in self.rules:
+                weighed = rule.weigh(rows, weighed)
+            logs = logits.log_softmax(1)
+            weighed_logs = logs if weighed is logits else weighed.log_softmax(1)
+            for rule in self.rules:
+                rule.allow(rows, weighed)
+            tokens, *parents = self.choose(step, logs, weighed_logs, weighed)
+            history.append(tokens, *parents)
+            continued = keep = None
+            for parent in parents:
+                continued = (torch.arange(0, len(rows.token), K, device=parent.device)[:, None] + parent).flatten()
+                self._reorder(continued, None)
+            consumed = rows.advance(tokens.flatten())
+            for rule in self.rules:
+                rule.advance(rows, consumed)
+            active.done = active.done | ~rows.running.view(-1, K).any(1)
+            if (keep := active.keep(step, rows, history)) is not None:
+                history.flush(active.places)
+                self.result[:, active.places.cpu()] = torch.cat([self.held, rows.cut.view(1, -1, K)]).cpu()
+                if len(keep) == 0:
+                    break
+                kept = active.all_rows(keep)
+                self._reorder(kept, keep)
+                self.held = self.held[:, keep]
+                active.drop(keep)
+                continued = kept if continued is None else continued[kept]
+            if continued is not None:
+                state = model.reorder(state, continued, keep)
+        history.close()
+        return [self.hypotheses(document) for document in range(B)]
+
+    def _reorder(self, kept: Tensor, documents: Tensor | None) -> None:
+        self.rows.reorder(kept, documents)
+        for rule in self.rules:
+            rule.reorder(kept, documents)
 
 
-def _beam(
-    model: DecodableModel, state: Any, rows: Rows, active: Active, config: DecodingConfig
-) -> list[list[Hypothesis]]:
+class Rollout(Search):
+    """Greedy search and sampling: rows are independent.
+
+    held: log-probability and tokens, with `</s>`; those of what was not forced, with the repetition penalty; whether
+    `</s>` was written
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        config, limits = self.config, self.rows.limits
+        self.held = torch.zeros(5, len(limits), config.rows, dtype=torch.double, device=limits.device)
+        self.draws = None
+        if config.strategy == "sample":
+            self.draws = Draws(config.seed, self.keys, config.rows, limits.device)
+
+    def choose(self, step: int, logs: Tensor, weighed: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
+        if self.draws is None:
+            token = allowed.argmax(1)
+        else:
+            token = sample(allowed, self.config, self.draws.take(step, self.active.places))
+        log_probability, worth = (values.gather(1, token[:, None])[:, 0] for values in (logs, weighed))
+        # Finished rows still take part in each step, but their recorded results must not change.
+        running, free = self.rows.running, self.rows.running & ~self.rows.forced
+        new = [torch.where(running, log_probability, 0.0), running, torch.where(free, worth, 0.0), free]
+        self.held = self.held + torch.stack([*new, running & (token == EOS)]).view(self.held.shape)
+        return (token.view(-1, self.config.rows),)
+
+    def hypotheses(self, document: int) -> list[Hypothesis]:
+        found = []
+        for k, (log_probability, n, merit, free, end, cut) in enumerate(self.result[:, document].T.tolist()):
+            score = merit / max(free, 1) ** self.config.length_penalty
+            tokens = self.history.read(document, k, int(n - end))
+            found.append(Hypothesis(tokens, log_probability, score, bool(end and not cut)))
+        return sorted(found, key=lambda h: -h.score)
+
+
+class Beam(Search):
     """Beam search. Each step ranks 2K continuations of the K live hypotheses: of the first K, those that end are kept
     as finished; the first K that do not end stay live.
 
@@ -202,83 +214,63 @@ def _beam(
     decrease, so log-probability / limit ** alpha bounds the score. With alpha > 0 this bound is loose; so a document is
     also done when K hypotheses are finished and the best live one, scored at its current length, ranks below them.
 
-    Told tokens do not count in this ranking: all hypotheses must write them, however improbable, and otherwise those
-    that delay them would displace the others."""
-    B, K, alpha, device = len(rows.limits), config.rows, config.length_penalty, rows.limits.device
-    history, limits = History(B), rows.limits.tolist()
-    total = torch.full((B, K), -math.inf, dtype=torch.double, device=device)
-    total[:, 0] = 0.0  # the K rows start identical: only one of them counts
-    merit = total  # log-probabilities of the tokens that were not told, with the repetition penalty
-    # For each finished hypothesis: score, log-probability, tokens before </s>, its row, whether a segment was cut.
-    finished = torch.zeros(5, B, K, dtype=torch.double, device=device)
-    finished[0] = -math.inf
-    unfinished = total  # log-probabilities of the live rows when their document was finished
-    result = torch.zeros(6, B, K, dtype=torch.double)
+    Forced tokens do not count in this ranking: all hypotheses must write them, however improbable, and otherwise those
+    that delay them would displace the others.
 
-    for step in range(active.steps):
-        A = len(active.done)
-        logits, state = model.step(rows.token, rows.segments, state)
-        logits = _checked(logits, step)
-        weighed = rows.weigh(logits)
-        logs = logits.log_softmax(1)
-        weighed_logs = logs if weighed is logits else weighed.log_softmax(1)
-        best, tokens = rows.allow(weighed).topk(min(2 * K, logits.shape[1]))  # (A*K, W)
-        gain = worth = weighed_logs.gather(1, tokens).masked_fill(best == -math.inf, -math.inf)
-        if weighed is not logits:
-            gain = logs.gather(1, tokens).masked_fill(best == -math.inf, -math.inf)
-        if rows.told is not None:
-            worth = worth.masked_fill(rows.forced[:, None] & (worth > -math.inf), 0.0)
+    held: log-probability of each live hypothesis, and its merit: of what was not forced, with the repetition penalty;
+    the log-probability when the document was finished; then of each finished hypothesis score, log-probability, tokens
+    before `</s>`, its row, whether a segment was cut
+    """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.limits = self.rows.limits.tolist()
+        size = 8, len(self.limits), self.config.rows
+        self.held = torch.zeros(size, dtype=torch.double, device=self.rows.limits.device)
+        self.held[:3, :, 1:] = -math.inf  # the K rows start identical: only one of them counts
+        self.held[3] = -math.inf
+
+    def choose(self, step: int, logs: Tensor, weighed: Tensor, allowed: Tensor) -> tuple[Tensor, ...]:
+        rows, active = self.rows, self.active
+        A, K, alpha = len(active.done), self.config.rows, self.config.length_penalty
+        total, merit, unfinished, *_ = self.held  # (A, K)
+        best, tokens = allowed.topk(min(2 * K, allowed.shape[1]))  # (A*K, W)
+        gain, worth = (values.gather(1, tokens).masked_fill(best == -math.inf, -math.inf) for values in (logs, weighed))
+        worth = worth.masked_fill(rows.forced[:, None] & (worth > -math.inf), 0.0)
         merits, place = (merit.view(A * K, 1) + worth).view(A, -1).topk(2 * K)  # (A, 2K)
-        ranked = (total.view(A * K, 1) + gain).view(A, -1).gather(1, place)
+        totals = (total.view(A * K, 1) + gain).view(A, -1).gather(1, place)
         parent = place // best.shape[1]
         token = tokens.view(A, -1).gather(1, place)
         end = token == EOS
 
         running = ~active.done[:, None]
-        ends = end[:, :K] & (ranked[:, :K] > -math.inf) & running
-        told = 0 if rows.told is None else rows.told.count[:, None]  # all of it, of what has ended
-        score = (merits[:, :K] / (step + 1 - told) ** alpha).masked_fill(~ends, -math.inf)
+        ends = end[:, :K] & (totals[:, :K] > -math.inf) & running
+        length = step + 1 - rows.forced_tokens  # all of them, of what has ended
+        score = (merits[:, :K] / length**alpha).masked_fill(~ends, -math.inf)
         cut = rows.cut.view(A, K).gather(1, parent[:, :K])
-        new = [score, ranked[:, :K], torch.full_like(score, step), parent[:, :K].double(), cut.double()]
-        finished = torch.cat([finished, torch.stack(new)], 2)  # (5, A, 2K)
+        new = torch.stack([score, totals[:, :K], torch.full_like(score, step), parent[:, :K], cut])
+        finished = torch.cat([self.held[3:], new], 2)  # (5, A, 2K)
         finished = finished.gather(2, finished[0].topk(K).indices.expand(5, A, K))
 
         live = end.int().argsort(dim=1, stable=True)[:, :K]  # each row ends at most once: at least K of 2K stay live
-        merit, total, parent, token = (values.gather(1, live) for values in (merits, ranked, parent, token))  # (A, K)
-        history.append(token, parent)
-        unfinished = torch.where(running, total, unfinished)
-        full = finished[0, :, -1] > -math.inf
-        reach = torch.where(full, step + 1, rows.limits)  # (A,)
-        if rows.told is not None:
-            reach = (reach - rows.told.count).clamp(min=1)
-        beaten = merit[:, 0] / reach.double() ** alpha <= finished[0, :, config.n_best - 1]
-        active.done = active.done | beaten | (step + 1 >= rows.limits)
+        merit, total, parent, token = (values.gather(1, live) for values in (merits, totals, parent, token))
+        self.held = torch.cat([torch.stack([total, merit, torch.where(running, total, unfinished)]), finished])
+        full = finished[0, :, -1:] > -math.inf
+        reach = (torch.where(full, step + 1, rows.limits[:, None]) - rows.forced_tokens).clamp(min=1)  # (A, 1)
+        beaten = merit[:, :1] / reach.double() ** alpha <= finished[0, :, self.config.n_best - 1, None]
+        active.done = active.done | beaten[:, 0]
+        return token, parent
 
-        continued = (torch.arange(A, device=device)[:, None] * K + parent).flatten()  # (A*K,) old rows
-        if (keep := active.keep(step, rows, history)) is not None:
-            history.flush(active.places)
-            result[:, active.places.cpu()] = torch.cat([finished, unfinished[None]]).cpu()
-            if len(keep) == 0:
-                break
-            active.drop(keep)
-            continued, token = continued.view(A, K)[keep].flatten(), token[keep]
-            merit, total, finished, unfinished = merit[keep], total[keep], finished[:, keep], unfinished[keep]
-        state = model.reorder(state, continued, keep)
-        rows.select(continued, keep)
-        rows.advance(token.flatten())
-    history.close()
-
-    def hypotheses(b: int, limit: int) -> list[Hypothesis]:
-        *ends, rest = result[:, b].tolist()
+    def hypotheses(self, document: int) -> list[Hypothesis]:
+        _, _, rest, *ends, _ = self.result[:, document].tolist()
+        limit, n_best = self.limits[document], self.config.n_best
         found = [
-            Hypothesis(history.read(b, int(row), int(n)), log_probability, score, not was_cut)
-            for score, log_probability, n, row, was_cut in zip(*ends, strict=True)
+            Hypothesis(self.history.read(document, int(row), int(n)), log_probability, score, not cut)
+            for score, log_probability, n, row, cut in zip(*ends, strict=True)
             if score > -math.inf
         ]
         for row, log_probability in sorted(enumerate(rest), key=lambda entry: -entry[1]):
-            if len(found) < config.n_best and log_probability > -math.inf:
-                score = log_probability / limit**alpha
-                found.append(Hypothesis(history.read(b, row, limit), log_probability, score, False))
-        return found[: config.n_best]
-
-    return [hypotheses(b, limit) for b, limit in enumerate(limits)]
+            if len(found) < n_best and log_probability > -math.inf:
+                score = log_probability / limit**self.config.length_penalty
+                found.append(Hypothesis(self.history.read(document, row, limit), log_probability, score, False))
+        return found[:n_best]

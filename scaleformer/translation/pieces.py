@@ -68,7 +68,7 @@ def translate_pieces(
             target = translator.target_tokenizer
             decoded = decode(
                 translator.model, *batch, config, keys=[keys[n] for n in places],
-                progress=report, told=[told[n].tokens(target) for n in places],
+                progress=report, forced=[told[n].tokens(target) for n in places],
                 watch=None if streams is None else streams.of(places),
             )  # fmt: skip
             for place, hypotheses in zip(places, decoded, strict=True):

@@ -241,7 +241,7 @@ class TermSearch:
 
         source = pad([self._source(jobs[n]) for n, _ in rows], self._translator.device)
         config = replace(self._config, strategy="greedy", beam_size=1)
-        found = decode(self._translator.model, *source, config, told=told, watch=watch)
+        found = decode(self._translator.model, *source, config, forced=told, watch=watch)
         for (n, _), [hypothesis] in zip(rows, found, strict=True):
             own = hypothesis.tokens[sum(map(len, before[n])) :]
             end = next((i for i, token in enumerate(own) if steps_of(token)), None)

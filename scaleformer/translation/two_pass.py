@@ -121,7 +121,7 @@ def translate_again(
             *pad([alone[n] for n in numbers], first.segments.device),
             config,
             keys=[keys[n] for n in numbers],
-            told=[told[n] for n in numbers],
+            forced=[told[n] for n in numbers],
             watch=None if watch is None else watch(numbers),
             progress=progress,
         )

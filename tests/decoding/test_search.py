@@ -11,7 +11,8 @@ import torch
 
 from scaleformer.decoding import active
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.search import decode, sample
+from scaleformer.decoding.sampling import sample
+from scaleformer.decoding.search import decode
 from scaleformer.vocabulary import BOS, EOS, PAD, SEP
 from tests.search import (
     PLAIN,
@@ -221,7 +222,7 @@ def test_samples_do_not_depend_on_what_else_is_in_the_batch():
 def test_progress_counts_the_tokens_written():
     model = FakeModel(lambda source, written: table({EOS: 0.9, A: 0.1} if len(written) == 4 else {A: 1.0}))
     calls: list[tuple[int, float]] = []
-    decode(model, *batch(SOURCES[0], SOURCES[2]), free(strategy="greedy"), progress=lambda *told: calls.append(told))
+    decode(model, *batch(SOURCES[0], SOURCES[2]), free(strategy="greedy"), progress=lambda *at: calls.append(at))
     counts, shares = zip(*calls, strict=True)
     assert sum(counts) == 2 * 4
     assert shares[-1] == 1

@@ -50,7 +50,7 @@ def slow_greedy(source: Sequence[int], told: Mapping[int, Sequence[int]]) -> tup
 
 def test_greedy_goes_on_from_what_is_told():
     """In a batch with one document without told tokens."""
-    found = decode(FakeModel(random_logits), *batch(*SOURCES), SHORT, told=TOLD)
+    found = decode(FakeModel(random_logits), *batch(*SOURCES), SHORT, forced=TOLD)
     for [hypothesis], source, told in zip(found, SOURCES, TOLD, strict=True):
         tokens, log_probability = slow_greedy(source, told)
         assert hypothesis.tokens == tokens
@@ -83,7 +83,7 @@ def test_a_wide_beam_finds_the_best_of_all_that_say_what_is_told():
     told: list[dict[int, list[int]]] = [{1: [C]}, {}, {0: [B], 1: [A, A, A, SEP]}]
     config = DecodingConfig(beam_size=130, n_best=20, max_length_ratio=0, max_length_offset=2)
     for found, source, one in zip(
-        decode(FakeModel(random_logits), *batch(*sources), config, told=told), sources, told, strict=True
+        decode(FakeModel(random_logits), *batch(*sources), config, forced=told), sources, told, strict=True
     ):
         expected = everything(source, one)[:20]
         assert [h.tokens for h in found] == [tokens for _, tokens in expected]
@@ -98,7 +98,7 @@ def test_an_improbable_text_does_not_change_what_stands_before_it():
 
     [[found]] = decode(
         FakeModel(logits), *batch([A, SEP, B, SEP, EOS]), DecodingConfig(beam_size=2, length_penalty=0),
-        told=[{1: [C, C, SEP]}],
+        forced=[{1: [C, C, SEP]}],
     )  # fmt: skip
     assert found.tokens == (SEP, C, C, SEP)
     assert found.log_probability == pytest.approx(math.log(0.5 * 1e-9**2 * 0.5 * 0.1), rel=1e-5)
@@ -110,10 +110,10 @@ def test_neither_limits_nor_rules_hold_for_what_is_told(strategy):
     model = FakeModel(lambda source, written: table({A: 0.5, SEP: 0.3, B: 0.1, EOS: 0.1}))
     source = batch([A, SEP, B, SEP, C, SEP, EOS], [A, SEP, EOS])
     told = [{0: [A, A, A, A, SEP], 1: [B, B, B]}, {}]
-    for found in decode(model, *source, config, told=told)[0]:
+    for found in decode(model, *source, config, forced=told)[0]:
         assert found.tokens[:9] == (A, A, A, A, SEP, B, B, B, SEP)
         assert not found.finished  # the limit ended the beginning
-    [found], _ = decode(model, *source, config, told=[{n: [A, A, A, SEP] for n in range(3)}, {}])
+    [found], _ = decode(model, *source, config, forced=[{n: [A, A, A, SEP] for n in range(3)}, {}])
     assert found.tokens == (A, A, A, SEP) * 3
     assert found.finished
 
@@ -131,7 +131,7 @@ def test_separators_that_count_and_placeholders(strategy):
     sources = [[A, SEP, P, A, SEP, A, P + 1, SEP, A, SEP, P, SEP, EOS]] * 4
     told = [{}, {1: [A, P, A, SEP]}, {2: [A, SEP], 4: [P]}, {0: [SEP], 1: [P + 3, SEP], 3: [A, A]}]
     config = DecodingConfig(strategy=strategy, beam_size=3 if strategy == "beam" else 1)
-    found = decode(FakeModel(logits), *batch(*sources), config, told=told)
+    found = decode(FakeModel(logits), *batch(*sources), config, forced=told)
     for [hypothesis], one in zip(found, told, strict=True):
         parts: dict[int, list[int]] = {}
         segment = 0
@@ -149,7 +149,7 @@ def test_separators_that_count_and_placeholders(strategy):
 
 def test_told_without_matched_segments_is_refused():
     with pytest.raises(ValueError, match="match_segments=true"):
-        decode(FakeModel(random_logits), *batch([A, SEP, EOS]), free(), told=[{0: [A]}])
+        decode(FakeModel(random_logits), *batch([A, SEP, EOS]), free(), forced=[{0: [A]}])
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +176,7 @@ def test_a_model_told_its_own_words_writes_the_same(translator, strategy):
     some = [{n: part for n, part in parts.items() if n != 1} for parts in own]
     begun = [{n: part[:2] for n, part in parts.items()} for parts in own]
     for told in (own, some, begun):
-        again = decode(translator.model, *sources, config, told=told)
+        again = decode(translator.model, *sources, config, forced=told)
         assert [one.tokens for [one] in again] == found
 
 

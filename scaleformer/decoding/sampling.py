@@ -1,12 +1,15 @@
-"""Random numbers for sampling that do not depend on the rest of the batch."""
+"""Sampling of tokens, by random numbers that do not depend on the rest of the batch."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from scaleformer.decoding.config import DecodingConfig
 
 
 class Draws:
@@ -24,6 +27,23 @@ class Draws:
             drawn = [torch.rand(self.block, dtype=torch.double, generator=generator) for generator in self.generators]
             self.drawn = torch.stack(drawn, 1).unflatten(1, (-1, self.rows)).to(self.device)  # (block, B, K)
         return self.drawn[step % self.block, documents].flatten()
+
+
+def sample(logits: Tensor, config: DecodingConfig, draws: Tensor) -> Tensor:
+    """Sample a token (N,) from each row of logits (N, V) after temperature, top_k and top_p, in this order.
+
+    draws (N,) are uniform over [0, 1): each selects a token by the cumulative distribution.
+    """
+    logits = logits / config.temperature
+    if 0 < config.top_k < logits.shape[1]:
+        logits = logits.masked_fill(logits < logits.topk(config.top_k).values[:, -1:], -math.inf)
+    if config.top_p < 1:
+        ordered, order = logits.softmax(1).sort(1, descending=True)
+        outside = ordered.cumsum(1) - ordered >= config.top_p  # the tokens before it already have enough mass
+        logits = logits.masked_fill(torch.zeros_like(outside).scatter(1, order, outside), -math.inf)
+    # in vocabulary order, in double precision, scaled to the sum so that no draw lies beyond the last token
+    mass = logits.softmax(1, dtype=torch.double).cumsum(1)
+    return torch.searchsorted(mass, (draws * mass[:, -1])[:, None], right=True)[:, 0]
 
 
 def _hash(*parts: object) -> int:
