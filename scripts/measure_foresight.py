@@ -11,13 +11,13 @@ import random
 
 import torch
 
-from scaleformer.decoding.batches import pad
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.foresight import Foresight
 from scaleformer.decoding.search import decode
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.allocator import keep_freed_memory
 from scaleformer.system.measure import measured, shown_size
+from scaleformer.translation.batches import pad
+from scaleformer.translation.memory_estimate import Foresight
 from scaleformer.vocabulary import EOS, SEP
 
 SIZES = {"tiny": (4, 128, 256, 4), "small": (6, 256, 1024, 4), "base": (6, 512, 2048, 8)}

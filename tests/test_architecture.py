@@ -78,6 +78,12 @@ def test_every_room_has_its_floor_and_imports_point_down(folder: Path, floors: t
     assert not upward(folder, prefix, floors)
 
 
+def test_decoding_knows_token_ids_and_a_model_by_its_methods() -> None:
+    names = {name for path in modules(PACKAGE)["decoding"] for name in imported(path)}
+    rooms = {name.split(".")[1] for name in names if name.startswith("scaleformer.")}
+    assert rooms == {"decoding", "system", "vocabulary"}
+
+
 def test_libraries_stay_in_their_rooms() -> None:
     rooms = {"pytorch_lightning": LIGHTNING, "lightning_fabric": LIGHTNING, "hydra": HYDRA}
     wrong = [

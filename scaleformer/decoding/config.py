@@ -45,9 +45,8 @@ class DecodingConfig:
     seed               of the sampling
     batch_tokens       source tokens with pads in a batch of the translator, times the rows a document
     memory             what a batch may need beside the model, "2GiB" say, in the place of batch_tokens wherever whole
-                       documents, pieces or segments are translated (`scaleformer.decoding.foresight`). The state of
-                       a linear attention does not grow with what is written: long documents stand beside each other
-                       then. None: by batch_tokens
+                       documents, pieces or segments are translated. The state of a linear attention does not grow with
+                       what is written: long documents stand beside each other then. None: by batch_tokens
     """
 
     strategy: str = "beam"

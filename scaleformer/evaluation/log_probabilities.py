@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scaleformer.data.batching import Example
-from scaleformer.decoding.scoring import target_losses
+from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP

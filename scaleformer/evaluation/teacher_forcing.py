@@ -11,9 +11,9 @@ import numpy as np
 
 from scaleformer.data.batching import Example
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.decoding.scoring import Floats, target_losses
 from scaleformer.evaluation.length.views import View
 from scaleformer.model.transformer import Transformer
+from scaleformer.translation.scoring import Floats, target_losses
 from scaleformer.vocabulary import EOS, SEP
 
 FINEST = 16  # positions of the first bin of a curve

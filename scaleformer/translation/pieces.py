@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.decoding.batches import make_batches, pad, runs
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.foresight import Foresight
 from scaleformer.decoding.search import Hypothesis, decode
+from scaleformer.translation.batches import make_batches, pad, runs
 from scaleformer.translation.matching import by_source, cut_segments
+from scaleformer.translation.memory_estimate import Foresight
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import DocumentHypothesis, Translation, nothing

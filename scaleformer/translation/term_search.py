@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scaleformer.data.batching import Example
-from scaleformer.decoding.batches import pad, token_budget
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.scoring import Floats, target_losses
 from scaleformer.decoding.search import decode
 from scaleformer.text.terms import Term, annotate, find_terms
 from scaleformer.text.words import unspaced
+from scaleformer.translation.batches import pad, token_budget
 from scaleformer.translation.pieces import translate_pieces
+from scaleformer.translation.scoring import Floats, target_losses
 from scaleformer.translation.terms import asked_of, missing_from
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation

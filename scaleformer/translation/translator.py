@@ -12,10 +12,10 @@ import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.ensemble import load_ensemble
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.devices import resolve_device
 from scaleformer.system.schema import shown
+from scaleformer.translation.ensembles import load_ensemble
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.pieces import cut_pieces, translate_pieces
 from scaleformer.translation.streaming import SegmentStreams

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from scaleformer.decoding.active import Watch
-from scaleformer.decoding.batches import make_batches, pad
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.model.transformer import DecoderState, Transformer
+from scaleformer.translation.batches import make_batches, pad
 from scaleformer.translation.pieces import make_hypothesis, translate_pieces
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told

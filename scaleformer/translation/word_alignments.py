@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.tokenizer import Tokenizer
-from scaleformer.decoding.batches import runs
 from scaleformer.model.attention_weights import recorded_weights
 from scaleformer.system.files import atomic_writer, check_file
 from scaleformer.text.words import spans
+from scaleformer.translation.batches import runs
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import EOS, separators
 

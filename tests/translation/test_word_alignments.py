@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scaleformer.decoding.ensemble import load_ensemble
 from scaleformer.evaluation.attention_maps import attention_maps
+from scaleformer.translation.ensembles import load_ensemble
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 from scaleformer.translation.word_alignments import (

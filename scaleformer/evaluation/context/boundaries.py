@@ -15,10 +15,10 @@ import numpy as np
 
 from scaleformer.data.batching import Example
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.scoring import target_losses
 from scaleformer.evaluation.length.documents import TestDocument
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import MetricScore, TranslatedDocument, evaluate_documents
+from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from scaleformer.data.batching import Example, collate
-from scaleformer.decoding.batches import token_budget
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, Hypothesis, decode
 from scaleformer.evaluation.length.views import View
+from scaleformer.translation.batches import token_budget
 from scaleformer.vocabulary import EOS, SEP, steps_of
 
 

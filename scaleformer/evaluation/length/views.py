@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scaleformer.decoding.batches import runs
+from scaleformer.translation.batches import runs
 
 MODES = ("pass", "segments", "window")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scaleformer.decoding.batches import runs, token_budget
+from scaleformer.translation.batches import runs, token_budget
 
 
 def test_batches_of_a_budget():

@@ -16,11 +16,11 @@ from torch import nn
 
 from scaleformer.data.batching import pack
 from scaleformer.decoding.active import WASTED_STEPS
-from scaleformer.decoding.batches import WINDOW, runs
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.footprint import Footprint
 from scaleformer.system.measure import shown_size
+from scaleformer.translation.batches import WINDOW, runs
 from scaleformer.vocabulary import SEP
 
 SPANS = 16  # segments together whose tokens are counted; of more, all

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from scaleformer.decoding.batches import pad
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.decoding.foresight import HELD, Foresight
 from scaleformer.decoding.search import decode
 from scaleformer.model.transformer import ModelConfig, Transformer
 from scaleformer.system.measure import read_size
+from scaleformer.translation.batches import pad
+from scaleformer.translation.memory_estimate import HELD, Foresight
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP
 from tests.runs import make_run

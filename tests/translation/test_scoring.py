@@ -8,7 +8,7 @@ import torch
 
 from scaleformer.data.batching import Example
 from scaleformer.decoding.ensemble import Ensemble
-from scaleformer.decoding.scoring import target_losses
+from scaleformer.translation.scoring import target_losses
 from tests.helpers import BOS, EOS, SEP, make_model
 from tests.search import batch
 
