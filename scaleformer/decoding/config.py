@@ -44,7 +44,7 @@ class DecodingConfig:
                        0 and 1 leave all
     seed               of the sampling
     batch_tokens       source tokens with pads in a batch of the translator, times the rows a document
-    memory             what a batch may need beside the model, "2GiB" say, in the place of batch_tokens wherever whole
+    memory_limit       what a batch may need beside the model, "2GiB" say, in the place of batch_tokens wherever whole
                        documents, pieces or segments are translated. The state of a linear attention does not grow with
                        what is written: long documents stand beside each other then. None: by batch_tokens
     """
@@ -65,7 +65,7 @@ class DecodingConfig:
     top_p: float = 1.0
     seed: int = 1
     batch_tokens: int = 8192
-    memory: str | int | None = None
+    memory_limit: str | int | None = None
 
     def __post_init__(self) -> None:
         wrong = [f"{name}={getattr(self, name)!r} (wanted {wanted})" for name, wanted in self._faults()]
@@ -80,6 +80,7 @@ class DecodingConfig:
         def whole(name: str) -> bool:
             return isinstance(getattr(self, name), int) and number(name)
 
+        limit, size = self.memory_limit, self.memory_limit_bytes
         most = self.beam_size if self.strategy == "beam" else 1 if self.strategy == "greedy" else 2**31
         checks = [
             ("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}"),
@@ -106,7 +107,7 @@ class DecodingConfig:
             ("top_p", number("top_p") and 0 < self.top_p <= 1, "a number above 0 and at most 1"),
             ("seed", whole("seed") and self.seed >= 0, "a whole number of at least 0"),
             ("batch_tokens", whole("batch_tokens") and self.batch_tokens >= 1, "a whole number of at least 1"),
-            ("memory", self.memory is None or self.memory_bytes is not None, "a size as 2GiB or 512MiB, or null"),
+            ("memory_limit", limit is None or size is not None, "a size as 2GiB or 512MiB, or null"),
         ]
         faults = [(name, wanted) for name, right, wanted in checks if not right]
         if not faults and self.n_best > most:
@@ -137,9 +138,9 @@ class DecodingConfig:
                 )
 
     @property
-    def memory_bytes(self) -> int | None:
-        """`memory` as a number; None without, or where it is no size."""
-        given = self.memory
+    def memory_limit_bytes(self) -> int | None:
+        """`memory_limit` as a number; None without, or where it is no size."""
+        given = self.memory_limit
         return None if given is None or isinstance(given, (bool, float)) else read_size(given)
 
     @property

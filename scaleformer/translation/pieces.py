@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import Hypothesis, decode
-from scaleformer.translation.batches import make_batches, pad, runs
+from scaleformer.translation.batches import MemoryEstimate, make_batches, pad, runs
 from scaleformer.translation.matching import by_source, cut_segments
-from scaleformer.translation.memory_estimate import Foresight
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import DocumentHypothesis, Translation, nothing
@@ -87,11 +86,11 @@ def translate_pieces(
 def _batches(
     translator: Translator, sources: Mapping[int, Sequence[int]], config: DecodingConfig, told: bool, tell: bool
 ) -> list[list[int]]:
-    """By `memory`, where that is set, else by `batch_tokens`; tell: on stderr, what is foreseen."""
-    limit = config.memory_bytes
+    """By `memory_limit`, where that is set, else by `batch_tokens`; tell: on stderr, the estimate."""
+    limit = config.memory_limit_bytes
     if limit is None or not sources:
         return make_batches({place: len(tokens) for place, tokens in sources.items()}, config)
-    batches, words = Foresight(translator.model, config, told).batches(sources, limit)
+    batches, words = MemoryEstimate(translator.model, config, told).batches(sources, limit)
     if tell:
         print(words, file=sys.stderr)
     return batches

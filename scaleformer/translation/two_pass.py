@@ -145,10 +145,10 @@ def translate_twice(
     if not config.match_segments or not isinstance(model, Transformer):
         wanted = "match_segments=true" if not config.match_segments else "one model, no ensemble"
         raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
-    if config.memory is not None:
+    if config.memory_limit is not None:
         raise ValueError(
-            f"decoding.memory={config.memory}: mode=two-pass fills its batches by decoding.batch_tokens alone: set "
-            "decoding.memory=null, or mode=document"
+            f"decoding.memory_limit={config.memory_limit}: mode=two-pass fills its batches by "
+            "decoding.batch_tokens alone: set decoding.memory_limit=null, or mode=document"
         )
     half = None if progress is None else lambda share, written: progress(share / 2, written)
     segments = [segment for document in documents for segment in document]

@@ -1,4 +1,4 @@
-"""The bytes of decoding states, foreseen and counted on those that were made, for every mechanism and mixture."""
+"""The bytes of decoding states, estimated and counted on those that were made, for every mechanism and mixture."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def largest(model: Transformer, documents: int, beams: int, steps: int, segment:
 
 @pytest.mark.parametrize("name", CHOICES)
 @pytest.mark.parametrize(("documents", "beams", "steps"), LENGTHS)
-def test_states_take_what_is_foreseen(name: str, documents: int, beams: int, steps: int) -> None:
+def test_states_take_what_is_estimated(name: str, documents: int, beams: int, steps: int) -> None:
     model = make_model(**CHOICES[name]).float()
     first, most, extent = largest(model, documents, beams, steps, 10)
     footprint = Footprint(model)
     assert footprint.state_bytes(extent, documents, beams, used=False) == first
-    foreseen = footprint.state_bytes(extent, documents, beams)
+    estimated = footprint.state_bytes(extent, documents, beams)
     if name.startswith(
         ("segment_recall", "g_transformer", "hibert")
     ):  # what its rows see depends on where they are: a bound, and a near one
-        assert most <= foreseen <= 1.1 * most
+        assert most <= estimated <= 1.1 * most
     else:
-        assert foreseen == most
+        assert estimated == most
 
 
 def test_the_table_of_recall_doubles_when_its_near_segments_fill_it() -> None:
@@ -64,13 +64,13 @@ def test_the_tables_of_hibert_double_when_its_segments_fill_them() -> None:
     model = make_model(attention={"name": "hibert", "fallback": "softmax"}).float()
     footprint = Footprint(model)
     _, most, extent = largest(model, 2, 2, 60, 3)
-    foreseen = footprint.state_bytes(extent._replace(segments=20), 2, 2)
-    assert most <= foreseen <= 1.1 * most
+    estimated = footprint.state_bytes(extent._replace(segments=20), 2, 2)
+    assert most <= estimated <= 1.1 * most
     vectors = 4 * 4 * 16 * 32 * 4  # of four rows, in one layer
-    assert foreseen - footprint.state_bytes(extent._replace(segments=16), 2, 2) == 2 * vectors
+    assert estimated - footprint.state_bytes(extent._replace(segments=16), 2, 2) == 2 * vectors
 
 
-def test_caches_that_forget_and_caches_of_segments_take_what_is_foreseen() -> None:
+def test_caches_that_forget_and_caches_of_segments_take_what_is_estimated() -> None:
     spans_of_58 = {"name": "adaptive_span", "max_span": 50, "ramp": 8, "initial": 1.0, "fallback": "softmax"}
     model = make_model(attention=spans_of_58).float()
     _, most, extent = largest(model, 1, 2, 200, 10)
@@ -78,8 +78,8 @@ def test_caches_that_forget_and_caches_of_segments_take_what_is_foreseen() -> No
     assert footprint.state_bytes(extent, 1, 2) == most == footprint.state_bytes(extent._replace(target=10_000), 1, 2)
     model = make_model(**CHOICES["longformer with all"]).float()
     _, most, extent = largest(model, 1, 2, 200, 2)  # a hundred segments: more than there is room for at first
-    foreseen = Footprint(model).state_bytes(extent._replace(target_spans=spans(2, 100)), 1, 2)
-    assert foreseen == most + 2 * 8  # layers share the numbers of segments after the first step
+    estimated = Footprint(model).state_bytes(extent._replace(target_spans=spans(2, 100)), 1, 2)
+    assert estimated == most + 2 * 8  # layers share the numbers of segments after the first step
 
 
 def test_the_state_of_a_linear_attention_does_not_grow_with_what_is_written() -> None:

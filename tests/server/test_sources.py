@@ -60,7 +60,7 @@ def test_a_model_without_a_language_gets_paragraphs(translator, monkeypatch):
 
 def test_a_client_may_choose_every_setting_of_the_search() -> None:
     """But how large a batch is, which is the server's to say."""
-    assert {setting.name for setting in fields(DecodingConfig)} - {"batch_tokens", "memory"} <= set(
+    assert {setting.name for setting in fields(DecodingConfig)} - {"batch_tokens", "memory_limit"} <= set(
         Options.model_fields
     )
 
