@@ -17,7 +17,7 @@ from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.samples import format_samples, write_samples
-from scaleformer.evaluation.scores import BleuReport, MetricScore, TranslatedDocument
+from scaleformer.evaluation.scores import BleuReport, MetricScore
 from scaleformer.evaluation.suspicions import LOW, suspicions
 from scaleformer.evaluation.translation_run import Evaluation, evaluate, write_evaluation
 from scaleformer.system.files import check_folder
@@ -64,10 +64,9 @@ def evaluate_translations(
     options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
         extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
-        scored = zip(evaluation.documents, evaluation.hypotheses, strict=True)
-        extra["positions"] = quality_by_position([TranslatedDocument(d.id, d.target, h) for d, h in scored], chosen)
+        extra["positions"] = quality_by_position(evaluation.documents, chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)
-    chosen_samples = evaluation.samples(samples)
+    chosen_samples = evaluation.documents[:samples]
     samples_file = "samples.txt" if label == test_split(translator.config) else f"samples-{label}.txt"
     samples_path = (folder.parent if folder.name == "results" else folder) / samples_file
     write_samples(samples_path, chosen_samples)
@@ -77,7 +76,7 @@ def evaluate_translations(
     print_report(evaluation.report, console, f"{label}: {len(documents)} documents")
     print_positions(extra["positions"], console)
     if evaluation.report.score("s-BLEU").score < LOW:
-        for line in suspicions(evaluation.samples(len(documents))):
+        for line in suspicions(evaluation.documents):
             log.warning("%s", line)
     console.print(f"written to {path}, samples to {samples_path}", highlight=False, markup=False, soft_wrap=True)
     return evaluation

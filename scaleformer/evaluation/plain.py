@@ -12,11 +12,11 @@ from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.resegmentation import RUN, Difference, difference, resegment
-from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import BleuReport, evaluate_documents
+from scaleformer.evaluation.translations import TranslatedDocument, write_translations
 from scaleformer.formats.json_lines import read_jsonl
 from scaleformer.formats.lines import Input
 from scaleformer.system.errors import DataError
-from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.system.schema import shown
 from scaleformer.text.documents import Document, one_line
@@ -36,8 +36,7 @@ class PlainScores:
     difference  text left out and text added, over all documents
     """
 
-    documents: tuple[Document, ...]
-    hypotheses: tuple[tuple[str, ...], ...]
+    documents: tuple[TranslatedDocument, ...]
     report: BleuReport
     positions: dict[str, Any]
     difference: Difference
@@ -61,7 +60,7 @@ def score_plain(
     Segments are compared one by one where the counts agree; otherwise the text is resegmented
     (`scaleformer.evaluation.resegmentation`). Raises ValueError as `resegment` and `evaluate_documents`.
     """
-    matched, segments, aligned = [], [], 0
+    found, aligned = [], 0
     total = Difference()
     for document, hypothesis in zip(documents, hypotheses, strict=True):
         given = [hypothesis] if isinstance(hypothesis, str) else list(hypothesis)
@@ -69,21 +68,16 @@ def score_plain(
         if len(own) != len(reference.target):
             own, aligned = resegment(one_line(own), reference.target), aligned + 1
         total += difference(own, reference.target)
-        matched.append(reference)
-        segments.append(tuple(own))
-    scored = [TranslatedDocument(d.id, d.target, own) for d, own in zip(matched, segments, strict=True)]
-    report = evaluate_documents(scored, metrics, ter=ter)
+        found.append(TranslatedDocument(reference.id, reference.source, reference.target, tuple(own)))
+    report = evaluate_documents(found, metrics, ter=ter)
     report = replace(report, alignment=ALIGNMENT, count_mismatches=aligned)
-    return PlainScores(tuple(matched), tuple(segments), report, quality_by_position(scored, metrics), total, aligned)
+    return PlainScores(tuple(found), report, quality_by_position(found, metrics), total, aligned)
 
 
 def write_plain(path: str | Path, scores: PlainScores, conditions: Mapping[str, Any]) -> Path:
     """Write PATH.json with the scores, PATH.jsonl with the documents for `compare`, `comet` and `consistency`."""
     path = Path(path)
-    with atomic_writer(path.with_suffix(".jsonl")) as file:
-        for d, hypothesis in zip(scores.documents, scores.hypotheses, strict=True):
-            record = {"id": d.id, "source": d.source, "target": d.target, "hypothesis": hypothesis, "finished": True}
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    write_translations(path.with_suffix(".jsonl"), scores.documents)
     signatures = {score.metric: score.signature for score in scores.report.scores}
     payload = {**provenance(signatures=signatures), "kind": "plain", **conditions, **scores.to_dict()}
     return write_result(path.with_suffix(".json"), payload)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.scores import TranslatedDocument
-from scaleformer.text.documents import one_line
+from scaleformer.evaluation.translations import TranslatedDocument, lines_of
 
 TENTHS = 10
 LENGTHS = ((1, 3), (4, 9), (10, 29), (30, 99), (100, 299), (300, None))  # segments of a document, first to last
@@ -21,41 +19,32 @@ def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metric
     `shorter` that of the others. Empty tenths and ranges of lengths are left out.
     """
     metrics = metrics or Metrics()
-    aligned = [align_segments(d.hypothesis, d.reference) for d in documents]
-    pairs = list(zip(documents, aligned, strict=True))
-    long = [(d, lines) for d, lines in pairs if len(d.reference) >= TENTHS]
-    tenths = by_tenth([len(d.reference) for d, _ in long], *_lines(long), metrics) if long else []
+    long = [d for d in documents if len(d.target) >= TENTHS]
+    tenths = by_tenth(long, metrics) if long else []
     lengths = []
     for first, last in LENGTHS:
-        own = [(d, h) for d, h in pairs if first <= len(d.reference) and (last is None or len(d.reference) <= last)]
+        own = [d for d in documents if first <= len(d.target) and (last is None or len(d.target) <= last)]
         if own:
-            hypotheses, references = _lines(own)
-            wholes = [one_line(d.hypothesis) for d, _ in own], [one_line(d.reference) for d, _ in own]
-            row: dict[str, Any] = {"from": first, "to": last, "documents": len(own), "segments": len(references)}
-            row |= {"d_bleu": _score(metrics.bleu(), *wholes)}
-            lengths.append(row | _scores(hypotheses, references, metrics))
+            whole, segments = lines_of(own, "document"), lines_of(own)
+            row: dict[str, Any] = {"from": first, "to": last}
+            row |= {"documents": len(own), "segments": len(segments.references)}
+            row |= {"d_bleu": _score(metrics.bleu(), whole.hypotheses, whole.references)}
+            lengths.append(row | _scores(segments.hypotheses, segments.references, metrics))
     return {"tenths": tenths, "tenths_of": len(long), "shorter": len(documents) - len(long), "lengths": lengths}
 
 
-def by_tenth(
-    counts: Sequence[int], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
-) -> list[dict[str, Any]]:
-    """s-BLEU and chrF++ of aligned segments by the tenth of the document that holds their middle.
-
-    counts: the number of consecutive segments of each document. Scores are None for empty tenths.
-    """
+def by_tenth(documents: Sequence[TranslatedDocument], metrics: Metrics) -> list[dict[str, Any]]:
+    """s-BLEU and chrF++ of aligned segments by the tenth of the document that holds their middle; None for empty
+    tenths."""
+    lines, counts = lines_of(documents), [len(d.target) for d in documents]
     tenths = [min(int(TENTHS * (i + 0.5) / count), TENTHS - 1) for count in counts for i in range(count)]
     found: list[dict[str, Any]] = []
     for tenth in range(TENTHS):
         places = [place for place, own in enumerate(tenths) if own == tenth]
         row: dict[str, Any] = {"from": tenth / TENTHS, "to": (tenth + 1) / TENTHS, "segments": len(places)}
-        found.append(row | _scores([hypotheses[i] for i in places], [references[i] for i in places], metrics))
+        hypotheses, references = ([side[i] for i in places] for side in (lines.hypotheses, lines.references))
+        found.append(row | _scores(hypotheses, references, metrics))
     return found
-
-
-def _lines(pairs: Sequence[tuple[TranslatedDocument, Sequence[str]]]) -> tuple[list[str], list[str]]:
-    """Hypotheses and references of all segments, one per line."""
-    return [one_line([h]) for _, lines in pairs for h in lines], [one_line([r]) for d, _ in pairs for r in d.reference]
 
 
 def _scores(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics) -> dict[str, Any]:

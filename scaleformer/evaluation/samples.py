@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from scaleformer.evaluation.alignment import align_segments
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.system.files import atomic_writer
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A document and its translation, as segments."""
-
-    id: str
-    source: Sequence[str]
-    reference: Sequence[str]
-    hypothesis: Sequence[str]
-    finished: bool = True
-
-
-def format_samples(samples: Iterable[Sample], max_segments: int = 20) -> str:
+def format_samples(samples: Iterable[TranslatedDocument], max_segments: int = 20) -> str:
     """Source, reference and hypothesis segment by segment; at most `max_segments` per document, with a note.
 
     A hypothesis whose segment count differs is aligned as for s-BLEU (`scaleformer.evaluation.alignment`).
@@ -32,7 +21,7 @@ def format_samples(samples: Iterable[Sample], max_segments: int = 20) -> str:
         if not sample.finished:
             note += ", cut at the length limit"
         lines = [f"=== {sample.id} ({note})"]
-        rows = zip(sample.source, sample.reference, align_segments(sample.hypothesis, sample.reference), strict=True)
+        rows = zip(sample.source, sample.target, align_segments(sample.hypothesis, sample.target), strict=True)
         for number, (source, reference, hypothesis) in enumerate(rows, 1):
             if number > max_segments:
                 lines.append(f"({len(sample.source) - max_segments} more segments)")
@@ -42,7 +31,7 @@ def format_samples(samples: Iterable[Sample], max_segments: int = 20) -> str:
     return "\n".join(blocks)
 
 
-def write_samples(path: str | Path, samples: Iterable[Sample], max_segments: int = 20) -> None:
+def write_samples(path: str | Path, samples: Iterable[TranslatedDocument], max_segments: int = 20) -> None:
     """Write `format_samples` to a file, whole or not at all. Raises OSError."""
     with atomic_writer(path) as file:
         file.write(format_samples(samples, max_segments))

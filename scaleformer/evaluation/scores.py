@@ -13,25 +13,14 @@ from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from scaleformer.evaluation.alignment import RULE, align_segments
+from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.text.documents import one_line
+from scaleformer.evaluation.translations import TranslatedDocument, lines_of
 
 JOINING = (
     "d-BLEU, d-chrF++: the segments of a document joined by one space, line breaks in them made spaces, empty ones "
     "left out, a document a line; the others: a segment a line"
 )
-
-
-@dataclass(frozen=True)
-class TranslatedDocument:
-    """A document to score. finished is False if the hypothesis was cut at the length limit, in `cut` segments."""
-
-    id: str
-    reference: Sequence[str]
-    hypothesis: Sequence[str]
-    finished: bool = True
-    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,52 +87,42 @@ def evaluate_documents(
     if not documents:
         raise ValueError("there are no documents to score")
     for document in documents:
-        if not document.reference:
+        if not document.target:
             raise ValueError(f"document {document.id!r} has no reference to score against")
-    lines = [one_line(d.hypothesis) for d in documents]
-    reference_lines = [one_line(d.reference) for d in documents]
-    metrics.check(reference_lines)
-    if empty := [d.id for d, line in zip(documents, reference_lines, strict=True) if not line.strip()]:
+    whole, segments = lines_of(documents, "document"), lines_of(documents)
+    metrics.check(whole.references)
+    if empty := [d.id for d, line in zip(documents, whole.references, strict=True) if not line.strip()]:
         warnings.warn(
             f"{len(empty)} of {len(documents)} references are empty, so every translation of them counts as wrong: "
             f"{', '.join(empty[:5])}{' ...' if len(empty) > 5 else ''}",
             stacklevel=2,
         )
-    segments = [_line(s) for d in documents for s in align_segments(d.hypothesis, d.reference)]
-    reference_segments = [_line(s) for d in documents for s in d.reference]
     scores = [
-        _score("d-BLEU", metrics.bleu(), lines, reference_lines),
-        _score("s-BLEU", metrics.bleu(), segments, reference_segments),
-        _score("chrF++", metrics.chrf(), segments, reference_segments),
-        _score("d-chrF++", metrics.chrf(), lines, reference_lines),
+        _score("d-BLEU", metrics.bleu(), whole.hypotheses, whole.references),
+        _score("s-BLEU", metrics.bleu(), segments.hypotheses, segments.references),
+        _score("chrF++", metrics.chrf(), segments.hypotheses, segments.references),
+        _score("d-chrF++", metrics.chrf(), whole.hypotheses, whole.references),
     ]
     if ter:
-        scores.append(_score("TER", metrics.ter(), segments, reference_segments))
-    groups: dict[str, list[int]] = {}
-    for place, document in enumerate(documents):
-        groups.setdefault(document.id.split("/")[0] if "/" in document.id else "", []).append(place)
+        scores.append(_score("TER", metrics.ter(), segments.hypotheses, segments.references))
+    groups: dict[str, list[TranslatedDocument]] = {}
+    for document in documents:
+        prefix, slash, _ = document.id.partition("/")
+        groups.setdefault(prefix if slash and prefix else "(no prefix)", []).append(document)
     if len(groups) == 1:
         groups = {}
+    parts = {name: lines_of(own, "document") for name, own in groups.items()}
     return BleuReport(
         documents=len(documents),
-        reference_segments=len(reference_segments),
+        reference_segments=len(segments.references),
         hypothesis_segments=sum(len(d.hypothesis) for d in documents),
-        count_mismatches=sum(len(d.hypothesis) != len(d.reference) for d in documents),
+        count_mismatches=sum(len(d.hypothesis) != len(d.target) for d in documents),
         unfinished=tuple(d.id for d in documents if not d.finished),
-        cut_segments=sum(d.cut for d in documents),
+        cut_segments=sum(len(d.cut) for d in documents),
         scores=tuple(scores),
-        parts={
-            name or "(no prefix)": _score(
-                "d-BLEU", metrics.bleu(), [lines[i] for i in at], [reference_lines[i] for i in at]
-            )
-            for name, at in groups.items()
-        },
-        part_documents={name or "(no prefix)": len(at) for name, at in groups.items()},
+        parts={n: _score("d-BLEU", metrics.bleu(), own.hypotheses, own.references) for n, own in parts.items()},
+        part_documents={name: len(own) for name, own in groups.items()},
     )
-
-
-def _line(segment: str) -> str:
-    return one_line([segment])
 
 
 def _score(name: str, metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> MetricScore:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from statistics import mean
 
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.samples import Sample
+from scaleformer.evaluation.translations import TranslatedDocument
 
 #: s-BLEU below which `suspicions` are worth a look
 LOW = 20.0
 MOST = 300  # segments compared with all others
 
 
-def suspicions(documents: Sequence[Sample]) -> list[str]:
+def suspicions(documents: Sequence[TranslatedDocument]) -> list[str]:
     """Lines on what probably is wrong with documents of a low score. Time grows with the text, and with the square of
     the first `MOST` segments.
 
@@ -25,15 +25,15 @@ def suspicions(documents: Sequence[Sample]) -> list[str]:
 
     Words are what spaces separate: the last two find little in scripts without spaces.
     """
-    aligned = [s for d in documents for s in align_segments(d.hypothesis, d.reference)]
-    few, many = (len(_sequences(side)) for side in (aligned, [s for d in documents for s in d.reference]))
+    aligned = [s for d in documents for s in align_segments(d.hypothesis, d.target)]
+    few, many = (len(_sequences(side)) for side in (aligned, [s for d in documents for s in d.target]))
     if 10 * few < many:
         return [
             f"the translations have {few} different sequences of three characters, the references {many}: "
             "train longer, or with a lower optimizer.learning_rate"
         ]
     sources = _words(s for d in documents for s in d.source)
-    references = _words(s for d in documents for s in d.reference)
+    references = _words(s for d in documents for s in d.target)
     hypotheses = _words(aligned)
     source, reference = ({word for words in side for word in words} for side in (sources, references))
     found = []

@@ -15,14 +15,13 @@ from typing import Any
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.samples import Sample
-from scaleformer.evaluation.scores import BleuReport, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import BleuReport, evaluate_documents
+from scaleformer.evaluation.translations import TranslatedDocument, write_translations
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import provenance, write_result
 from scaleformer.text.documents import Document, one_line
 from scaleformer.translation.resumable import resumable_translations
-from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -32,23 +31,16 @@ log = logging.getLogger(__name__)
 class Evaluation:
     """Translations of documents and their scores.
 
-    documents   with the hypotheses as segments; where segments do not match one to one, with beads as segments
+    documents   with beads as segments where segments do not match one to one
     seconds     of the translation alone, None if an earlier call began it
     """
 
-    documents: Sequence[Document]
-    hypotheses: Sequence[Sequence[str]]
-    translations: Sequence[Translation]
+    documents: Sequence[TranslatedDocument]
     report: BleuReport
     decoding: DecodingConfig
     mode: str
     max_tokens: int | None
     seconds: float | None
-
-    def samples(self, count: int) -> list[Sample]:
-        """The first documents with their translations."""
-        rows = list(zip(self.documents, self.hypotheses, self.translations, strict=True))[:count]
-        return [Sample(d.id, d.source, d.target, tuple(h), t.finished) for d, h, t in rows]
 
 
 @contextmanager
@@ -91,13 +83,12 @@ def evaluate(
             )
         seconds = None if begun else time.perf_counter() - start
         pairs = [by_bead(d, t.segments) for d, t in zip(documents, translations, strict=True)]
-        scored = [
-            TranslatedDocument(d.id, d.target, hypothesis, t.finished, len(t.cut))
+        translated = [
+            TranslatedDocument(d.id, d.source, d.target, hypothesis, t.finished, t.cut)
             for (d, hypothesis), t in zip(pairs, translations, strict=True)
         ]
-        report = evaluate_documents(scored, metrics, ter=ter)
-        matched, hypotheses = zip(*pairs, strict=True) if pairs else ((), ())
-        yield Evaluation(matched, hypotheses, translations, report, decoding, mode, max_tokens, seconds)
+        report = evaluate_documents(translated, metrics, ter=ter)
+        yield Evaluation(translated, report, decoding, mode, max_tokens, seconds)
 
 
 def write_evaluation(
@@ -121,13 +112,9 @@ def write_evaluation(
         log.warning(
             "the results in %s were of a different checkpoint or other documents: moved them to %s", folder, aside
         )
-    with atomic_writer(folder / f"{name}.jsonl") as file:
-        for d, h, t in zip(evaluation.documents, evaluation.hypotheses, evaluation.translations, strict=True):
-            record: dict[str, Any] = {"id": d.id, "source": list(d.source), "target": list(d.target)}
-            record |= {"hypothesis": list(h), "finished": t.finished, "cut": list(t.cut)}
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    write_translations(folder / f"{name}.jsonl", evaluation.documents)
     with atomic_writer(folder / f"{name}.hypotheses.txt") as file:
-        file.writelines(one_line(h) + "\n" for h in evaluation.hypotheses)
+        file.writelines(one_line(d.hypothesis) + "\n" for d in evaluation.documents)
     with atomic_writer(folder / f"{name}.references.txt") as file:
         file.writelines(references)
     report = evaluation.report

@@ -1,29 +1,33 @@
-"""Reads saved translations (`bleu-SPLIT.jsonl`), and cuts them into lines for metrics."""
+"""Translated documents: their files (`bleu-SPLIT.jsonl`), and their lines for metrics."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
+from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import one_line
 
 LEVELS = ("document", "segment")
 
 
 @dataclass(frozen=True)
-class SavedTranslation:
-    """A document with its reference and a hypothesis, as segments."""
+class TranslatedDocument:
+    """A document with its reference and a translation of it, as segments. finished is False if a length limit ended the
+    translation, in the source segments `cut`."""
 
     id: str
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    hypothesis: tuple[str, ...]
+    source: Sequence[str]
+    target: Sequence[str]
+    hypothesis: Sequence[str]
+    finished: bool = True
+    cut: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,20 @@ class ParallelLines:
     hypotheses: list[str]
 
 
-def read_translations(path: str | Path) -> list[SavedTranslation]:
-    """Read a file of `scaleformer.evaluation.translation_run.write_evaluation`. Raises DataError with file and line."""
+def write_translations(path: str | Path, documents: Iterable[TranslatedDocument]) -> None:
+    """Write JSON Lines with the fields of each document. Raises OSError."""
+    with atomic_writer(path) as file:
+        file.writelines(json.dumps(asdict(document), ensure_ascii=False) + "\n" for document in documents)
+
+
+def read_translations(path: str | Path) -> list[TranslatedDocument]:
+    """Read the texts of `write_translations`. Raises DataError with file and line."""
     found = []
     for number, line in read_lines(path):
         try:
             record = json.loads(line)
-            texts = [tuple(map(_text, record[key])) for key in ("source", "target", "hypothesis")]
-            found.append(SavedTranslation(str(record["id"]), *texts))
+            source, target, hypothesis = (tuple(map(_text, record[k])) for k in ("source", "target", "hypothesis"))
+            found.append(TranslatedDocument(str(record["id"]), source, target, hypothesis))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise DataError(
                 f"{path}:{number}: not a saved translation ({type(error).__name__}: {error}), wanted id, source, "
@@ -80,7 +90,7 @@ def origin(path: str | Path) -> dict[str, Any]:
         return {}
 
 
-def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> ParallelLines:
+def lines_of(documents: Sequence[TranslatedDocument], level: str = "segment") -> ParallelLines:
     """One line per document, its segments joined by a space, or one line per reference segment, hypotheses aligned.
 
     Where segment counts of source and reference differ, the sources of segments are empty.
@@ -101,7 +111,7 @@ def lines_of(documents: Sequence[SavedTranslation], level: str = "segment") -> P
     return lines
 
 
-def windows_of(documents: Sequence[SavedTranslation], window: int, stride: int = 1) -> ParallelLines:
+def windows_of(documents: Sequence[TranslatedDocument], window: int, stride: int = 1) -> ParallelLines:
     """One line for each window of so many segments, joined by a space, as SLIDE [Raunak 2023] scores them.
 
     Windows begin at every `stride`-th segment and lie within a document; the last one ends with the document. A shorter
@@ -124,7 +134,7 @@ def windows_of(documents: Sequence[SavedTranslation], window: int, stride: int =
     return lines
 
 
-def same_documents(systems: dict[str, list[SavedTranslation]]) -> None:
+def same_documents(systems: dict[str, list[TranslatedDocument]]) -> None:
     """Raises ValueError unless all systems translated the same documents in the same order with the same references."""
     (first, documents), *others = systems.items()
     for name, found in others:

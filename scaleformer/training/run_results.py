@@ -51,8 +51,8 @@ def results_of(evaluations: Mapping[str, Evaluation], curves: Path | None, step:
         report = evaluation.report
         rows = [[s.metric, s.score, report.documents, s.signature] for s in report.scores]
         samples = [
-            [sample.id, *("\n".join(text) for text in (sample.source, sample.reference, sample.hypothesis))]
-            for sample in evaluation.samples(SAMPLES)
+            [document.id, *("\n".join(text) for text in (document.source, document.target, document.hypothesis))]
+            for document in evaluation.documents[:SAMPLES]
         ]
         tables[f"{label}/scores"] = RunTable(["metric", "score", "documents", "signature"], rows)
         tables[f"{label}/samples"] = RunTable(["id", "source", "reference", "hypothesis"], samples)

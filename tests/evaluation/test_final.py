@@ -11,9 +11,10 @@ from rich.console import Console
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.final import evaluate_translations, print_report
-from scaleformer.evaluation.samples import Sample, format_samples
-from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.samples import format_samples
+from scaleformer.evaluation.scores import evaluate_documents
 from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.text.documents import Document
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
@@ -21,8 +22,8 @@ from tests.runs import DOCUMENTS, make_run
 
 def test_the_table_has_every_score_and_signature():
     documents = [
-        TranslatedDocument("a/1", ["one two three four"], ["one two three five"]),
-        TranslatedDocument("b/1", ["one", "two"], ["one"], finished=False),
+        TranslatedDocument("a/1", (), ["one two three four"], ["one two three five"]),
+        TranslatedDocument("b/1", (), ["one", "two"], ["one"], finished=False),
     ]
     report = evaluate_documents(documents)
     out = io.StringIO()
@@ -38,7 +39,7 @@ def test_the_table_has_every_score_and_signature():
 
 
 def test_brackets_in_ids_are_shown_verbatim():
-    documents = [TranslatedDocument(id, ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
+    documents = [TranslatedDocument(id, (), ["one two"], ["one two"]) for id in ("[red]a/1", "[/b]/1", ":x:/1")]
     out = io.StringIO()
     print_report(evaluate_documents(documents), Console(file=out, width=100), "[/]: 3 documents")
     assert out.getvalue().startswith("[/]: 3 documents")
@@ -49,8 +50,8 @@ def test_brackets_in_ids_are_shown_verbatim():
 def test_samples_stand_side_by_side():
     text = format_samples(
         [
-            Sample("x", ["s1", "s2", "s3"], ["r1", "r2", "r3"], ["h1", "h2", "h3"]),
-            Sample("y", ["s1", "s2"], ["one word", "other text"], ["other text"], finished=False),
+            TranslatedDocument("x", ["s1", "s2", "s3"], ["r1", "r2", "r3"], ["h1", "h2", "h3"]),
+            TranslatedDocument("y", ["s1", "s2"], ["one word", "other text"], ["other text"], finished=False),
         ],
         max_segments=2,
     )
@@ -87,7 +88,7 @@ def test_an_evaluation_saves_the_inputs_of_its_scores(mode, tmp_path, capsys):
     )
     records = [json.loads(line) for line in (folder / "bleu-test.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [r["id"] for r in records] == [d.id for d in documents]
-    assert [tuple(r["hypothesis"]) for r in records] == [t.segments for t in evaluation.translations]
+    assert [r["hypothesis"] for r in records] == [list(d.hypothesis) for d in evaluation.documents]
     samples = (run / "samples.txt").read_text(encoding="utf-8")
     assert samples.count("===") == 2
     shown = capsys.readouterr().out

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain
-from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
-from scaleformer.evaluation.translations import read_translations
+from scaleformer.evaluation.scores import evaluate_documents
+from scaleformer.evaluation.translations import TranslatedDocument, read_translations
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from tests.commands.calls import error_line, run_command
@@ -32,11 +32,11 @@ def write(path: Path, *lines: str) -> Path:
 
 def test_a_text_without_boundaries_scores_as_its_segments_do():
     expected = evaluate_documents(
-        [TranslatedDocument(d.id, d.target, h) for d, h in zip(REFERENCES, OUTPUTS, strict=True)]
+        [TranslatedDocument(d.id, (), d.target, h) for d, h in zip(REFERENCES, OUTPUTS, strict=True)]
     )
     whole = score_plain(REFERENCES, [" ".join(segments) for segments in OUTPUTS])
     assert [s.score for s in whole.report.scores] == [s.score for s in expected.scores]
-    assert whole.hypotheses == tuple(map(tuple, OUTPUTS))
+    assert [d.hypothesis for d in whole.documents] == [tuple(output) for output in OUTPUTS]
     assert (whole.aligned, whole.report.count_mismatches) == (2, 2)  # the second document has one segment
     assert "cheapest edit" in whole.report.alignment
     by_index = score_plain(REFERENCES, OUTPUTS)
@@ -47,7 +47,7 @@ def test_a_text_without_boundaries_scores_as_its_segments_do():
 def test_beads_are_scored_as_one_segment():
     document = Document("d", ("a", "b", "c"), ("x y", "z"), beads=((2, 1), (1, 1)))
     found = score_plain([document], ["x y z"], ter=False)
-    assert found.hypotheses == (("x y", "z"),)
+    assert found.documents[0].hypothesis == ("x y", "z")
     assert found.documents[0].source == ("a b", "c")
 
 

@@ -8,13 +8,14 @@ from rich.console import Console
 from scaleformer.evaluation.final import print_positions
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import LENGTHS, by_tenth, quality_by_position
-from scaleformer.evaluation.scores import TranslatedDocument, corpus_bleu, corpus_chrf
+from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
+from scaleformer.evaluation.translations import TranslatedDocument
 
 NONE = Metrics(tokenize="none")
 WORDS = [f"w{i} x{i} y{i} z{i}" for i in range(20)]
-LONG = TranslatedDocument("long", WORDS, [*WORDS[:18], "q q q q", "r r r r"])
-SHORT = TranslatedDocument("short", ["a b c d e", "f"], ["a b c d e f"])
-ODD = TranslatedDocument("odd", WORDS[:11], [*WORDS[:10], "q"])
+LONG = TranslatedDocument("long", (), WORDS, [*WORDS[:18], "q q q q", "r r r r"])
+SHORT = TranslatedDocument("short", (), ["a b c d e", "f"], ["a b c d e f"])
+ODD = TranslatedDocument("odd", (), WORDS[:11], [*WORDS[:10], "q"])
 
 
 def test_the_end_is_worse():
@@ -35,8 +36,8 @@ def test_lengths_are_scored_as_if_they_were_alone():
     ]
     assert found[0]["d_bleu"] == pytest.approx(100)
     aligned = ["a b c d e f", ""]
-    assert found[0]["s_bleu"] == pytest.approx(corpus_bleu(aligned, SHORT.reference, NONE))
-    hypotheses, references = [*LONG.hypothesis, *ODD.hypothesis], [*LONG.reference, *ODD.reference]
+    assert found[0]["s_bleu"] == pytest.approx(corpus_bleu(aligned, SHORT.target, NONE))
+    hypotheses, references = [*LONG.hypothesis, *ODD.hypothesis], [*LONG.target, *ODD.target]
     assert found[1]["s_bleu"] == pytest.approx(corpus_bleu(hypotheses, references, NONE))
     assert found[1]["chrf"] == pytest.approx(corpus_chrf(hypotheses, references, NONE))
     starts, ends = zip(*LENGTHS, strict=True)
@@ -44,7 +45,7 @@ def test_lengths_are_scored_as_if_they_were_alone():
 
 
 def test_tenths_without_segments_have_no_score():
-    found = by_tenth([1], ["a b c d"], ["a b c d"], NONE)
+    found = by_tenth([TranslatedDocument("a", (), ["a b c d"], ["a b c d"])], NONE)
     assert [row["segments"] for row in found] == [0] * 5 + [1] + [0] * 4
     assert [row["s_bleu"] for row in found].count(None) == 9
     assert quality_by_position([SHORT], NONE)["tenths"] == []

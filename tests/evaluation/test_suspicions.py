@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from scaleformer.evaluation.samples import Sample
 from scaleformer.evaluation.suspicions import suspicions
+from scaleformer.evaluation.translations import TranslatedDocument
 
 SOURCE = ("the red house stands near a river", "two old men walk in snow", "she bought 3 new books", "it rains")
 TARGET = (
@@ -24,7 +24,9 @@ def found(source: Sequence[str], target: Sequence[str], hypothesis: Sequence[str
     halves = (slice(0, 2), slice(2, None))
     return [
         line.partition(" than")[0].partition(",")[0]
-        for line in suspicions([Sample(str(n), source[h], target[h], hypothesis[h]) for n, h in enumerate(halves)])
+        for line in suspicions(
+            [TranslatedDocument(str(n), source[h], target[h], hypothesis[h]) for n, h in enumerate(halves)]
+        )
     ]
 
 
@@ -52,5 +54,5 @@ def test_causes(source: Sequence[str], target: Sequence[str], hypothesis: Sequen
 
 
 def test_other_counts_of_segments_and_a_single_one_are_taken() -> None:
-    assert suspicions([Sample("a", SOURCE, TARGET, GOOD[:1])]) == []
-    assert suspicions([Sample("a", ["hello you"], ["hola"], ["adiós"])]) == []
+    assert suspicions([TranslatedDocument("a", SOURCE, TARGET, GOOD[:1])]) == []
+    assert suspicions([TranslatedDocument("a", ["hello you"], ["hola"], ["adiós"])]) == []

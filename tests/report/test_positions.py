@@ -8,14 +8,14 @@ import matplotlib.image
 import pytest
 
 from scaleformer.evaluation.positions import quality_by_position
-from scaleformer.evaluation.scores import TranslatedDocument
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.report.page import write_report
 from scaleformer.report.positions import plot_positions
 from tests.results import bleu, make_results
 
 WORDS = [f"w{i} x{i} y{i} z{i}" for i in range(12)]
 POSITIONS = quality_by_position(
-    [TranslatedDocument("a", WORDS, WORDS[:11]), TranslatedDocument("b", ["a b c d"], ["a b c d"])]
+    [TranslatedDocument("a", (), WORDS, WORDS[:11]), TranslatedDocument("b", (), ["a b c d"], ["a b c d"])]
 )
 
 

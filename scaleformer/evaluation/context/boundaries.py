@@ -17,7 +17,8 @@ from scaleformer.data.batching import Example
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.length.documents import TestDocument
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.scores import MetricScore, TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import MetricScore, evaluate_documents
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
@@ -192,8 +193,8 @@ def boundary_translations(
         translations = translator.translate_documents(sources, decoding, ids=ids, progress=bar)
         report = evaluate_documents(
             [
-                TranslatedDocument(document.id, document.target, translation.segments, translation.finished)
-                for document, translation in zip(documents, translations, strict=True)
+                TranslatedDocument(d.id, d.source, d.target, translation.segments, translation.finished)
+                for d, translation in zip(documents, translations, strict=True)
             ],
             metrics,
             ter=False,

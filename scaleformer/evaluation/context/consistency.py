@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from scaleformer.evaluation.alignment import align_segments
-from scaleformer.evaluation.translations import SavedTranslation
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
 from scaleformer.text.words import candidates, phrase, unspaced
@@ -62,7 +62,7 @@ class _Tally:
 
 
 def score_consistency(
-    documents: Iterable[SavedTranslation], terms: Mapping[str, Sequence[str]] | None = None
+    documents: Iterable[TranslatedDocument], terms: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[ConsistencyScore, ...]:
     """Scores of names and terms, and of listed terms if there is a list; kinds without a word are left out.
 

@@ -18,6 +18,7 @@ from scaleformer.evaluation.length.scores import by_size, score_translations
 from scaleformer.evaluation.length.views import MODES, Window, views
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.teacher_forcing import EncodedDocument, loss_by_position, token_losses
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.system.measure import measured
 from scaleformer.system.provenance import write_result
 from scaleformer.translation.translator import Translator
@@ -114,7 +115,7 @@ class Measurement:
     loss: dict[str, Any] | None
     decode: dict[str, Any] | None
     by_size: list[dict[str, Any]]
-    hypotheses: list[list[str]] | None
+    translated: list[TranslatedDocument] | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -192,7 +193,7 @@ def _measure(system: System, mode: str, length: LengthSet, options: Protocol, ca
             "cost": {**cost.to_dict(), "batch_tokens": options.decoding.batch_tokens},
         }
 
-    loss = decode = hypotheses = None
+    loss = decode = translated = None
     if options.loss:
         loss = cache.get({**key, "kind": "loss", "batch_tokens": options.loss_tokens}, losses)
     if options.decode:
@@ -201,14 +202,17 @@ def _measure(system: System, mode: str, length: LengthSet, options: Protocol, ca
             {**key, "kind": "translation", "decoding": asdict(options.decoding), "one_segment": one_segment},
             translations,
         )
-        hypotheses = made["hypotheses"]
-        scored = score_translations(documents, hypotheses, made["finished"], options.metrics)
+        translated = [
+            TranslatedDocument(d.id, d.source, d.target, hypothesis, finished)
+            for d, hypothesis, finished in zip(documents, made["hypotheses"], made["finished"], strict=True)
+        ]
+        scored = score_translations(translated, options.metrics)
         decode = {**scored, "tokens_written": made["tokens_written"], "cost": made["cost"]}
     sizes: list[dict[str, Any]] = []
     trained = system.trained
     if length.spec.unit == "document" and trained is not None and trained[0] == "tokens":
-        sizes = by_size(documents, trained[1], options.metrics, hypotheses, loss)
-    return Measurement(system.name, mode, length, loss, decode, sizes, hypotheses)
+        sizes = by_size(documents, trained[1], options.metrics, translated, loss)
+    return Measurement(system.name, mode, length, loss, decode, sizes, translated)
 
 
 def _segments(translation: ViewTranslation, translator: Translator, mode: str) -> list[str]:

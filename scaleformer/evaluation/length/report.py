@@ -10,17 +10,13 @@ from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.corpus import file_name
 from scaleformer.evaluation.length.documents import LengthSet, TestText
 from scaleformer.evaluation.length.extrapolation import Measurement
-from scaleformer.evaluation.length.scores import (
-    ScoredLines,
-    hypothesis_lines,
-    original_documents,
-    paired_t_test,
-    reference_lines,
-    sentence_bleu,
-)
+from scaleformer.evaluation.length.scores import original_documents, paired_t_test, sentence_bleu
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.significance import compare_systems
+from scaleformer.evaluation.translations import LEVELS, ParallelLines, lines_of
 from scaleformer.system.files import atomic_writer
+
+Lines = Mapping[tuple[str, str, str], Mapping[str, ParallelLines]]  # by `_key`, then by level
 
 
 def assemble(
@@ -36,21 +32,20 @@ def assemble(
 
     Without bootstrap samples or randomization trials, systems are not compared. Raises OSError.
     """
-    lines = {_key(m): hypothesis_lines(m.length.documents, m.hypotheses) for m in measurements if m.hypotheses}
-    references = {length.spec.label: reference_lines(length.documents) for length in sets}
+    lines = {_key(m): {level: lines_of(m.translated, level) for level in LEVELS} for m in measurements if m.translated}
     results = []
     for m in measurements:
         result = m.to_dict()
         if _key(m) in lines:
-            result["decode"] |= _write_texts(folder, m, lines[_key(m)], references[m.length.spec.label])
+            result["decode"] |= _write_texts(folder, m, lines[_key(m)])
         results.append(result)
     comparisons = []
     if bootstrap_samples and randomization_trials:
-        comparisons = _comparisons(measurements, lines, references, metrics, (bootstrap_samples, randomization_trials))
+        comparisons = _comparisons(measurements, lines, metrics, (bootstrap_samples, randomization_trials))
     return {
         "lengths": [length.to_dict() for length in sets],
         "results": results,
-        "length_tests": _length_tests(measurements, lines, references, text, metrics),
+        "length_tests": _length_tests(measurements, lines, text, metrics),
         "comparisons": comparisons,
         "alignment": RULE,
     }
@@ -60,15 +55,15 @@ def _key(m: Measurement) -> tuple[str, str, str]:
     return m.system, m.mode, m.length.spec.label
 
 
-def _write_texts(folder: Path, m: Measurement, lines: ScoredLines, references: ScoredLines) -> dict[str, str]:
+def _write_texts(folder: Path, m: Measurement, lines: Mapping[str, ParallelLines]) -> dict[str, str]:
     """Write four files; returns their names, relative to the folder of the result."""
     label = m.length.spec.label
     own = f"{file_name(m.system)}.{m.mode}.{label}"
     names = {
-        "hypotheses": (f"{own}.hypotheses.txt", lines.documents),
-        "references": (f"{label}.references.txt", references.documents),
-        "segment_hypotheses": (f"{own}.segments.hypotheses.txt", lines.segments),
-        "segment_references": (f"{label}.segments.references.txt", references.segments),
+        "hypotheses": (f"{own}.hypotheses.txt", lines["document"].hypotheses),
+        "references": (f"{label}.references.txt", lines["document"].references),
+        "segment_hypotheses": (f"{own}.segments.hypotheses.txt", lines["segment"].hypotheses),
+        "segment_references": (f"{label}.segments.references.txt", lines["segment"].references),
     }
     for name, texts in names.values():
         with atomic_writer(folder / name) as file:
@@ -77,11 +72,7 @@ def _write_texts(folder: Path, m: Measurement, lines: ScoredLines, references: S
 
 
 def _length_tests(
-    measurements: Sequence[Measurement],
-    lines: Mapping[tuple[str, str, str], ScoredLines],
-    references: Mapping[str, ScoredLines],
-    text: TestText,
-    metrics: Metrics,
+    measurements: Sequence[Measurement], lines: Lines, text: TestText, metrics: Metrics
 ) -> list[dict[str, Any]]:
     """Sentence BLEU of the original documents at each length compared with the trained one, else the shortest."""
     tests = []
@@ -92,11 +83,11 @@ def _length_tests(
         base = next((m for m in own if m.length.spec.times == 1), own[0])
         scores = {}
         for m in own:
-            label, documents = m.length.spec.label, m.length.documents
-            found = original_documents(text, documents, lines[_key(m)].segments)
-            wanted = original_documents(text, documents, references[label].segments)
+            segments = lines[_key(m)]["segment"]
+            found = original_documents(text, m.length.documents, segments.hypotheses)
+            wanted = original_documents(text, m.length.documents, segments.references)
             values = sentence_bleu(list(found.values()), list(wanted.values()), metrics)
-            scores[label] = dict(zip(found, values, strict=True))
+            scores[m.length.spec.label] = dict(zip(found, values, strict=True))
         for m in own:
             if m is base:
                 continue
@@ -123,24 +114,24 @@ def _length_tests(
 
 
 def _comparisons(
-    measurements: Sequence[Measurement],
-    lines: Mapping[tuple[str, str, str], ScoredLines],
-    references: Mapping[str, ScoredLines],
-    metrics: Metrics,
-    trials: tuple[int, int],
+    measurements: Sequence[Measurement], lines: Lines, metrics: Metrics, trials: tuple[int, int]
 ) -> list[dict[str, Any]]:
     found = []
     systems = list(dict.fromkeys(m.system for m in measurements))
     if len(systems) < 2:
         return []
     for label, mode in dict.fromkeys((m.length.spec.label, m.mode) for m in measurements if _key(m) in lines):
-        for unit, side in (("document", "documents"), ("segment", "segments")):
-            texts = {system: getattr(lines[system, mode, label], side) for system in systems}
-            wanted = getattr(references[label], side)
+        for unit in LEVELS:
+            texts = {system: lines[system, mode, label][unit] for system in systems}
+            wanted = texts[systems[0]].references
             if len(wanted) < 2:
                 continue
             comparison = compare_systems(
-                texts, wanted, metrics, bootstrap_samples=trials[0], randomization_trials=trials[1]
+                {system: own.hypotheses for system, own in texts.items()},
+                wanted,
+                metrics,
+                bootstrap_samples=trials[0],
+                randomization_trials=trials[1],
             )
             found.append({"mode": mode, "length": label, "unit": unit, **comparison.to_dict()})
     return found

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.length.documents import TestDocument, TestText
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import by_tenth
-from scaleformer.evaluation.scores import TranslatedDocument, evaluate_documents
+from scaleformer.evaluation.scores import evaluate_documents
+from scaleformer.evaluation.translations import TranslatedDocument, lines_of
 from scaleformer.text.documents import one_line
 from scaleformer.text.words import words
 
@@ -24,45 +24,17 @@ SIZE_KEYS = (
 )
 
 
-@dataclass(frozen=True)
-class ScoredLines:
-    """The lines that sacrebleu scores: one per document and one per aligned segment, in order."""
-
-    documents: list[str]
-    segments: list[str]
-
-
-def reference_lines(documents: Sequence[TestDocument]) -> ScoredLines:
-    """The references of some documents."""
-    return ScoredLines([one_line(d.target) for d in documents], [one_line([s]) for d in documents for s in d.target])
-
-
-def hypothesis_lines(documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]]) -> ScoredLines:
-    """Translations of some documents, their segments aligned to those of the references."""
-    aligned = [s for d, h in zip(documents, hypotheses, strict=True) for s in align_segments(h, d.target)]
-    return ScoredLines([one_line(h) for h in hypotheses], [one_line([s]) for s in aligned])
-
-
-def score_translations(
-    documents: Sequence[TestDocument],
-    hypotheses: Sequence[Sequence[str]],
-    finished: Sequence[bool],
-    metrics: Metrics,
-) -> dict[str, Any]:
+def score_translations(documents: Sequence[TranslatedDocument], metrics: Metrics) -> dict[str, Any]:
     """The member `decode` of a result, without files, sizes and cost; docs/result-files.md describes its keys."""
-    report = evaluate_documents(
-        [TranslatedDocument(d.id, d.target, h, f) for d, h, f in zip(documents, hypotheses, finished, strict=True)],
-        metrics,
-        ter=False,
-    )
-    lines, references = hypothesis_lines(documents, hypotheses), reference_lines(documents)
-    counts = [(len(h), len(d.target)) for d, h in zip(documents, hypotheses, strict=True)]
-    blank = [(_blank(h), _blank(d.target)) for d, h in zip(documents, hypotheses, strict=True)]
+    report = evaluate_documents(documents, metrics, ter=False)
+    lines = lines_of(documents, "document")
+    counts = [(len(d.hypothesis), len(d.target)) for d in documents]
+    blank = [(_blank(d.hypothesis), _blank(d.target)) for d in documents]
     extra = [max(found - wanted, 0) for found, wanted in counts]
     empty = [max(found - wanted - more, 0) for (found, wanted), more in zip(blank, extra, strict=True)]
     return {
         "scores": [asdict(score) for score in report.scores],
-        "document_bleu": sentence_bleu(lines.documents, references.documents, metrics),
+        "document_bleu": sentence_bleu(lines.hypotheses, lines.references, metrics),
         "reference_segments": report.reference_segments,
         "hypothesis_segments": report.hypothesis_segments,
         "missing_segments": sum(max(wanted - found, 0) for found, wanted in counts),
@@ -71,9 +43,9 @@ def score_translations(
         "count_mismatches": report.count_mismatches,
         "mismatch_rate": report.mismatch_rate,
         "unfinished": list(report.unfinished),
-        "repeated_4grams": repeated_ngrams(lines.documents),
-        "reference_repeated_4grams": repeated_ngrams(references.documents),
-        "by_decile": by_decile(documents, lines.segments, references.segments, metrics),
+        "repeated_4grams": repeated_ngrams(lines.hypotheses),
+        "reference_repeated_4grams": repeated_ngrams(lines.references),
+        "by_decile": by_tenth(documents, metrics),
     }
 
 
@@ -98,22 +70,15 @@ def repeated_ngrams(lines: Sequence[str], order: int = 4) -> float:
     return repeated / total if total else 0.0
 
 
-def by_decile(
-    documents: Sequence[TestDocument], hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics
-) -> list[dict[str, Any]]:
-    """BLEU and chrF++ of aligned segments by the tenth of the document that holds their middle."""
-    return by_tenth([len(d.target) for d in documents], hypotheses, references, metrics)
-
-
 def by_size(
     documents: Sequence[TestDocument],
     trained_tokens: int,
     metrics: Metrics,
-    hypotheses: Sequence[Sequence[str]] | None,
+    translated: Sequence[TranslatedDocument] | None,
     losses: Mapping[str, Sequence[float]] | None,
 ) -> list[dict[str, Any]]:
     """Scores and losses of documents grouped by length, in multiples of the trained one. Groups without documents are
-    left out; values are None without hypotheses or losses.
+    left out; values are None without translations or losses.
 
     losses: "documents" (mean of each) and "document_tokens", or None.
     """
@@ -127,8 +92,8 @@ def by_size(
         if not places:
             continue
         translation: dict[str, Any] = dict.fromkeys(SIZE_KEYS)
-        if hypotheses is not None:
-            translation = _of_size([documents[i] for i in places], [hypotheses[i] for i in places], metrics)
+        if translated is not None:
+            translation = _of_size([translated[i] for i in places], metrics)
         loss = None
         if losses is not None:
             tokens = [losses["document_tokens"][i] for i in places]
@@ -138,10 +103,8 @@ def by_size(
     return found
 
 
-def _of_size(
-    documents: Sequence[TestDocument], hypotheses: Sequence[Sequence[str]], metrics: Metrics
-) -> dict[str, Any]:
-    scored = score_translations(documents, hypotheses, [True] * len(documents), metrics)
+def _of_size(documents: Sequence[TranslatedDocument], metrics: Metrics) -> dict[str, Any]:
+    scored = score_translations(documents, metrics)
     scores = {score["metric"]: score for score in scored["scores"]}
     details = scores["d-BLEU"]["details"]
     numbers = [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.evaluation.context.consistency import read_terms, score_consistency
-from scaleformer.evaluation.translations import SavedTranslation
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.system.errors import DataError
 from tests.commands.calls import run_command
 
@@ -16,8 +16,8 @@ SOURCE = ("open the driver of Foo", "it fails", "a driver for Foo", "this ends",
 TARGET = ("öffne den Treiber von Foo", "es scheitert", "ein Treiber für Foo", "dies endet", "das Ende davon")
 
 
-def document(*hypothesis: str) -> SavedTranslation:
-    return SavedTranslation("d", SOURCE, TARGET, hypothesis)
+def document(*hypothesis: str) -> TranslatedDocument:
+    return TranslatedDocument("d", SOURCE, TARGET, hypothesis)
 
 
 def kinds(*hypothesis: str, terms=None) -> dict:
@@ -44,12 +44,12 @@ def test_text_without_spaces_has_terms_and_names():
     target = ("打开Foo的路由器", "失败了", "用Foo的一台路由器", "这结束了", "它完")
     other = ("打开Foo的交换机", "失败了", "用一台交换机", "这结束了", "它完")
     for hypothesis, kept, names in ((target, 1, 1), (other, 0, 0.5)):
-        scores = score_consistency([SavedTranslation("d", source, target, hypothesis)], {"router": ["路由器"]})
+        scores = score_consistency([TranslatedDocument("d", source, target, hypothesis)], {"router": ["路由器"]})
         found = {score.kind: score for score in scores}
         assert (found["name"].mentions, found["name"].as_reference) == (2, names)
         assert (found["listed"].mentions, found["listed"].as_reference) == (2, kept)
         assert found["term"].consistent == 1
-    back = score_consistency([SavedTranslation("d", target, source, source)])
+    back = score_consistency([TranslatedDocument("d", target, source, source)])
     terms = next(score for score in back if score.kind == "term")
     assert terms.words == 1, "路由器, not each of its parts"
 
@@ -75,7 +75,7 @@ def test_listed_terms():
 
 
 def test_documents_with_differing_segment_counts_are_left_out():
-    assert score_consistency([SavedTranslation("d", SOURCE, TARGET[:2], TARGET)]) == ()
+    assert score_consistency([TranslatedDocument("d", SOURCE, TARGET[:2], TARGET)]) == ()
 
 
 def test_a_list_is_read(tmp_path: Path):

@@ -114,11 +114,11 @@ def test_the_modes_match_the_translator(system, bar, tmp_path):
     sources = [d.source for d in sets[0].documents]
     for mode, name in (("pass", "document"), ("segments", "segment")):
         theirs = system.translator.translate_documents(sources, GREEDY, mode=name)
-        assert found[mode].hypotheses == [list(t.segments) for t in theirs]
+        assert [d.hypothesis for d in found[mode].translated] == [list(t.segments) for t in theirs]
         assert found[mode].decode["unfinished"] == [
             d.id for d, t in zip(sets[0].documents, theirs, strict=True) if not t.finished
         ]
-    assert all(len(h) == len(s) for h, s in zip(found["segments"].hypotheses, sources, strict=True))
+    assert all(len(d.hypothesis) == len(d.source) for d in found["segments"].translated)
 
 
 def test_wrong_options():

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from scaleformer.evaluation.length.documents import TestText
 from scaleformer.evaluation.length.scores import (
-    by_decile,
     by_size,
-    hypothesis_lines,
     original_documents,
     paired_t_test,
-    reference_lines,
     repeated_ngrams,
     score_translations,
     sentence_bleu,
 )
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.positions import by_tenth
+from scaleformer.evaluation.translations import TranslatedDocument
 from scaleformer.text.documents import Document
 
 NONE = Metrics(tokenize="none")
@@ -35,6 +35,10 @@ def make_text(*documents: tuple[str, ...]) -> TestText:
     )
 
 
+def translated(documents, hypotheses) -> list[TranslatedDocument]:
+    return [TranslatedDocument(d.id, d.source, d.target, h) for d, h in zip(documents, hypotheses, strict=True)]
+
+
 def test_repeated_ngrams():
     assert repeated_ngrams(["a b c d e"]) == 0
     assert repeated_ngrams(["a a a a a a"]) == pytest.approx(2 / 3)  # three 4-grams, one of them new
@@ -45,7 +49,8 @@ def test_repeated_ngrams():
 def test_counts_of_segments():
     text = make_text(("a b c d", "e f g h", "i"), ("k l", "", "m"))
     documents = [text.document(0, 3), text.document(3, 6)]
-    found = score_translations(documents, [["a b c d", "e f g h"], ["k l", "", "", "m"]], [True, False], NONE)
+    first, second = translated(documents, [["a b c d", "e f g h"], ["k l", "", "", "m"]])
+    found = score_translations([first, replace(second, finished=False)], NONE)
     assert (found["reference_segments"], found["hypothesis_segments"]) == (6, 6)
     assert (found["missing_segments"], found["extra_segments"], found["empty_segments"]) == (1, 1, 0)
     assert (found["count_mismatches"], found["mismatch_rate"]) == (2, 1.0)
@@ -69,7 +74,7 @@ def test_counts_of_segments():
 )
 def test_a_segment_is_missing_surplus_or_empty(reference, hypothesis, expected):
     text = make_text(reference)
-    found = score_translations([text.document(0, len(reference))], [hypothesis], [True], NONE)
+    found = score_translations(translated([text.document(0, len(reference))], [hypothesis]), NONE)
     assert (found["missing_segments"], found["extra_segments"], found["empty_segments"]) == expected
 
 
@@ -77,13 +82,12 @@ def test_deciles():
     text = make_text(tuple(f"w{i} x y z" for i in range(20)), ("one two three four",))
     documents = [text.document(0, 20), text.document(20, 21)]
     hypotheses = [[*text.target[:18], "q q q q", "r r r r"], ["one two three four"]]
-    lines = hypothesis_lines(documents, hypotheses)
-    found = by_decile(documents, lines.segments, reference_lines(documents).segments, NONE)
+    found = by_tenth(translated(documents, hypotheses), NONE)
     assert [row["segments"] for row in found] == [2, 2, 2, 2, 2, 3, 2, 2, 2, 2]
     assert [row["s_bleu"] for row in found[:9]] == pytest.approx([100.0] * 9)
     assert found[9]["s_bleu"] == 0
     assert found[9]["chrf"] < 20
-    single = by_decile(documents[1:], ["one two three four"], ["one two three four"], NONE)
+    single = by_tenth(translated(documents[1:], [["one two three four"]]), NONE)
     assert [row["s_bleu"] for row in single].count(None) == 9
 
 
@@ -92,7 +96,7 @@ def test_sizes():
     documents = [text.document(0, 1), text.document(1, 2), text.document(2, 4)]
     assert [d.tokens for d in documents] == [9, 3, 7]
     losses = {"documents": [1.0, 2.0, 4.0], "document_tokens": [9, 3, 7]}
-    found = by_size(documents, 3, NONE, [d.target for d in documents], losses)
+    found = by_size(documents, 3, NONE, translated(documents, [d.target for d in documents]), losses)
     assert [(r["above"], r["up_to"], r["documents"]) for r in found] == [(0, 1, 1), (2, 4, 2)]
     assert [r["nats_per_token"] for r in found] == pytest.approx([2.0, (9 + 28) / 16])
     assert [found[1][name] for name in ("d_bleu", "s_bleu", "chrf")] == pytest.approx([100] * 3)
@@ -101,7 +105,7 @@ def test_sizes():
     assert [(name, value) for name, value in nothing.items() if value is not None] == [
         *(("above", 8), ("up_to", 16), ("documents", 1))
     ]
-    looped = by_size(documents, 3, NONE, [["a b c d a b c d"], ["h"], ["i k l m"]], None)
+    looped = by_size(documents, 3, NONE, translated(documents, [["a b c d a b c d"], ["h"], ["i k l m"]]), None)
     numbers = ("length_ratio", "brevity_penalty", "repeated_4grams", "reference_repeated_4grams", "missing_segments")
     assert [looped[0][name] for name in numbers] == pytest.approx([1, 1, 0, 0, 0])
     assert [looped[1][name] for name in numbers] == pytest.approx([12 / 11, 1, 1 / 6, 0, 1])
