@@ -17,9 +17,8 @@ from typing import IO
 
 from rich.table import Table
 
-from scaleformer.data.align.filters import FILTERS
 from scaleformer.data.align.page import alignment_page
-from scaleformer.data.align.pipeline import RawConfig, RawCorpus, Translate, align_files
+from scaleformer.data.align.pipeline import RawCorpus, Translate, align_files
 from scaleformer.data.config import HubConfig
 from scaleformer.data.hub import hub_documents
 from scaleformer.data.prepare_config import PrepareConfig
@@ -124,7 +123,7 @@ def _write(
     if config.format in SUITES:
         _write_suite(config, folder, report)
         return
-    raw = align_files(_raw_config(config), translate) if config.format == "raw" else None
+    raw = align_files(config, translate) if config.format == "raw" else None
     where = config.input or config.source
     counted = PrepareReport()
     count = sum(1 for _ in _cleaned(_read(config, counted, raw), config, counted))
@@ -173,22 +172,6 @@ def _write_report(config: PrepareConfig, folder: Path, report: PrepareReport, mo
 def _reasons(report: PrepareReport) -> str:
     counts = report.dropped_segments + report.dropped_documents
     return ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "the input is empty"
-
-
-def _raw_config(config: PrepareConfig) -> RawConfig:
-    if config.input is not None:
-        files: Path | tuple[Path, Path] = Path(config.input)
-    else:
-        files = Path(config.source or ""), Path(config.target or "")
-    return RawConfig(
-        files,
-        languages=(config.source_language or "", config.target_language or ""),
-        grain=config.split or "sentence",
-        keep_unmatched=config.unmatched == "keep",
-        min_confidence=config.min_confidence,
-        filters=FILTERS if config.filters is None else config.filters,
-        seed=config.seed,
-    )
 
 
 def _read(config: PrepareConfig, report: PrepareReport, raw: RawCorpus | None) -> Iterator[Document]:

@@ -8,9 +8,9 @@ from scaleformer.data.align.filters import FILTERS
 from scaleformer.data.config import BOUNDARIES
 from scaleformer.formats import recognition
 from scaleformer.formats.recognition import BITEXTS
+from scaleformer.formats.segments import GRAINS
 from scaleformer.formats.suites import SUITES
 from scaleformer.system.schema import shown
-from scaleformer.text.sentences import GRAINS
 
 CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 FORMATS = (*CORPORA, *SUITES)

@@ -10,17 +10,15 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from scaleformer.formats.archives import open_archive, read_part
+from scaleformer.formats.archives import open_archive, read_part, write_parts
 from scaleformer.formats.markup import Markup, decode_xml, encode_xml
 from scaleformer.formats.paragraphs import Paragraph, attribute, local
-from scaleformer.formats.parts import write_parts
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.splicing import Edit, splice
-from scaleformer.formats.word_styles import code_styles
 from scaleformer.system.errors import DataError
 
 _TYPES = "[Content_Types].xml"
@@ -29,6 +27,12 @@ _OTHERS = ("footnotes", "endnotes", "header", "footer")  # in order of translati
 _LEFT = {"chart": "charts", "diagramData": "diagrams", "comments": "parts with comments"}
 _CHOICE, _FALLBACK = (
     f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
+)
+# Of Word (its built-in styles keep these names in every language), LibreOffice and pandoc. "Preformatted Text" and
+# "Plain Text" are not code: a plain text file that becomes a Word document has them throughout.
+_CODE = (
+    *("code", "code block", "inline code", "source code", "source text", "verbatim"),
+    *("html code", "html keyboard", "html preformatted", "html sample", "html typewriter", "macro", "macro text"),
 )
 _OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Word documents before 2007, and of encrypted ones
 
@@ -47,9 +51,11 @@ class DocxFile:
             raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
         with open_archive(content, name, "docx") as archive:
             names, styles = self._names(archive, name)
-            code = code_styles(x for part in styles for x in _styles(read_part(archive, part, name), name, part))
+            kinds = {
+                k: v for part in styles for k, v in _kinds(read_part(archive, part, name), f"{name}: {part}").items()
+            }
             self._parts = {
-                part: _Part(read_part(archive, part, name), f"{name}: {part}", self.left, code) for part in names
+                part: _Part(read_part(archive, part, name), f"{name}: {part}", self.left, kinds) for part in names
             }
         self.blocks = [block for part in self._parts.values() for block in part.blocks]
 
@@ -78,28 +84,41 @@ class DocxFile:
         return write_parts(self._content, self._parts, changes)
 
 
-def _styles(content: bytes, name: str, part: str) -> Iterator[tuple[str, str, str | None]]:
-    """The identity, the name and the base of each style."""
-    markup = Markup(decode_xml(content, f"{name}: {part}")[0], f"{name}: {part}")
+def _kinds(content: bytes, where: str) -> dict[str, str]:
+    """The kind of block by the identity of its style. Code is what has a name of code, and styles based on it."""
+    markup = Markup(decode_xml(content, where)[0], where)
+    styles: dict[str, dict[str, str]] = {}
     for number, token in enumerate(markup.tokens):
         if token.kind == "start" and local(token) == "style":
             children = [markup.tokens[child] for child in markup.children(number)]
-            told = {local(child): attribute(child, "val") for child in children}
-            yield attribute(token, "styleId"), told.get("name", ""), told.get("basedOn")
+            styles[attribute(token, "styleId")] = {local(child): attribute(child, "val") for child in children}
+    found = {}
+    for identity in styles:
+        names: dict[str, str] = {}  # of the style and those that it is based on; a damaged file may have a circle
+        place = identity
+        while place in styles and place not in names:
+            names[place] = styles[place].get("name", "").lower().removesuffix(" char")
+            place = styles[place].get("basedOn", "")
+        if any(name in _CODE for name in names.values()):
+            found[identity] = "code"
+        elif names[identity].startswith(("heading", "title", "subtitle", "list")):
+            found[identity] = "item" if names[identity].startswith("list") else "title"
+    return found
 
 
 class _Part:
-    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; code: the styles of
-    code."""
+    """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; kinds: of blocks, by
+    style."""
 
-    def __init__(self, content: bytes, where: str, left: Counter[str], code: frozenset[str]) -> None:
+    def __init__(self, content: bytes, where: str, left: Counter[str], kinds: Mapping[str, str]) -> None:
         text, self._encoding = decode_xml(content, where)
         self._markup = Markup(text, where)
         self._paragraphs: list[Paragraph] = []
         self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy
         waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
-        for number, choice, fallback in _paragraph_tokens(self._markup):
-            paragraph = Paragraph(self._markup, number, Counter() if fallback is not None else left, code)
+        for number, is_cell, choice, fallback in _paragraph_tokens(self._markup):
+            counts = left if fallback is None else Counter()
+            paragraph = Paragraph(self._markup, number, counts, kinds, "cell" if is_cell else "paragraph")
             if paragraph.block is None:
                 continue
             shape = (paragraph.block.text, *((span.pair is None, span.opens) for span in paragraph.block.spans))
@@ -135,9 +154,9 @@ class _Part:
         return encode_xml(splice(content, edits), self._encoding)
 
 
-def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, int | None, int | None]]:
-    """The paragraphs that are not deleted, with the number of the alternative content in which each is a choice or the
-    fallback."""
+def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, bool, int | None, int | None]]:
+    """The paragraphs that are not deleted, whether each is in a cell, and the number of the alternative content in
+    which it is a choice or the fallback."""
     around: list[int] = []
     for number, token in enumerate(markup.tokens):
         if token.kind == "end":
@@ -150,7 +169,7 @@ def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, int | None, int | N
                         next((around[i - 1] for i in range(len(names) - 1, 0, -1) if names[i] == kind), None)
                         for kind in (_CHOICE, _FALLBACK)
                     )
-                    yield number, choice, fallback
+                    yield number, "tc" in names, choice, fallback
             around.append(number)
 
 

@@ -13,59 +13,29 @@ from html.parser import HTMLParser
 
 from scaleformer.formats.breaks import render
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block, BlockBuilder
+from scaleformer.formats.segments import CODE, Block, BlockBuilder
 from scaleformer.formats.splicing import Edit, decode, encode, splice
 from scaleformer.system.errors import DataError
 
 # Other elements end a sentence.
-_INLINE = frozenset(
-    (
-        *(
-            "a",
-            "abbr",
-            "acronym",
-            "audio",
-            "b",
-            "bdi",
-            "bdo",
-            "big",
-            "cite",
-            "code",
-            "data",
-            "del",
-            "dfn",
-            "em",
-            "font",
-        ),
-        *(
-            "font",
-            "i",
-            "iframe",
-            "img",
-            "input",
-            "ins",
-            "kbd",
-            "map",
-            "mark",
-            "math",
-            "meter",
-            "object",
-            "output",
-            "picture",
-        ),
-        *("progress", "q", "ruby", "rp", "rt", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "svg"),
-        *("time", "tt", "u", "var", "video", "wbr"),
-    )
-)
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr")
-)
-_KEPT = frozenset(
-    (
-        *("code", "iframe", "kbd", "listing", "math", "object", "pre", "samp", "script", "style", "svg", "template"),
-        *("textarea", "tt", "var", "xmp"),
-    )
-)
+_INLINE = frozenset((
+    "a", "abbr", "acronym", "audio", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i",
+    "iframe", "img", "input", "ins", "kbd", "map", "mark", "math", "meter", "object", "output", "picture", "progress",
+    "q", "ruby", "rp", "rt", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "svg", "time", "tt", "u",
+    "var", "video", "wbr",
+))  # fmt: skip
+_VOID = frozenset((
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
+))  # fmt: skip
+_KEPT = frozenset((
+    "code", "iframe", "kbd", "listing", "math", "object", "pre", "samp", "script", "style", "svg", "template",
+    "textarea", "tt", "var", "xmp",
+))  # fmt: skip
+_KINDS = {
+    **dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6", "title", "caption"), "title"),
+    **dict.fromkeys(("li", "dt", "dd", "option"), "item"),
+    **dict.fromkeys(("td", "th"), "cell"),
+}
 _DEEPEST = 2000  # the most open elements
 
 
@@ -99,6 +69,7 @@ def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
     parser = _Parser(content)
     builder, open_elements, pairs = BlockBuilder(), [], 0
     kept: tuple[str, int, int] | None = None  # name, place and depth of an element that is not translated
+    code: list[str] = []  # the text in it
     for kind, tag, start, stop in parser.events():
         if kind == "start":
             pairs += 1
@@ -109,26 +80,33 @@ def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:
         pair = _close(open_elements, tag) if kind == "end" else pairs if kind == "start" else None
         if kept is not None:
             if len(open_elements) >= kept[2]:
+                code.append(tag if kind == "character" else content[start:stop] if kind == "text" else "")
                 continue
             own = tag == kept[0]  # otherwise an enclosing element has ended
             if kept[0] in _INLINE:
                 end = stop if own else start
-                builder.span(content[kept[1] : end], kept[1] + offset, end + offset)
+                text = " ".join("".join(code).split())
+                shown = f"`{text}`" if text else ""
+                builder.span(content[kept[1] : end], kept[1] + offset, end + offset, shown=shown)
+            elif kept[0] == "pre":
+                yield CODE
             kept = None
             if own:
                 continue
         if kind == "boundary" or (kind in ("start", "end") and tag not in _INLINE):
             if block := builder.build():
                 yield block
-            builder = BlockBuilder()
+            builder = BlockBuilder(next((_KINDS[e] for e, _ in reversed(open_elements) if e in _KINDS), "paragraph"))
         if kind == "start" and (tag in _KEPT or start in parser.untranslated):
-            kept = tag, start, len(open_elements)
+            kept, code = (tag, start, len(open_elements)), []
         elif kind == "text":
             builder.text(content[start:stop], start + offset)
         elif kind == "character":
             builder.character(tag, start + offset, stop + offset, content[start:stop])
         elif kind == "lone" or (kind in ("start", "end") and tag in _INLINE):
-            builder.span(content[start:stop], start + offset, stop + offset, pair, kind == "start")
+            # without attributes, which often differ between languages
+            shown = f"<{'/' * (kind == 'end')}{tag}>" if tag else content[start:stop]
+            builder.span(content[start:stop], start + offset, stop + offset, pair, kind == "start", shown=shown)
     if block := builder.build():
         yield block
 

@@ -9,14 +9,14 @@ such as notes or images at the ends of a paragraph are not part of the block and
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
 from scaleformer.formats.breaks import plain
 from scaleformer.formats.markup import XML, Markup, Token
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.runs import Item, Run, RunWriter, inner_places, join_fields, mark_formats, pair_ranges
-from scaleformer.formats.segments import BlockBuilder, Span
+from scaleformer.formats.segments import CODE, BlockBuilder, Span
 
 WORD = (
     "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}",
@@ -50,11 +50,11 @@ def _is_unseen(token: Token) -> bool:
 
 class Paragraph:
     """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
-    translated; code: the styles of code. It has no block if it has no words, or is code."""
+    translated; kinds: of blocks, by style; kind: without such a style. It has no block if it has no words."""
 
-    def __init__(self, markup: Markup, number: int, left: Counter[str], code: frozenset[str] = frozenset()) -> None:
+    def __init__(self, markup: Markup, number: int, left: Counter[str], kinds: Mapping[str, str], kind: str) -> None:
         self._markup = markup
-        self._code = code
+        self._kinds = kinds
         self._left = left
         self._pairs = count()
         self.start, self.stop = markup.tokens[number].stop, markup.tokens[markup.ends[number]].start
@@ -67,26 +67,31 @@ class Paragraph:
         most = Counter(run.formatting for run in runs).most_common(1)
         self._prose = next((run for run in runs if run.formatting == most[0][0]), None)
         self._items = mark_formats(items, self._prose.formatting if self._prose else "", self._pairs)
-        builder = BlockBuilder()
+        style = self._kind(number, "pPr", "pStyle")
+        builder = BlockBuilder(kind if kind == "cell" else style or kind)
         for place in range(*inner_places(self._items)):
             item = self._items[place]
             if item.text:
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
-                builder.span(place, place, place + 1, item.pair, item.opens)
-        self.block = None if self._is_code(number, "pPr", "pStyle") else builder.build()
+                builder.span(place, place, place + 1, item.pair, item.opens, shown=item.shown)
+        self.block = builder.build() if style != "code" else CODE if items else None
 
-    def _is_code(self, number: int, properties: str, style: str) -> bool:
-        """Whether the properties of a paragraph or a run name a style of code."""
+    def _kind(self, number: int, properties: str, style: str) -> str:
+        """What the style means that the properties of a paragraph or a run name; "" for nothing known."""
         markup = self._markup
-        return any(
-            local(markup.tokens[child]) == properties
-            and local(markup.tokens[inner]) == style
-            and attribute(markup.tokens[inner], "val") in self._code
-            for child in markup.children(number)
-            if markup.tokens[child].kind == "start"
-            for inner in markup.children(child)
-        )
+        for child in markup.children(number):
+            if local(markup.tokens[child]) == properties and markup.tokens[child].kind == "start":
+                for inner in markup.children(child):
+                    if local(markup.tokens[inner]) == style:
+                        return self._kinds.get(attribute(markup.tokens[inner], "val"), "")
+        return ""
+
+    def _text(self, number: int) -> str:
+        """The text in an element."""
+        markup = self._markup
+        texts = (n for n in range(number, markup.ends[number]) if local(markup.tokens[n]) == "t")
+        return "".join(markup.tokens[inner].text for n in texts if n in markup.ends for inner in markup.children(n))
 
     def _between(self, number: int) -> Iterator[Item]:
         """The items of a paragraph, or of an element around some of its runs."""
@@ -113,7 +118,8 @@ class Paragraph:
                 if name in _LEFT:
                     self._left[_LEFT[name]] += 1
                 known = f"{name} {attribute(token, 'id')}" if name.endswith(("Start", "End")) else name
-                yield Item("between", known, place=place)
+                text = self._text(child) if name in ("fldSimple", "sdt") else ""
+                yield Item("between", known, place=place, inner=(Item("text", text=text),))
 
     def _content_of(self, control: int) -> int | None:
         """The content of a content control; None if it offers choices."""
@@ -140,14 +146,15 @@ class Paragraph:
                 if markup.tokens[child].kind == "start" and not _is_unseen(markup.tokens[child])
             )
             run = Run(run.tag, markup.raw(properties), formatting)
-        is_code = self._is_code(number, "rPr", "rStyle")
+        is_code = self._kind(number, "rPr", "rStyle") == "code"
         for child in elements:
             token = markup.tokens[child]
             name = local(token)
             if name == "t" and is_code:
-                yield Item("field", inner=(Item("inside", place=markup.element(child), run=run),))
+                code = Item("inside", text=self._text(child), place=markup.element(child), run=run)
+                yield Item("field", "code", inner=(code,))
             elif name == "t":
-                text = "".join(markup.tokens[inner].text for inner in markup.children(child))
+                text = self._text(child)
                 text = text if token.attributes.get(f"{{{XML}}}space") == "preserve" else text.strip(" \t\r\n")
                 yield from (Item("text", text=character, run=run) for character in text)
             elif name == "fldChar":

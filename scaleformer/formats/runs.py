@@ -9,7 +9,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 _RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
@@ -45,6 +45,14 @@ class Item:
     pair: int | None = None
     opens: bool = False
     inner: tuple[Item, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """What a text to train on has in its place: text that is not translated looks like code."""
+        text = "".join(item.text for item in self.inner)
+        if text.strip() and self.pair is None:
+            return f"`{text.strip()}`"
+        return " " if text or self.name in ("tab", "br", "cr") else ""
 
 
 class RunWriter:
@@ -108,7 +116,8 @@ def _tag_name(run: Run) -> str:
 
 
 def join_fields(items: list[Item], pairs: count[int], left: Counter[str], content: str) -> list[Item]:
-    """Merge each field that begins and ends in the same element into one item; links keep two ends."""
+    """Merge each field that begins and ends in the same element into one item, and neighbouring code; links keep two
+    ends."""
     whole: dict[int, int] = {}  # where fields begin and end
     separators: dict[int, int] = {}
     around: list[int | None] = [None]
@@ -133,6 +142,8 @@ def join_fields(items: list[Item], pairs: count[int], left: Counter[str], conten
         end, separator = whole.get(place), separators.get(place)
         if place in closes:
             found.append(Item("field", ")", inner=(items[place],), pair=closes[place]))
+        elif items[place].name == "code" and found and found[-1].name == "code":
+            found[-1] = replace(found[-1], inner=(*found[-1].inner, *items[place].inner))
         elif end is None:
             found.append(items[place])
         elif separator is not None and _is_link(content, items[place + 1 : min(separator, place + _CODE)]):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import groupby, islice
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, islice
 from typing import Any
 
-from scaleformer.text.sentences import sentence_ends
+from scaleformer.system.errors import DataError
 from scaleformer.text.spans import find_spans, mask
 from scaleformer.vocabulary import PLACEHOLDERS
 
+KINDS = ("title", "paragraph", "item", "cell", "code")
+GRAINS = ("sentence", "paragraph", "none")
 MARK = "\ufffc"  # stands for a span in the text of a block
 _MARKS = re.compile(f"{MARK}+")
+_PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
+_APOSTROPHE = re.compile(r"(?<=\w)'(?=\w)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^<>]*?(/?)>")
 _TWICE = ("*", "_", "**", "__", "***")  # marks that begin and end the same way
 _SPACES = " \t\n\r\f\v"
@@ -28,35 +32,43 @@ class Span:
     pair     the number of the pair that it begins or ends (emphasis, a link, a tag); None for a single span
     opens    whether it begins the pair
     changed  whether content differs from the file, so that the span has to be written with its segment
+    shown    what a text to train on has in its place; None for content
     """
 
     content: Any
     pair: int | None = None
     opens: bool = False
     changed: bool = False
+    shown: str | None = None
 
 
 @dataclass(frozen=True)
 class Block:
     """A stretch of prose that sentences do not cross: a heading, a paragraph, an item, a cell.
 
-    text     with a `MARK` for each of the spans, white space as single spaces
+    text     with a `MARK` for each of the spans, white space as single spaces; "" for code
     origins  where each character of the text begins and ends in the file
+    kind     one of `KINDS`
     """
 
     text: str
     spans: tuple[Span, ...]
     origins: tuple[tuple[int, int], ...]
+    kind: str = "paragraph"
 
     def origin(self, start: int, stop: int) -> tuple[int, int]:
         """The position of text[start:stop], not empty, in the file."""
         return self.origins[start][0], self.origins[stop - 1][1]
 
 
+CODE = Block("", (), (), "code")
+
+
 class BlockBuilder:
     """Collects the characters and spans of a block, each with its place in the content of the file."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "paragraph") -> None:
+        self.kind = kind
         self._characters: list[tuple[str, int, int, str]] = []  # with its form in the file
         self._spans: list[Span] = []
 
@@ -80,10 +92,11 @@ class BlockBuilder:
         pair: int | None = None,
         opens: bool = False,
         changed: bool = False,
+        shown: str | None = None,
     ) -> None:
         """Add a span at this place."""
         self._characters.append((MARK, start, stop, ""))
-        self._spans.append(Span(content, pair, opens, changed))
+        self._spans.append(Span(content, pair, opens, changed, shown))
 
     def build(self) -> Block | None:
         """The block, with URLs, placeholders, ... as spans, too; None if it has no letters."""
@@ -108,14 +121,14 @@ class BlockBuilder:
             found += [part[:3] for part in parts[place:start]]
             if start < stop:
                 own.append(len(kept))
-                kept.append(Span("".join(part[3] for part in parts[start:stop])))
+                kept.append(Span("".join(part[3] for part in parts[start:stop]), shown=text[start:stop]))
                 found.append((MARK, parts[start][1], parts[stop - 1][2]))
             place = stop
         _pair_up(kept, own)
         text = "".join(character for character, _, _ in found)
         if not any(character.isalpha() for character in text):
             return None
-        return Block(text, tuple(kept), tuple((start, stop) for _, start, stop in found))
+        return Block(text, tuple(kept), tuple((start, stop) for _, start, stop in found), self.kind)
 
 
 def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
@@ -132,8 +145,8 @@ def _pair_up(spans: list[Span], places: Sequence[int]) -> None:
             while opened and name in dict(opened):
                 last, first = opened.pop()
                 if last == name:
-                    spans[first] = Span(spans[first].content, -1 - first, True)
-                    spans[place] = Span(content, -1 - first)
+                    spans[first] = replace(spans[first], pair=-1 - first, opens=True)
+                    spans[place] = replace(spans[place], pair=-1 - first)
                     break
         elif begins:
             opened.append((name, place))
@@ -154,15 +167,25 @@ class Segment:
     groups: tuple[tuple[Span, ...], ...]
     spaced: tuple[tuple[bool, bool], ...]
 
+    @property
+    def unmasked(self) -> str:
+        """The text as a corpus to train on has it: with its spans, which `data.mask_spans` masks."""
+
+        def shown(found: re.Match[str]) -> str:
+            spans = self.groups[PLACEHOLDERS.index(found[0])]
+            return "".join(span.content if span.shown is None else span.shown for span in spans)
+
+        return re.sub(f"[{_SPACES}]+", " ", _PLACEHOLDER.sub(shown, self.text)).strip(" ")
+
 
 def split_block(block: Block, language: str, grain: str) -> list[Segment]:
-    """The segments of a block, which contain all its letters. grain: sentence | paragraph.
+    """The segments of a block, which contain all its letters. grain: of `GRAINS`; all but sentence keep it whole.
 
     Spans around the whole segment, such as marks around a sentence, stay outside. A sentence with more spans than
     there are placeholders is split between them. Raises DataError if sentencex is not installed.
     """
     spans = dict(zip((i for i, c in enumerate(block.text) if c == MARK), block.spans, strict=True))
-    ends = [len(block.text)] if grain == "paragraph" else _sentence_ends(block.text, spans, language)
+    ends = _sentence_ends(block.text, spans, language) if grain == "sentence" else [len(block.text)]
     segments, start = [], 0
     for end in ends:
         while start < end:
@@ -183,7 +206,14 @@ def _sentence_ends(text: str, spans: dict[int, Span], language: str) -> list[int
     ]
     seen_places = set(seen)
     ends = []
-    for end in sentence_ends("".join(text[i] for i in seen), language):
+    try:
+        import sentencex
+    except ImportError:
+        message = "split=sentence needs sentencex: pip install 'scaleformer[documents]' (or split=paragraph)"
+        raise DataError(message) from None
+    # sentencex takes text between two apostrophes for a quotation
+    prose = _APOSTROPHE.sub("\u2019", "".join(text[i] for i in seen))
+    for end in accumulate(map(len, sentencex.segment(language, prose))):
         place = seen[end - 1] + 1
         while place in spans and place not in seen_places and not spans[place].opens:
             place += 1

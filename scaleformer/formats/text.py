@@ -6,26 +6,27 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from scaleformer.formats.blocks import UNWRAPPED
 from scaleformer.formats.breaks import render
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import BlockBuilder
 from scaleformer.formats.splicing import decode, encode, splice
 
+_UNWRAPPED = 120  # characters: in a file with a longer line, every line is a paragraph
 _LINE = re.compile(r"[^\r\n]+")
 _PARAGRAPH = re.compile(r"[^\r\n]+(?:(?:\r\n?|\n)[^\r\n]*[^\s][^\r\n]*)*")
 
 
 class TextFile:
-    """The paragraphs of a text. Raises DataError if it is not UTF-8."""
+    """The paragraphs of a text, or all its lines. Raises DataError if it is not UTF-8."""
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, by_line: bool = False) -> None:
         self.content, _ = decode(content, name)
         self.left: Counter[str] = Counter()
         self.blocks = []
         lines = self.content.splitlines()
-        wrapped = max(map(len, lines), default=0) <= UNWRAPPED and any(not line.strip() for line in lines)
-        for found in (_PARAGRAPH if wrapped else _LINE).finditer(self.content):
+        wrapped = max(map(len, lines), default=0) <= _UNWRAPPED and any(not line.strip() for line in lines)
+        start = int(self.content.startswith("\ufeff"))
+        for found in (_PARAGRAPH if wrapped and not by_line else _LINE).finditer(self.content, start):
             builder = BlockBuilder()
             builder.text(found[0], found.start())
             if block := builder.build():

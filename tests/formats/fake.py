@@ -48,3 +48,8 @@ def translate(file: Any, translation: Callable[[Segment], str] = shout) -> tuple
 def unchanged(file: Any) -> bytes:
     """The file written without changes."""
     return file.write([[] for _ in file.blocks])
+
+
+def shown(file: Any) -> list[tuple[str, str]]:
+    """The kind of each block with prose, and its text to train on."""
+    return [(block.kind, part.unmasked) for block in file.blocks for part in split_block(block, "en", "paragraph")]

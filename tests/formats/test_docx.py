@@ -9,7 +9,7 @@ import pytest
 from lxml import etree
 
 from scaleformer.formats.docx import DocxFile
-from tests.formats.fake import translate, unchanged
+from tests.formats.fake import shown, translate, unchanged
 from tests.formats.word import (
     FORMULA,
     INSERTED,
@@ -231,11 +231,36 @@ def test_styles_of_code(styles: dict[str, tuple[str, str | None]], code: str) ->
         translated, counts = translate(file)
         assert not counts
         if key in code:
-            assert [block.text for block in file.blocks] == ["Call \ufffc\ufffc"]
+            assert shown(file) == [("paragraph", "Call `f (x) = y`")]
+            assert [block.kind for block in file.blocks] == ["paragraph", "code"]
             assert inside(translated) == written.replace("Call", "CALL")
         else:
             assert "F (X) = Y" in inside(translated)
             assert "X = 1" in inside(translated)
+
+
+def test_kinds_of_paragraphs() -> None:
+    made = docx.Document()
+    made.add_heading("Title", 1)
+    made.add_paragraph("A paragraph.")
+    made.add_paragraph("one", style="List Bullet")
+    table = made.add_table(1, 3)
+    table.cell(0, 0).merge(table.cell(0, 1)).text = "wide"
+    table.cell(0, 2).text = "b"
+    content = io.BytesIO()
+    made.save(content)
+    wanted = [("title", "Title"), ("paragraph", "A paragraph."), ("item", "one"), ("cell", "wide"), ("cell", "b")]
+    assert shown(DocxFile(content.getvalue(), "a.docx")) == wanted
+
+
+def test_what_trains_of_spans() -> None:
+    """Text that is not translated looks like code; formatting and deleted text leave nothing."""
+    choice = control("<w:dropDownList/>", "this")
+    runs = (
+        r("a", "<w:b/>") + "<w:r><w:tab/></w:r>" + INSERTED.format("new ") + field("PAGE", r("3")) + r(" or ") + choice
+    )
+    file = DocxFile(document(p(runs, r(" word ") + NOTE + FORMULA + r("end."))), "a.docx")
+    assert shown(file) == [("paragraph", "a new `3` or `this` word end.")]
 
 
 def test_other_name_spaces_and_encodings() -> None:

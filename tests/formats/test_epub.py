@@ -13,7 +13,7 @@ from scaleformer.formats.epub import EpubFile
 from scaleformer.system.errors import DataError
 from tests import books
 from tests.books import book
-from tests.formats.fake import translate, unchanged
+from tests.formats.fake import shown, translate, unchanged
 
 
 def contents(data: bytes) -> dict[str, bytes]:
@@ -28,12 +28,16 @@ def test_a_book() -> None:
     file = EpubFile(data, "a.epub")
     assert [block.text for block in file.blocks] == [
         "It begins.",
+        "",  # code
         "The end",
         "It ￼ends￼",
         "here & now. Use ￼.",
         "￼To the end￼",
         "To the end",
     ]
+    kinds = ("paragraph", "title", *("paragraph",) * 4)
+    texts = ("It begins.", "The end", "It <em>ends</em>", "here & now. Use `x`.", "To the end", "To the end")
+    assert shown(file) == list(zip(kinds, texts, strict=True))
     assert unchanged(file) == data
     translated, counts = translate(file)
     assert not counts

@@ -9,6 +9,7 @@ import pytest
 from scaleformer.formats.html import HtmlFile
 from scaleformer.formats.segments import split_block
 from scaleformer.system.errors import DataError
+from tests.formats.fake import shown
 from tests.formats.pages import nonsense, shouted, translated, unchanged
 
 PAGE = """<!DOCTYPE html>
@@ -59,6 +60,33 @@ def test_what_a_model_reads_of_html() -> None:
         "and ⟨1⟩ stray ends",
         "Press me",
     ]
+
+
+KINDS = """<!DOCTYPE html><html><head><title>T</title><style>p {}</style></head><body><h1>A <em>title</em></h1>
+<p>Some <code>x = &lt;1</code>,<br>more &unknown; <img alt="a"><span translate="no">X <b>Y</b></span>
+<a href="u" title="t">here</a>.<script>no()</script> End.</p><ul><li>one<ul><li>two</li></ul>again</li></ul>
+<table><tr><td>a</td><td><p>b</p></td></tr></table><!-- no --><pre>code
+  here</pre>tail</body></html>"""
+
+
+def test_kinds_and_texts_to_train_on() -> None:
+    """Tags have no attributes there, and what stays as it is looks like code."""
+    file = HtmlFile(KINDS.encode(), "a.html")
+    assert shown(file) == [
+        ("title", "T"),
+        ("title", "A <em>title</em>"),
+        ("paragraph", "Some `x = <1`,"),
+        ("paragraph", "more &unknown; <img>`X Y` <a>here</a>."),
+        ("paragraph", "End."),
+        ("item", "one"),
+        ("item", "two"),
+        ("item", "again"),
+        ("cell", "a"),
+        ("cell", "b"),
+        ("paragraph", "tail"),
+    ]
+    assert [block.kind for block in file.blocks].count("code") == 1
+    assert [HtmlFile(content, "a.html").blocks for content in (b"  ", b"<!-- no -->")] == [[], []]
 
 
 def test_capitals_change_nothing_but_prose() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 
 from scaleformer.formats.markdown import MarkdownFile
 from scaleformer.formats.segments import split_block
 from scaleformer.system.errors import DataError
+from tests.formats.fake import shown
 from tests.formats.pages import nonsense, page, shouted, structure, translated, unchanged
 
 PAGES = range(30)
@@ -74,6 +76,72 @@ def test_nonsense_leaves_the_structure(seed: int) -> None:
 def test_what_a_model_reads_of_markdown(text: str, wanted: list[str]) -> None:
     assert segments(text) == wanted
     assert segments(text.replace("\n", "\r\n")) == wanted
+
+
+KINDS = """# A *title*
+
+A paragraph of
+two lines.
+
+- one
+  - two
+
+> quoted
+
+| a | b |
+|---|---|
+| c \\| d | `e\\|f` it |
+
+```
+code
+```
+
+<div>raw <b class="x">text</b></div>
+"""
+
+
+def test_kinds_and_texts_to_train_on() -> None:
+    file = MarkdownFile(KINDS.encode(), "page.md")
+    assert shown(file) == [
+        ("title", "A *title*"),
+        ("paragraph", "A paragraph of two lines."),
+        ("item", "one"),
+        ("item", "two"),
+        ("paragraph", "quoted"),
+        ("cell", "a"),
+        ("cell", "b"),
+        ("cell", "c | d"),
+        ("cell", "`e|f` it"),
+        ("paragraph", "raw <b>text</b>"),
+    ]
+    assert [block.kind for block in file.blocks].count("code") == 1
+    text = "See [it](u), [name], [the\nname][] &amp; snake\\_case.\n\n[name]: u\n[the name]: v\n"
+    assert shown(MarkdownFile(text.encode(), "page.md")) == [
+        ("paragraph", "See [it](u), [name], [the name][] & snake_case.")
+    ]
+
+
+def test_comments_details_and_front_matter() -> None:
+    text = "<!-- a comment -->\n\n<details>\n<summary>More</summary>\n\ninside\n\n</details>\n\nend\n"
+    for written in (text, f"---\ntitle: A page\n---\n{text}"):
+        assert segments(written) == ["More", "inside", "end"]
+
+
+def test_nothing_deeply_nested_is_lost() -> None:
+    """The parser drops what is nested too deeply: such files are read completely or refused."""
+    for depth in (20, 126, 252, 2520):
+        content = "".join("  " * level + "- w\n" for level in range(depth)).encode()
+        if depth <= 126:
+            assert len(MarkdownFile(content, "a.md").blocks) == depth
+        else:
+            with pytest.raises(DataError, match=r"a\.md: quotations or lists"):
+                MarkdownFile(content, "a.md")
+
+
+def test_markdown_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "markdown_it", None)
+    with pytest.raises(DataError, match=r"a.md: reading Markdown needs another package: pip install 'scaleformer\[doc"):
+        MarkdownFile(b"x", "a.md")
 
 
 def test_more_spans_than_placeholders_are_several_segments() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scaleformer.formats.segments import Block, BlockBuilder, Segment, split_block
 
@@ -74,6 +76,58 @@ def test_tags_and_marks_in_prose_are_pairs(text: str, pairs: list[bool] | None) 
     built = builder.build()
     assert built is not None
     assert [span.pair is not None for span in built.spans] == (pairs or [False] * len(built.spans))
+
+
+def test_spans_of_a_text_to_train_on() -> None:
+    builder = BlockBuilder("item")
+    builder.text("See ", 0)
+    builder.span("<b class='x'>", 4, 9, 1, True, shown="<b>")
+    builder.text("it", 9)
+    builder.span("</b>", 11, 15, 1)
+    builder.text(" `a\n b` of \xa0this.", 15)
+    built = builder.build()
+    assert built is not None
+    (segment,) = split_block(built, "en", "paragraph")
+    assert segment.text == "See ⟨1⟩it⟨2⟩ ⟨3⟩ of \xa0this."
+    assert segment.unmasked == "See <b>it</b> `a b` of \xa0this."
+    assert built.kind == "item"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "Use `a. B` here. It isn't Mr. Smith. That's all.",
+            ["Use `a. B` here.", "It isn't Mr. Smith.", "That's all."],
+        ),
+        ("**Bold one.** Then _two._ And *it ends.*", ["Bold one.", "Then _two._", "And *it ends.*"]),
+        ("It ends. * Not this.", ["It ends.", "* Not this."]),
+        (
+            "You'll see ``'^'`` in it. This is one. It isn't ``'x'`` at all. The end.",
+            ["You'll see ``'^'`` in it.", "This is one.", "It isn't ``'x'`` at all.", "The end."],
+        ),
+    ],
+)
+def test_sentences(text: str, wanted: list[str]) -> None:
+    builder = BlockBuilder()
+    builder.text(text, 0)
+    built = builder.build()
+    assert built is not None
+    assert [segment.unmasked for segment in split_block(built, "en", "sentence")] == wanted
+
+
+@given(
+    text=st.text(st.sampled_from("aB1 .!?'`\"“”«»()。！\n\t\u00a0\u2029é日ক।؟")) | st.text(),
+    language=st.sampled_from(["en", "es", "ja", "bn", "ar", "tlh"]),
+)
+@settings(max_examples=200, deadline=None)
+def test_no_letter_is_lost(text: str, language: str) -> None:
+    builder = BlockBuilder()
+    builder.text(text, 0)
+    built = builder.build()
+    segments = split_block(built, language, "sentence") if built else []
+    letters = [character for segment in segments for character in segment.unmasked if character.isalpha()]
+    assert letters == [character for character in text if character.isalpha()] * bool(built)
 
 
 def test_origins_are_places_in_the_file() -> None:

@@ -1,16 +1,23 @@
-"""Pairs the files of two folders, or of a list, that are translations of each other."""
+"""Pairs the files of two folders, or of a list, that are translations of each other, and reads them."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from scaleformer.formats.blocks import READERS
-from scaleformer.formats.lines import read_lines
+from scaleformer.formats.files import class_of, read_content
+from scaleformer.formats.lines import Input, read_lines
+from scaleformer.formats.recognition import FORMATS, recognise
+from scaleformer.formats.segments import Block, Segment, split_block
+from scaleformer.formats.text import TextFile
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
+NAMES = tuple(name for name, format in FORMATS.items() if format.prose and not format.rows)
+ENDINGS = tuple(ending for name in NAMES for ending in FORMATS[name].endings)
 Pair = tuple[str, Path, Path]  # name of the document, file of the source, file of the target
 
 
@@ -36,14 +43,14 @@ def _named(folder: Path, language: str) -> dict[str, Path]:
         raise DataError(f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}")
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in READERS and path.is_file():
+        if path.suffix.lower() in ENDINGS and path.is_file():
             name = path.relative_to(folder).with_suffix("").as_posix()
             name = re.sub(rf"[._-]{re.escape(language)}$", "", name, flags=re.IGNORECASE)
             if name in found:
                 raise DataError(f"{path}: {found[name]} has the same name: keep one file per document on each side")
             found[name] = path
     if not found:
-        raise DataError(f"{folder}: no {', '.join(READERS)} files below this folder")
+        raise DataError(f"{folder}: no {', '.join(ENDINGS)} files below this folder")
     return found
 
 
@@ -60,3 +67,15 @@ def pairs_of_list(path: Path) -> list[Pair]:
     if not pairs:
         raise DataError(f"{path}: no pairs of files: write a source path, a tab and a target path on each line")
     return pairs
+
+
+def read_prose(path: Path, language: str, grain: str) -> Iterator[tuple[Block, list[Segment]]]:
+    """The blocks of a file and their segments, as `translate` reads them; grain: as in `split_block`, and none takes
+    each line of a plain text. Raises DataError."""
+    format = recognise(Input(str(path)).begin, path.name)
+    if format.name not in NAMES:
+        wanted = ", ".join(FORMATS[name].title for name in NAMES)
+        raise DataError(f"{path}: {format.title}: wanted one of {wanted}")
+    kind = partial(TextFile, by_line=grain == "none") if format.name == "text" else class_of(format.name)
+    for block in kind(read_content(path), str(path)).blocks:
+        yield block, split_block(block, language, "paragraph" if format.whole else grain)

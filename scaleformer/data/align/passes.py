@@ -8,8 +8,9 @@ import numpy as np
 
 from scaleformer.data.align.beads import Bead, Knowledge, Side, align
 from scaleformer.data.align.lexicon import Vocabulary, learn, no_lexicon
-from scaleformer.formats.blocks import LABELS
+from scaleformer.formats.segments import KINDS
 
+LABELS = (*KINDS, "inside")  # the kind of block that a segment begins, or "inside" for none
 OPEN = (0.7, 0.3)  # share of a text that its translation does not account for: without a lexicon and with one
 TRUSTED = 100  # beads from which a lexicon becomes half as reliable as possible
 SAME, OTHER = 0.7, -1.0  # prior log-odds of equal and different labels in one bead

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from scaleformer.data.align.beads import Bead
-from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list
+from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_prose
 from scaleformer.data.align.filters import FILTERS, make_check
-from scaleformer.data.align.passes import Segments, align_corpus
-from scaleformer.formats.blocks import read_blocks, split_blocks
+from scaleformer.data.align.passes import LABELS, Segments, align_corpus
+from scaleformer.data.prepare_config import PrepareConfig
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document, from_parts
 
@@ -23,28 +23,6 @@ HALF, STEEPNESS = 0.25, 5.0
 LEAST_MEDIAN = 0.1  # nats per character; below it most beads of the corpus are wrong
 
 Translate = Callable[[Sequence[Sequence[str]]], Sequence[Sequence[str]]]
-
-
-@dataclass(frozen=True)
-class RawConfig:
-    """How documents become a corpus.
-
-    files            folders of source and target whose files match by name, or a file with two paths per line
-    languages        of source and target, such as "en"
-    grain            sentence | paragraph | none: what a segment is (`split_blocks`)
-    keep_unmatched   whether text without a partner is kept, as a bead with an empty side
-    min_confidence   segments of beads below it count as text without a partner
-    filters          some of `FILTERS`
-    seed             for sampling the beads that a large corpus's lexicon is learned from
-    """
-
-    files: tuple[Path, Path] | Path
-    languages: tuple[str, str]
-    grain: str = "sentence"
-    keep_unmatched: bool = True
-    min_confidence: float = 0.0
-    filters: Sequence[str] = FILTERS
-    seed: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,8 +47,8 @@ class RawCorpus:
     dropped_documents: Counter[str] = field(default_factory=Counter)
 
 
-def align_files(config: RawConfig, translate: Translate | None = None) -> RawCorpus:
-    """The corpus of two folders or of a list of pairs.
+def align_files(config: PrepareConfig, translate: Translate | None = None) -> RawCorpus:
+    """The corpus of two folders or of a list of pairs (`format=raw`).
 
     translate: translates documents segment by segment; the translations are then aligned with the target.
     Raises DataError for files that cannot be read or do not match.
@@ -84,7 +62,7 @@ def align_files(config: RawConfig, translate: Translate | None = None) -> RawCor
         compared = [((found, s[1]), t) for found, (_, s, t) in zip(translations, texts, strict=True)]
     aligned = align_corpus(compared, config.seed)
     sides = [[text for document in texts for text in document[side][0]] for side in (1, 2)]
-    check = make_check(config.filters, sides, config.languages)
+    check = make_check(FILTERS if config.filters is None else config.filters, sides, _languages(config))
     scale = _median(texts, aligned)
     for (name, source, target), beads in zip(texts, aligned, strict=True):
         parts: list[tuple[Sequence[str], Sequence[str]]] = []
@@ -102,12 +80,17 @@ def align_files(config: RawConfig, translate: Translate | None = None) -> RawCor
     return corpus
 
 
-def _read(config: RawConfig, corpus: RawCorpus) -> list[tuple[str, Segments, Segments]]:
+def _languages(config: PrepareConfig) -> tuple[str, str]:
+    return config.source_language or "", config.target_language or ""
+
+
+def _read(config: PrepareConfig, corpus: RawCorpus) -> list[tuple[str, Segments, Segments]]:
     """Names and segments of the documents with text on both sides."""
-    if isinstance(config.files, Path):
-        pairs = pairs_of_list(config.files)
+    if config.input is not None:
+        pairs = pairs_of_list(Path(config.input))
     else:
-        pairs = pairs_of_folders(*config.files, config.languages, corpus.dropped_documents)
+        folders = Path(config.source or ""), Path(config.target or "")
+        pairs = pairs_of_folders(*folders, _languages(config), corpus.dropped_documents)
     texts = []
     for pair in pairs:
         source, target = _segments(config, pair, corpus)
@@ -120,14 +103,18 @@ def _read(config: RawConfig, corpus: RawCorpus) -> list[tuple[str, Segments, Seg
     return texts
 
 
-def _segments(config: RawConfig, pair: Pair, corpus: RawCorpus) -> list[Segments]:
+def _segments(config: PrepareConfig, pair: Pair, corpus: RawCorpus) -> list[Segments]:
+    """The segments of both sides: those that a model reads in translation, but unmasked."""
     sides: list[Segments] = []
-    for path, language in zip(pair[1:], config.languages, strict=True):
-        blocks = read_blocks(path)
-        prose = [block for block in blocks if block.kind != "code"]
-        if code := len(blocks) - len(prose):
-            corpus.dropped_segments["blocks of code"] += code
-        sides.append(split_blocks(prose, language, config.grain))
+    for path, language in zip(pair[1:], _languages(config), strict=True):
+        texts, labels = [], []
+        for block, segments in read_prose(path, language, config.split or "sentence"):
+            if block.kind == "code":
+                corpus.dropped_segments["blocks of code"] += 1
+            for number, segment in enumerate(segments):
+                texts.append(segment.unmasked)
+                labels.append(LABELS.index("inside" if number else block.kind))
+        sides.append((texts, labels))
     return sides
 
 
@@ -148,7 +135,7 @@ def confidence(score: float, characters: int, scale: float) -> float:
 
 
 def _judged(
-    config: RawConfig,
+    config: PrepareConfig,
     name: str,
     source: Sequence[str],
     target: Sequence[str],
@@ -166,10 +153,10 @@ def _judged(
             fate = check(one, other) or fate
         if sure is not None and (sure >= config.min_confidence or fate != "kept"):
             yield Match(name, one, other, sure, fate), (ours, theirs)
-        elif sure is not None and not config.keep_unmatched:
+        elif sure is not None and config.unmatched == "drop":
             yield Match(name, one, other, sure, "confidence"), (ours, theirs)
         else:
-            fate = "kept" if config.keep_unmatched else "unmatched"
+            fate = "kept" if config.unmatched == "keep" else "unmatched"
             alone: list[tuple[Sequence[str], Sequence[str]]] = [(ours, ()), ((), theirs)]
             for part in alone:
                 if any(part):

@@ -41,25 +41,25 @@ class LinesFile:
 
 
 class ProseFile:
-    """A file whose prose is one document: its segments, and the file with their translations."""
+    """A file whose prose is one document: its segments by block, and the file with their translations."""
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
         self._file = class_of(format)(content, name)
         grain = "paragraph" if FORMATS[format].whole else grain
-        self._segments = [split_block(block, language, grain) for block in self._file.blocks]
+        self.segments = [split_block(block, language, grain) for block in self._file.blocks]
         self.ids = [name]
-        flat = [segment for segments in self._segments for segment in segments]
+        flat = [segment for segments in self.segments for segment in segments]
         self.documents = [[segment.text for segment in flat]]
         self.told = (Told(),)
         self.terms: tuple[Terms, ...] = ({},)
         self.masked: list[Sequence[str | Masked]] = [[Masked(s.text, tuple(map(_text, s.groups))) for s in flat]]
-        self.spans = sum(len(segment.groups) for segments in self._segments for segment in segments)
+        self.spans = sum(len(segment.groups) for segments in self.segments for segment in segments)
 
     def write(self, translations: Sequence[Translation], counts: Counter[str]) -> bytes:
         """The content of the translated file; counts what could not be translated or placed, by reason."""
         texts = iter(translations[0].segments)
         changes = []
-        for segments in self._segments:
+        for segments in self.segments:
             found = []
             for segment in segments:
                 text = next(texts, "")

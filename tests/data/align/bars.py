@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scaleformer.data.align.beads import Bead
-from scaleformer.data.align.passes import Segments, align_corpus
-from scaleformer.formats.blocks import Block, split_blocks
+from scaleformer.data.align.passes import LABELS, Segments, align_corpus
 from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.segments import BlockBuilder, split_block
 from scaleformer.text.documents import Document
 
 SHARE = 0.1  # of the segments to remove, and to merge
@@ -56,11 +56,19 @@ def spoil(sides: list[list[Paragraph]], rng: random.Random) -> list[list[Paragra
 
 def split(paragraphs: Sequence[Paragraph], language: str) -> tuple[Segments, Origins]:
     """The sentences of paragraphs, and which segments they come from."""
-    segments, labels = split_blocks(
-        [Block("paragraph", " ".join(text for _, text in paragraph)) for paragraph in paragraphs], language, "sentence"
-    )
-    letters = iter([number for paragraph in paragraphs for number, text in paragraph for _ in text.replace(" ", "")])
-    return (segments, labels), [Counter(next(letters) for _ in text.replace(" ", "")) for text in segments]
+    texts: list[str] = []
+    labels: list[int] = []
+    origins: Origins = []
+    for paragraph in paragraphs:
+        numbers = [number for number, text in paragraph for _ in f"{text} "]
+        builder = BlockBuilder()
+        builder.text(" ".join(text for _, text in paragraph), 0)
+        if block := builder.build():
+            for place, segment in enumerate(split_block(block, language, "sentence")):
+                texts.append(segment.unmasked)
+                labels.append(LABELS.index("inside" if place else block.kind))
+                origins.append(Counter(numbers[slice(*block.origin(segment.start, segment.stop))]))
+    return (texts, labels), origins
 
 
 def links(origins: Sequence[tuple[Origins, Origins]], aligned: Sequence[Sequence[Bead]]) -> dict[str, float]:

@@ -1,0 +1,51 @@
+"""`prepare` and `translate` read a document by the same code: the same segments train and are translated."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from scaleformer.data.prepare import prepare
+from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.translation.files.documents import ProseFile, open_file
+from scaleformer.translation.memory import masked
+from tests.books import book
+from tests.commands.calls import Benchmark
+from tests.formats import test_html
+from tests.formats.pages import page
+from tests.formats.word import real
+
+TEA = Path(__file__).parents[3] / "data" / "samples" / "raw" / "en" / "tea.en.md"
+WRAPPED = "\ufeffThe text of\ntwo lines. See `x. y`, www.a.org/b or v1.2.3.\n\nAnother\xa0one.\n12\n"
+SAMPLES = {
+    "tea.md": TEA.read_bytes(),
+    **{f"page{seed}.md": page(seed).encode() for seed in range(10)},
+    "page.html": test_html.PAGE.encode(),
+    "book.epub": book(),
+    "real.docx": real(),
+    "wrapped.txt": WRAPPED.encode(),
+    "lines.txt": WRAPPED.replace("\n\n", f" {'and more ' * 20}\n").replace("\n", "\r").encode(),
+}
+
+
+@pytest.mark.parametrize("grain", ["sentence", "paragraph"])
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_same_segments_train_and_are_translated(name: str, grain: str, tmp_path: Path) -> None:
+    for side in ("en", "es"):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / name).write_bytes(SAMPLES[name])
+    given = ["format=raw", "source_language=en", "target_language=es", "valid=0", "test=0", f"split={grain}"]
+    given += [f"source={tmp_path / 'en'}", f"target={tmp_path / 'es'}", f"output={tmp_path / 'out'}", "filters=[]"]
+    prepare(Benchmark("prepare").read(given))
+    (document,) = read_jsonl(tmp_path / "out" / "train.jsonl.gz")
+    file = open_file(tmp_path / "en" / name, "en", grain, True)
+    assert isinstance(file, ProseFile)
+    assert list(document.source) == [segment.unmasked for segments in file.segments for segment in segments]
+    texts = [masked(text).text for text in document.source]
+    if name.endswith(".docx"):  # formatting has no marks in a text
+        letters = [re.sub(r"\s", "", text) for text in texts]
+        assert letters == [re.sub(r"⟨.⟩|\s", "", text) for text in file.documents[0]]
+    elif not name.startswith("page") or name == "page.html":  # a span may need its page: a link by its name alone
+        assert texts == file.documents[0]
