@@ -118,8 +118,8 @@ def build_attention(
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds) or not number:
             raise ValueError(f"model.attention.{option} is {value!r}: it must be {wanted}")
     place = {"layer": layer, "layers": layers}
-    asked = {name: place[name] for name in place if name in inspect.signature(mechanism).parameters}
-    return mechanism(site, width, heads, **options, **asked)
+    placed = {name: place[name] for name in place if name in inspect.signature(mechanism).parameters}
+    return mechanism(site, width, heads, **options, **placed)
 
 
 def _check_name(where: str, name: Any, given: Any) -> None:

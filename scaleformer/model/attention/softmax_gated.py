@@ -101,8 +101,8 @@ class SoftmaxGatedAttention(Attention):
             scores = query.to(dtype) @ key.to(dtype).transpose(-1, -2)  # (B, H, L, S)
             if relative is not None:
                 scores = scores + relative.to(dtype)  # (B, H, L, S)
-            asked = (query_segments, key_segments, causal, key_mask, self.far_tokens)
-            log_gates, scale = pair_gates(self.log_gate.to(dtype), *asked)  # logarithms, since the gates may underflow
+            where = (query_segments, key_segments, causal, key_mask, self.far_tokens)
+            log_gates, scale = pair_gates(self.log_gate.to(dtype), *where)  # logarithms, since the gates may underflow
             scores = scores * self.head_width**-0.5 + log_gates + scale.log()  # (B, H, L, S)
             seen = torch.ones_like(scores[:1, :1], dtype=torch.bool) if key_mask is None else key_mask[:, None, None, :]
             if causal:

@@ -69,8 +69,8 @@ def _section(parts: Sequence[Tensor], memory: Tensor, C: int) -> tuple[Tensor, T
     later = torch.ones(C, C, dtype=torch.bool, device=q.device).triu(1)
     A = between.masked_fill(later, float("-inf")).exp()  # (B, H, N, C, C)
     system = rate * (K @ K.transpose(-1, -2)) * A  # (B, H, N, C, C), of which what is under the diagonal is read
-    asked = torch.cat([rate * V, rate * total.exp() * K], dim=-1)  # (B, H, N, C, e + d)
-    solved = torch.linalg.solve_triangular(system, asked, upper=False, unitriangular=True)
+    right = torch.cat([rate * V, rate * total.exp() * K], dim=-1)  # (B, H, N, C, e + d)
+    solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
     fresh, answers = solved.split([e, d], dim=-1)  # W = fresh - answers S
     left = ((total[..., -1:, :] - total).exp() * K).transpose(-1, -2)  # (B, H, N, d, C), by the end of the chunk
     kept = torch.eye(d, dtype=q.dtype, device=q.device) * total[..., -1:, :].exp() - left @ answers  # (B, H, N, d, d)

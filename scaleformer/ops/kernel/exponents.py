@@ -87,8 +87,8 @@ def _causal(weights: Tensor, k: Tensor, total: Tensor, v: Tensor, algorithm: str
         states = [first]
         for part, left in zip(later, decay.unbind(1), strict=True):
             states.append(torch.addcmul(part, left, states[-1]))
-        asked = weights[:, 1:] * (ends - total[:, 1:]).exp()  # (X, N-1, C, m)
-        out = torch.cat([out[:, :1], out[:, 1:] + asked @ torch.stack(states, dim=1)], dim=1)
+        queries = weights[:, 1:] * (ends - total[:, 1:]).exp()  # (X, N-1, C, m)
+        out = torch.cat([out[:, :1], out[:, 1:] + queries @ torch.stack(states, dim=1)], dim=1)
     return out.flatten(1, 2)[:, :length].unflatten(0, (batch, heads))
 
 
@@ -101,8 +101,8 @@ def _within(weights: Tensor, k: Tensor, total: Tensor, v: Tensor) -> Tensor:
     first, second = _within(*(x.flatten(0, 1) for x in parts)).unflatten(0, (-1, 2)).unbind(1)  # (Y, C/2, e)
     weights, k, total, v = parts
     end = total[:, 0, -1:]  # (Y, 1, m)
-    asked = weights[:, 1] * (end - total[:, 1]).exp()  # (Y, C/2, m)
-    scores = asked @ (k[:, 0] - end).exp().transpose(1, 2)  # (Y, C/2, C/2)
+    queries = weights[:, 1] * (end - total[:, 1]).exp()  # (Y, C/2, m)
+    scores = queries @ (k[:, 0] - end).exp().transpose(1, 2)  # (Y, C/2, C/2)
     return torch.cat([first, second + scores @ v[:, 0]], dim=1)
 
 

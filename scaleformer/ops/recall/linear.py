@@ -63,8 +63,8 @@ class RecallAttention(torch.autograd.Function):
         count, heads, size, _ = call.q.shape
         out, log_total = (salience.new_empty(count, heads, size, n) for n in (v.shape[3], 1))
         products = q.dtype
-        for group, asked in zip(plan.tiles.groups, plan.asked, strict=True):
-            p = call.scores(group, asked)
+        for group, segments in zip(plan.tiles.groups, plan.queries, strict=True):
+            p = call.scores(group, segments)
             top = p.scores.amax(-1, keepdim=True)  # (m, H, T, 1)
             none = top < HIDDEN / 2
             top.masked_fill_(none, 0.0)
@@ -89,9 +89,9 @@ class RecallAttention(torch.autograd.Function):
         d_gate = log_gate.new_zeros(len(log_gate), log_gate.shape[1] + 1)
         d_table = None if table is None else torch.zeros_like(table)
         grad = to_tiles(grad.to(products), plan.tiles.queries)  # (M, H, T, e)
-        for group, asked in zip(plan.tiles.groups, plan.asked, strict=True):
+        for group, segments in zip(plan.tiles.groups, plan.queries, strict=True):
             d_out, log_totals = (x.index_select(0, group.tiles) for x in (grad, log_total))
-            p = call.scores(group, asked)
+            p = call.scores(group, segments)
             weights = p.scores.sub_(log_totals).exp2_()  # (m, H, T, W)
             add_keys(d_v, group.blocks, weights.to(products), d_out)
             d_scores = product(d_out, p.values.transpose(-1, -2)).mul_(weights)  # (m, H, T, W)
@@ -105,13 +105,13 @@ class RecallAttention(torch.autograd.Function):
                 d_query += by_distance @ table
                 d_table += (by_distance.transpose(-1, -2) @ p.query.to(table.dtype)).sum(0).sum_to_size(table.shape)
             d_q.index_copy_(0, group.tiles, d_query)
-            d_bias = product(asked.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
-            for part in asked.far:
+            d_bias = product(segments.inside.transpose(-1, -2), d_scores)  # (m, H, n, W)
+            for part in segments.far:
                 blocks = group.blocks[..., part.columns.start // BLOCK : part.columns.stop // BLOCK]
                 sums = (d_bias[..., part.columns] * part.pairs).sum(2)  # (m, H, w)
                 d_salience.flatten(1).index_add_(0, blocks.flatten(), sums.view(-1, BLOCK))
             gates = (d_bias.flatten(1, 2) @ group.slot.transpose(-1, -2)).sum(0).view(len(d_gate), -1)  # (H, n S)
-            d_gate.scatter_add_(1, asked.distance.flatten().expand_as(gates), gates)
+            d_gate.scatter_add_(1, segments.distance.flatten().expand_as(gates), gates)
         for gradient in (d_k, d_v, d_salience):
             call.add_kept(gradient)
         d_table = None if d_table is None else d_table * d**-0.5
@@ -195,14 +195,14 @@ class _Call(Windows):
             own, copies = self._split(gradient, self.rows)
             own.index_add_(0, self.rows, copies)
 
-    def scores(self, group: TileGroup, asked: QuerySegments) -> _Scores:
+    def scores(self, group: TileGroup, segments: QuerySegments) -> _Scores:
         keys, values = self.keys.gather(group.blocks), self.values.gather(group.blocks)  # (m, H, W, d), (m, H, W, e)
         query = self.q.index_select(0, group.tiles)  # (m, H, T, d)
-        features, bias, by_distance = asked.inside, self._bias(group, asked), None
+        features, bias, by_distance = segments.inside, self._bias(group, segments), None
         if self.table is not None:
             by_distance = query.to(self.table.dtype) @ self.table  # (m, H, T, R or 2R)
             if self.after:
-                features = torch.cat([asked.inside, by_distance[..., -1:]], dim=-1)
+                features = torch.cat([segments.inside, by_distance[..., -1:]], dim=-1)
                 bias = functional.pad(bias, (0, 0, 0, 1))
                 self.beyond(group, bias[..., -1, :]).fill_(1.0)
         scores = product(query, keys.transpose(-1, -2))  # (m, H, T, W)
@@ -215,16 +215,16 @@ class _Call(Windows):
             self.within(group, scores).add_(by_distance[..., : self.band].flatten(0, 1))
         return _Scores(query, keys, values, scores)
 
-    def _bias(self, group: TileGroup, asked: QuerySegments) -> Tensor:
+    def _bias(self, group: TileGroup, segments: QuerySegments) -> Tensor:
         """The term added to the score of each key, for all queries of a segment: (m, H, n, W)."""
-        count = len(asked.distance)
+        count = len(segments.distance)
         marks = self.marks.gather(group.blocks)  # (m, H, W, 1 or more)
-        gates = self.gate.index_select(1, asked.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
+        gates = self.gate.index_select(1, segments.distance.flatten()).view(self.heads * count, -1)  # (H n, S)
         bias = (gates @ group.slot).unflatten(1, (self.heads, count))  # (m, H, n, W)
-        for side, part in enumerate(asked.far):
+        for side, part in enumerate(segments.far):
             some, columns = bias[..., part.columns], marks[:, :, None, part.columns]
             some.addcmul_(part.pairs, columns[..., 0] * BITS)
-            least = self.least[side][asked.row, :, asked.number]  # (m, n, H), the lowest rank that a segment sees
+            least = self.least[side][segments.row, :, segments.number]  # (m, n, H), the lowest rank that a segment sees
             dropped = columns[..., 1 + side] < least.transpose(1, 2).unsqueeze(-1)  # (m, H, n, w)
             some.masked_fill_(dropped.logical_and_(part.mask), HIDDEN)
         return bias

@@ -65,7 +65,7 @@ class RecallPlan:
 
     room      blocks of such columns on either side; 0, without sides, where nothing is far
     head      (B, H, 1, 1) the first row of keys of each head, among all rows
-    asked     the segments of each group's queries
+    queries   the segments of each group's queries
     numbers   of segments, from 0 on
     segments  (B, L_K) of the keys, as given
     reach     N + 1
@@ -75,7 +75,7 @@ class RecallPlan:
     room: int
     head: Tensor
     sides: list[FarSide]
-    asked: list[QuerySegments]
+    queries: list[QuerySegments]
     numbers: Numbers
     segments: Tensor
     reach: int
@@ -112,12 +112,12 @@ def plan_recall(
         head = torch.arange(batch * heads, device=own.device).view(batch, heads, 1, 1)
         copies = batch * heads * tiles.blocks  # the first block of these
         groups = [_with_room(group, room, len(sides), copies) for group in tiles.groups]
-        asked = [
-            _asked(group, group.tiles[:, None] // each, own.flatten(0, 1)[group.tiles], near, len(sides), numbers.total)
+        by_group = [
+            _query(group, group.tiles[:, None] // each, own.flatten(0, 1)[group.tiles], near, len(sides), numbers.total)
             for group in groups
         ]
         head = (head * tiles.blocks + 1) * BLOCK
-        return RecallPlan(replace(tiles, groups=groups), room, head, sides, asked, numbers, keys, near + 1)
+        return RecallPlan(replace(tiles, groups=groups), room, head, sides, by_group, numbers, keys, near + 1)
 
     return layout.derived(("recall", near, causal, horizon, count, heads, dtype), make)
 
@@ -157,7 +157,7 @@ def _with_room(group: TileGroup, room: int, sides: int, copies: int) -> TileGrou
     return group._replace(blocks=blocks, slot=slot, width=slot.shape[2], ahead=ahead, before=before, after=after)
 
 
-def _asked(group: TileGroup, row: Tensor, own: Tensor, near: int, sides: int, total: int) -> QuerySegments:
+def _query(group: TileGroup, row: Tensor, own: Tensor, near: int, sides: int, total: int) -> QuerySegments:
     """The segments of a group whose tiles are in `row` (m, 1) and whose queries have the segment numbers `own` (m, T),
     all below `total`."""
     slots, dtype, reach = group.slot.shape[1], group.slot.dtype, near + 1

@@ -137,8 +137,8 @@ def plan_tiles(
     most = SCORE_NUMBERS[kind] // (heads * size * BLOCK)
     count = -(-length // BLOCK)
     edges = [x - begin * BLOCK for x in inner]  # counted from the first query
-    asked = torch.stack([before, behind, last - first + 1, *edges])[:, order]
-    *sides, lefts, rights = asked.tolist()
+    bounds = torch.stack([before, behind, last - first + 1, *edges])[:, order]
+    *sides, lefts, rights = bounds.tolist()
     key_codes = fill_up(codes if real is None else codes.masked_fill(~real, _NO_KEY), BLOCK, _NO_KEY)  # (B, P, 32)
     key_codes = functional.pad(key_codes, (0, 0, 1, 1), value=_NO_KEY).flatten(0, 1)  # (B (P + 2), 32)
     found = _Tiles(row, first - near, begin, low, high, key_codes, heads, count + 2)

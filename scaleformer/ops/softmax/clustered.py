@@ -13,23 +13,23 @@ from scaleformer.ops.softmax.windowed import blockwise_softmax
 
 
 def clustered_attention(
-    q: Tensor, k: Tensor, v: Tensor, asked: Tensor, named: Tensor, members: int, *, causal: bool = False
+    q: Tensor, k: Tensor, v: Tensor, q_clusters: Tensor, k_clusters: Tensor, members: int, *, causal: bool = False
 ) -> Tensor:
     """Self-attention to the nearest keys of the query's cluster.
 
-        out_i = sum_j softmax_j(q_i . k_j / sqrt(d)) v_j   over the last `members` j <= i with named_j = asked_i and,
+        out_i = sum_j softmax_j(q_i . k_j / sqrt(d)) v_j   over the last `members` j <= i of its cluster and,
                                                            unless causal, the first `members` of them after i
 
     q, k, v        (B, H, L, d), v (B, H, L, e)
-    asked, named   (B, H, L) long, not negative: the clusters of queries and of keys
+    q_clusters, k_clusters  (B, H, L) long, not negative: the clusters of queries and of keys
 
     Returns (B, H, L, e); zeros in a row that has no key. Cost O(L (log L + members d)) time, O(L (members + d)) memory.
     """
     length, C = q.shape[2], members
     after = 0 if causal else C
     positions = torch.arange(length, device=q.device)
-    ranked, order = (named * length + positions).sort(-1)  # (B, H, L): keys by cluster and position
-    codes, turn = (asked * length + positions).sort(-1)  # (B, H, L): queries in the same order
+    ranked, order = (k_clusters * length + positions).sort(-1)  # (B, H, L): keys by cluster and position
+    codes, turn = (q_clusters * length + positions).sort(-1)  # (B, H, L): queries in the same order
     begin = codes - codes % length  # (B, H, L): no key of the cluster is before, none behind begin + length
     last = torch.searchsorted(ranked, codes, right=True)  # (B, H, L): the places before it are not after the query
     low = torch.maximum(last - C, torch.searchsorted(ranked, begin))

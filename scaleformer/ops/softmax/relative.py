@@ -97,8 +97,8 @@ def near_softmax_attention(
     keys, values = (rows(strips(x, reach, reach, after)) for x in (k, v))  # (B N, H, W, d)
     seen = strips(exists[:, :, None], reach, reach, after)[..., 0].flatten(0, 1)  # (B N, W)
     bias = bias if bias.dim() == 2 else rows(chunks(bias, reach))  # (H, 2M+1) or (B N, H, C, 2M+1)
-    asked = rows(chunks(q, reach))  # (B N, H, C, d)
-    out = relative_softmax_attention(asked, keys, values, rel, bias, causal=causal, key_mask=seen, first=reach)
+    queries = rows(chunks(q, reach))  # (B N, H, C, d)
+    out = relative_softmax_attention(queries, keys, values, rel, bias, causal=causal, key_mask=seen, first=reach)
     return out.unflatten(0, (len(q), -1)).transpose(1, 2).flatten(2, 3)[:, :, :length]  # (B, H, L, e)
 
 

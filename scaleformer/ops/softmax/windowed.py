@@ -60,7 +60,7 @@ def windowed_attention(
         chosen, counts = first.expand(len(q), -1), real[:, : len(first)].expand(len(q), -1)  # (B, G)
     else:
         chosen, counts = global_tokens
-    asked = chunks(dilated(q, dilation), window)  # (B, H, dilation, N, C, d)
+    queries = chunks(dilated(q, dilation), window)  # (B, H, dilation, N, C, d)
     after = 0 if causal else window
     key_strips, value_strips = (strips(dilated(x, dilation), window, window, after) for x in (k, v))  # (..., N, W, d)
     within = real.expand(len(q), -1).scatter(1, chosen, real.expand(len(q), -1).gather(1, chosen) & ~counts)  # (B, L)
@@ -72,7 +72,7 @@ def windowed_attention(
             positions = torch.arange(length, device=q.device)[:, None]
             known = known & (chosen[:, None, None, None, None] <= chunks(dilated(positions, dilation), window))
         groups.append((at(k, chosen)[:, :, None, None], at(v, chosen)[:, :, None, None], known))  # (B, H, 1, 1, G, d)
-    out = blockwise_softmax(asked, groups).flatten(3, 4)[:, :, :, : -(-length // dilation)]  # (B, H, dilation, M, e)
+    out = blockwise_softmax(queries, groups).flatten(3, 4)[:, :, :, : -(-length // dilation)]  # (B, H, dilation, M, e)
     out = out.transpose(2, 3).flatten(2, 3)[:, :, :length]  # (B, H, L, e)
     if chosen.shape[1] and not causal:
         q, k, v = (q, k, v) if everywhere is None else everywhere

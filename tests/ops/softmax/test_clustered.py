@@ -16,17 +16,17 @@ def test_a_query_sees_the_nearest_keys_of_its_cluster(where: str, length: int, c
     torch.manual_seed(length)
     q, k = (torch.randn(2, 2, length, 4, dtype=torch.double, requires_grad=True) for _ in range(2))
     v = torch.randn(2, 2, length, 3, dtype=torch.double, requires_grad=True)
-    asked, named = torch.randint(3, (2, 2, 2, length))
+    q_clusters, k_clusters = torch.randint(3, (2, 2, 2, length))
     if where == "all queries in one":
-        asked = torch.full_like(asked, 1)
+        q_clusters = torch.full_like(q_clusters, 1)
     elif where == "all keys in one":
-        named = torch.full_like(named, 2)
+        k_clusters = torch.full_like(k_clusters, 2)
     elif where == "no key in the queries'":
-        asked = asked + 3
-    found = clustered_attention(q, k, v, asked, named, 5, causal=causal)
+        q_clusters = q_clusters + 3
+    found = clustered_attention(q, k, v, q_clusters, k_clusters, 5, causal=causal)
     rows = []
     for b, h, i in torch.cartesian_prod(torch.arange(2), torch.arange(2), torch.arange(length)).tolist():
-        same = [j for j in range(length) if named[b, h, j] == asked[b, h, i]]
+        same = [j for j in range(length) if k_clusters[b, h, j] == q_clusters[b, h, i]]
         seen = [j for j in same if j <= i][-5:] + ([] if causal else [j for j in same if j > i][:5])
         rows.append((q[b, h, i] @ k[b, h, seen].T / 2).softmax(-1) @ v[b, h, seen])
     expected = torch.stack(rows).view_as(v)
@@ -45,9 +45,9 @@ def test_memory_is_linear_in_length(alike: bool) -> None:
     for length in (512, 1024):
         torch.manual_seed(1)
         q, k, v = (torch.randn(1, 1, length, 4, requires_grad=True) for _ in range(3))
-        asked, named = torch.randint(1 if alike else 8, (2, 1, 1, length))
+        q_clusters, k_clusters = torch.randint(1 if alike else 8, (2, 1, 1, length))
         with LargestTensor() as record:
-            clustered_attention(q, k, v, asked, named, 4).sum().backward()
+            clustered_attention(q, k, v, q_clusters, k_clusters, 4).sum().backward()
         largest.append(record.numel)
     assert largest[1] <= 2 * largest[0]
     assert largest[1] < 1024 * 1024 / 16

@@ -46,7 +46,7 @@ class BigBirdAttention(SoftmaxAttention):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         size, length = self.block, query.shape[2]
         key, value = (x.masked_fill(~layout.mask[:, None, :, None], 0.0) for x in (key, value))
-        asked, keys, values = (chunks(x, size) for x in (query, key, value))  # (B, H, N, C, d)
+        queries, keys, values = (chunks(x, size) for x in (query, key, value))  # (B, H, N, C, d)
         real = chunks(layout.mask[:, :, None], size)[..., 0]  # (B, N, C)
         beside = layout.mask.clone()
         beside[:, :size] = False  # the first block is seen as the global one
@@ -57,12 +57,12 @@ class BigBirdAttention(SoftmaxAttention):
         ]
         if self.random_blocks:
             self.seeds = self.seeds.to(query.device)
-            chosen, new = draw(real.any(-1).sum(1), asked.shape[2], self.random_blocks, self.seeds)  # (B, H, N, r)
+            chosen, new = draw(real.any(-1).sum(1), queries.shape[2], self.random_blocks, self.seeds)  # (B, H, N, r)
             picked = [pick(x, chosen) for x in (keys, values)]  # (B, H, N, r C, d)
             known = real[:, None, :, :, None].expand(-1, self.heads, -1, -1, -1)  # (B, H, N, C, 1)
             seen = pick(known, chosen)[..., 0] & new.repeat_interleave(size, 3)  # (B, H, N, r C)
             groups.append((picked[0], picked[1], seen[:, :, :, None]))
-        out = blockwise_softmax(asked, groups).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
+        out = blockwise_softmax(queries, groups).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
         first = joint_softmax(query[:, :, :size], [(key, value, layout.mask[:, None, None])])  # (B, H, C, d)
         return torch.cat([first, out[:, :, size:]], dim=2)
 

@@ -43,12 +43,12 @@ class BlockBertAttention(SoftmaxAttention):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         size, length = self.block, query.shape[2]
         key, value = (x.masked_fill(~layout.mask[:, None, :, None], 0.0) for x in (key, value))
-        asked, keys, values = (chunks(x, size) for x in (query, key, value))  # (B, H, N, C, d)
+        queries, keys, values = (chunks(x, size) for x in (query, key, value))  # (B, H, N, C, d)
         real = chunks(layout.mask[:, :, None], size)  # (B, N, C, 1)
         blocks = real.any(2).sum(1).clamp(min=1)[:, :, None, None]  # (B, 1, 1, 1)
-        number = torch.arange(asked.shape[2], device=query.device)  # (N,)
+        number = torch.arange(queries.shape[2], device=query.device)  # (N,)
         shifts = torch.tensor(self.shifts, device=query.device)
         chosen = (number + shifts[:, None])[..., None] % blocks  # (B, H, N, 1)
         seen = pick(real[:, None].expand(-1, self.heads, -1, -1, -1), chosen)[..., 0]  # (B, H, N, C)
         group = (pick(keys, chosen), pick(values, chosen), seen[:, :, :, None])
-        return blockwise_softmax(asked, [group]).flatten(2, 3)[:, :, :length]  # (B, H, L, d)
+        return blockwise_softmax(queries, [group]).flatten(2, 3)[:, :, :length]  # (B, H, L, d)

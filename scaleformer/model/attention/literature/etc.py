@@ -67,7 +67,7 @@ class EtcAttention(SoftmaxAttention):
         length = query.shape[2]
         radius = min(self.radius, length)
         _, few_keys, few_values = (x[:, :, None] for x in few)  # (B, H, 1, N, d)
-        asked = chunks(query, radius)  # (B, H, M, C, d)
+        near_queries = chunks(query, radius)  # (B, H, M, C, d)
         around = [strips(x, radius, radius, radius) for x in (key, value, others[:, None, :, None])]  # (B, H, M, W, ..)
         numbers = chunks(ends.number[:, None, :, None], radius)  # (B, 1, M, C, 1)
         width, count = 3 * radius, few_keys.shape[3]
@@ -75,7 +75,7 @@ class EtcAttention(SoftmaxAttention):
         within = (distance - torch.arange(radius, device=query.device)[:, None]).abs() <= radius  # (C, W)
         known = ends.real[:, None, None, None]  # (B, 1, 1, 1, N)
         size = max(1, BLOCK_SCORES // (query[:, :, 0, 0].numel() * radius * (width + count)))
-        parts = (x.split(size, 2) for x in (asked, *around, numbers))
+        parts = (x.split(size, 2) for x in (near_queries, *around, numbers))
         blocks = []
         for q, k, v, seen, number in zip(*parts, strict=True):  # m chunks
             by_distance = q @ self.relative_embedding[:, None].mT.to(q.dtype)  # (B, H, m, C, 2R+1)

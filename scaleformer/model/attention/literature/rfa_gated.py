@@ -111,9 +111,9 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         self.redraw()
         with torch.autocast(query.device.type, enabled=False):
             if self.causal:
-                asked, answers = self.features(query), self.features(key[..., :-1])  # (B, H, L, 2m)
-                u = values_with_ones(value.to(asked.dtype), None)  # (B, H, L, d+1)
-                sums = fading_sums(asked, answers, u, key[..., -1].to(asked.dtype))  # (B, H, L, d+1)
+                phi_q, phi_k = self.features(query), self.features(key[..., :-1])  # (B, H, L, 2m)
+                u = values_with_ones(value.to(phi_q.dtype), None)  # (B, H, L, d+1)
+                sums = fading_sums(phi_q, phi_k, u, key[..., -1].to(phi_q.dtype))  # (B, H, L, d+1)
             else:
                 memory = self._sum(key, value, layout.mask)
                 sums = torch.cat([self.features(q) @ memory for q in query.split(SECTION, 2)], dim=2)
@@ -136,18 +136,18 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         heads = projected[:, : 3 * D].unflatten(1, (3, self.heads, 1, self.head_width))  # (B*K, 3, H, 1, d)
         query, key, value = heads.unbind(1)
         with torch.autocast(projected.device.type, enabled=False):
-            asked, answer = self.features(query), self.features(key)  # (B*K, H, 1, 2m)
-            gate = (projected[:, 3 * D :].to(asked.dtype) + self.gate.bias.to(asked.dtype)).sigmoid()  # (B*K, H)
+            phi_q, phi_k = self.features(query), self.features(key)  # (B*K, H, 1, 2m)
+            gate = (projected[:, 3 * D :].to(phi_q.dtype) + self.gate.bias.to(phi_q.dtype)).sigmoid()  # (B*K, H)
             gate = torch.where((segments > state.segment)[:, None], gate, 1.0)[..., None, None]  # (B*K, H, 1, 1)
-            u = values_with_ones(value.to(asked.dtype), None)  # (B*K, H, 1, d+1)
-            memory = torch.addcmul(answer.mT * u, gate, state.memory)  # (B*K, H, 2m, d+1)
-            out = _mean(asked @ memory)[:, :, 0].to(projected.dtype)  # (B*K, H, d)
+            u = values_with_ones(value.to(phi_q.dtype), None)  # (B*K, H, 1, d+1)
+            memory = torch.addcmul(phi_k.mT * u, gate, state.memory)  # (B*K, H, 2m, d+1)
+            out = _mean(phi_q @ memory)[:, :, 0].to(projected.dtype)  # (B*K, H, d)
         return out, FadingState(memory, segments)
 
     def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: FadingState) -> Tensor:
         with torch.autocast(query.device.type, enabled=False):
-            asked = self.features(beams_as_queries(query, len(state.memory)))  # (B, H, K, 2m)
-            return queries_as_beams(_mean(asked @ state.memory)).to(query.dtype)  # (B*K, H, d)
+            phi_q = self.features(beams_as_queries(query, len(state.memory)))  # (B, H, K, 2m)
+            return queries_as_beams(_mean(phi_q @ state.memory)).to(query.dtype)  # (B*K, H, d)
 
     def _sum(self, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """The sum (B, H, 2m, d+1) over a source, key and value (B, H, S, d), mask (B, S)."""

@@ -94,9 +94,11 @@ class RoutingAttention(SoftmaxAttention):
     def route(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
         """query and key (B, H, L, d), normalised, and value, of the routing heads; mask (B, L) -> (B, H, L, d)"""
         query, key, value = (x.masked_fill(~mask[:, None, :, None], 0.0) for x in (query, key, value))
-        asked, named = (self.cluster(x).masked_fill(~mask[:, None], self.clusters) for x in (query, key))  # (B, H, L)
-        out = clustered_attention(query, key, value, asked, named, self.members, causal=self.causal)
-        return self.followed(out, (query, asked), (key, named))
+        q_clusters, k_clusters = (
+            self.cluster(x).masked_fill(~mask[:, None], self.clusters) for x in (query, key)
+        )  # (B, H, L)
+        out = clustered_attention(query, key, value, q_clusters, k_clusters, self.members, causal=self.causal)
+        return self.followed(out, (query, q_clusters), (key, k_clusters))
 
     def cluster(self, x: Tensor) -> Tensor:
         """The clusters of normalised queries or keys of the routing heads: (B, H, L, d) -> (B, H, L)."""
@@ -144,14 +146,14 @@ class RoutingAttention(SoftmaxAttention):
             outs.append(fused(query[:, :near], state.near_key[:, :, seen], state.near_value[:, :, seen]))
         if near < self.heads:
             query, key, value = normalised(query[:, near:]), normalised(key[:, near:]), value[:, near:]
-            asked, named = (self.cluster(x) for x in (query, key))  # (B*K, H, 1)
-            place = wide(named * C + state.members.gather(2, named) % C, self.head_width)  # (B*K, H, 1, d)
+            q_clusters, k_clusters = (self.cluster(x) for x in (query, key))  # (B*K, H, 1)
+            place = wide(k_clusters * C + state.members.gather(2, k_clusters) % C, self.head_width)  # (B*K, H, 1, d)
             state.key.scatter_(2, place, key.to(state.key.dtype))
             state.value.scatter_(2, place, value.to(state.value.dtype))
-            state.members.scatter_add_(2, named, torch.ones_like(named))
+            state.members.scatter_add_(2, k_clusters, torch.ones_like(k_clusters))
             ring = torch.arange(C, device=query.device)
-            places = wide(asked * C + ring, self.head_width)  # (B*K, H, C, d)
-            seen = (ring < state.members.gather(2, asked))[:, :, None]  # (B*K, H, 1, C)
+            places = wide(q_clusters * C + ring, self.head_width)  # (B*K, H, C, d)
+            seen = (ring < state.members.gather(2, q_clusters))[:, :, None]  # (B*K, H, 1, C)
             outs.append(joint_softmax(query, [(state.key.gather(2, places), state.value.gather(2, places), seen)]))
         return torch.cat(outs, dim=1)[:, :, 0], state  # (B*K, H, d)
 

@@ -88,19 +88,19 @@ class SparseAttention(SoftmaxAttention):
         if factor == "first":
             return windowed_attention(query, key, value, stride, causal=self.causal, key_mask=key_mask)
         # positions equal modulo the stride form one sequence, a column
-        asked, keys, values = (chunks(x, stride).transpose(2, 3) for x in (query, key, value))  # (B, H', stride, N, d)
+        q, keys, values = (chunks(x, stride).transpose(2, 3) for x in (query, key, value))  # (B, H', stride, N, d)
         real = chunks(key_mask[:, None, :, None], stride).transpose(2, 3)[..., 0]  # (B, 1, stride, N)
         block = torch.arange(real.shape[-1], device=query.device)
         away = block - block[:, None]  # (N, N)
         column = real[:, :, :, None].expand(-1, -1, -1, len(block), -1)  # (B, 1, stride, N, N)
         column = column & (away <= 0) if self.causal else column
         if factor == "second":
-            return joint_softmax(asked, [(keys, values, column)]).transpose(2, 3).flatten(2, 3)[:, :, :length]
+            return joint_softmax(q, [(keys, values, column)]).transpose(2, 3).flatten(2, 3)[:, :, :length]
         near_keys, near_values = (strips(x, stride, stride, after) for x in (key, value))  # (B, H', N, W, d)
         within = strips(key_mask[:, None, :, None], stride, stride, after)[..., 0][:, :, :, None]  # (B, 1, N, 1, W)
-        asked = asked * self.head_width**-0.5
-        near = asked.transpose(2, 3) @ near_keys.transpose(-1, -2)  # (B, H', N, stride, W)
-        far = (asked @ keys.transpose(-1, -2)).transpose(2, 3)  # (B, H', N, stride, N)
+        q = q * self.head_width**-0.5
+        near = q.transpose(2, 3) @ near_keys.transpose(-1, -2)  # (B, H', N, stride, W)
+        far = (q @ keys.transpose(-1, -2)).transpose(2, 3)  # (B, H', N, stride, N)
         outside = (column & (away.abs() > 1)).transpose(2, 3)  # (B, 1, N, stride, N)
         weights = joint_weights([hide(near, within & band(stride, self.causal, query.device)), hide(far, outside)])
         near, far = (x.to(value.dtype) for x in weights)
@@ -110,7 +110,7 @@ class SparseAttention(SoftmaxAttention):
     def fixed(self, query: Tensor, key: Tensor, value: Tensor, key_mask: Tensor, factor: str) -> Tensor:
         """Heads with a factor, or with both: (B, H', L, d) -> (B, H', L, d)."""
         stride, c, length = self.stride, self.summaries, query.shape[2]
-        asked, keys, values = (chunks(x, stride) for x in (query, key, value))  # (B, H', N, stride, d)
+        q, keys, values = (chunks(x, stride) for x in (query, key, value))  # (B, H', N, stride, d)
         real = chunks(key_mask[:, None, :, None], stride)[..., 0]  # (B, 1, N, stride)
         groups = []
         if factor != "second":
@@ -130,7 +130,7 @@ class SparseAttention(SoftmaxAttention):
                 last = place[:, -c:].flatten()  # (N c,)
                 other = last <= place[..., None] if self.causal else last >= 0  # (N, stride, N c) or (N c,)
             groups.append((last_keys, last_values, real[..., -c:].flatten(2)[:, :, None, None] & other))
-        out = blockwise_softmax(asked, groups)  # (B, H', N, stride, d)
+        out = blockwise_softmax(q, groups)  # (B, H', N, stride, d)
         return out.flatten(2, 3)[:, :, :length]
 
     def attend_step(
@@ -138,9 +138,9 @@ class SparseAttention(SoftmaxAttention):
     ) -> tuple[Tensor, KeyValueCache]:
         state, out = write(state, key, value, position), []
         for heads, factor in self.groups:
-            asked, seen = query[:, heads, None], self._seen(position, factor)  # (B*K, H', 1, d)
+            q, seen = query[:, heads, None], self._seen(position, factor)  # (B*K, H', 1, d)
             keys, values = (x[:, heads, seen] for x in (state.key, state.value))  # (B*K, H', T, d)
-            out.append(fused(asked, keys, values) if keys.shape[2] else torch.zeros_like(asked))
+            out.append(fused(q, keys, values) if keys.shape[2] else torch.zeros_like(q))
         return torch.cat(out, dim=1)[:, :, 0], state  # (B*K, H, d)
 
     def _seen(self, position: int, factor: str) -> slice | list[int]:

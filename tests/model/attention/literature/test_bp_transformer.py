@@ -39,11 +39,11 @@ def test_spans_follow_the_equation(site: str, near: int, levels: int) -> None:
         rows = []
         for head in range(2):
             share = (key[head] @ attention.salience[head] / math.sqrt(8)).exp()  # (S,)
-            for i, asked in enumerate(query[head]):
+            for i, q in enumerate(query[head]):
                 total, mean = 0.0, torch.zeros(8)
                 for span in spans_seen(i, len(share), near, levels, causal):
                     weights = share[list(span)] / share[list(span)].sum()
-                    score = (asked @ (weights @ key[head, list(span)]) / math.sqrt(8)).exp()
+                    score = (q @ (weights @ key[head, list(span)]) / math.sqrt(8)).exp()
                     total, mean = total + score, mean + score * (weights @ value[head, list(span)])
                 rows.append(mean / total)
         return torch.stack(rows).view(query.shape)

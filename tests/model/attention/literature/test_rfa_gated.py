@@ -44,8 +44,8 @@ def slow_form(attention: RandomFeatureGatedAttention, x: Tensor, memory: Tensor,
             S, z = gate * S + torch.outer(feature, value[j, part]), gate * z + feature
             rows.append((S, z))
         states = rows if attention.causal else [rows[-1]] * len(x)
-        asked = [phi(query[i, part]) for i in range(len(x))]
-        means = [(q @ S) / (q @ z).clamp(min=LEAST) for q, (S, z) in zip(asked, states, strict=True)]
+        phi_q = [phi(query[i, part]) for i in range(len(x))]
+        means = [(q @ S) / (q @ z).clamp(min=LEAST) for q, (S, z) in zip(phi_q, states, strict=True)]
         columns.append(torch.stack(means))  # (L, d)
     return attention.output(torch.cat(columns, dim=1))
 

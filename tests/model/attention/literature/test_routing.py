@@ -24,10 +24,10 @@ def nearest(x: Tensor, centroids: Tensor) -> list[int]:
     return [int(torch.stack([row @ mu / mu.norm() for mu in centroids]).argmax()) for row in x]
 
 
-def within(asked: list[int], named: list[int], i: int, members: int, causal: bool) -> list[int]:
+def within(q_clusters: list[int], k_clusters: list[int], i: int, members: int, causal: bool) -> list[int]:
     """The positions that i sees in its cluster."""
-    before = [j for j in range(i + 1) if named[j] == asked[i]][-members:]
-    after = [j for j in range(i + 1, len(named)) if named[j] == asked[i]][:members]
+    before = [j for j in range(i + 1) if k_clusters[j] == q_clusters[i]][-members:]
+    after = [j for j in range(i + 1, len(k_clusters)) if k_clusters[j] == q_clusters[i]][:members]
     return before + ([] if causal else after)
 
 
@@ -49,12 +49,12 @@ def test_a_token_sees_its_window_or_its_cluster(
         for head, (q, k, v) in enumerate(zip(query, key, value, strict=True)):
             if head >= near:
                 q, k = layer_norm(q, (8,)), layer_norm(k, (8,))
-                asked, named = (nearest(x, attention.centroids[head - near]) for x in (q, k))
+                q_clusters, k_clusters = (nearest(x, attention.centroids[head - near]) for x in (q, k))
             for i in places:
                 if head < near:
                     seen = [j for j in places if abs(j - i) <= window and (j <= i or not causal)]
                 else:
-                    seen = within(asked, named, i, members, causal)
+                    seen = within(q_clusters, k_clusters, i, members, causal)
                 rows.append((q[i] @ k[seen].T / math.sqrt(8)).softmax(-1) @ v[seen])
         return torch.stack(rows).view_as(query)
 

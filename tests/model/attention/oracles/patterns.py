@@ -84,9 +84,9 @@ def routing(attention: Module, x: Tensor, memory: Tensor, layout: SegmentLayout)
     query, key = (torch.cat([y[:, :1], functional.layer_norm(y[:, 1:], y.shape[-1:])], 1) for y in both)
     length = attention.centroids.norm(dim=-1, keepdim=True) / math.sqrt(attention.head_width)
     centres = attention.centroids / length  # (1, clusters, d), of one length: the nearest has the greatest cosine
-    asked, named = (torch.cdist(y[:, 1], centres[0]).argmin(-1) for y in (query, key))  # (B, L)
+    q_clusters, k_clusters = (torch.cdist(y[:, 1], centres[0]).argmin(-1) for y in (query, key))  # (B, L)
     window = (distances(x, memory).abs() <= 2).expand(len(x), -1, -1)
-    pattern = torch.stack([window, asked[:, :, None] == named[:, None]], 1)  # (B, H, L, S)
+    pattern = torch.stack([window, q_clusters[:, :, None] == k_clusters[:, None]], 1)  # (B, H, L, S)
     seen = seen_by(attention, x, layout) & pattern
     empty = ~seen.any(-1, keepdim=True)
     out = functional.scaled_dot_product_attention(query, key, value, additive(seen | empty))
@@ -128,10 +128,10 @@ def bp_transformer(attention: Module, x: Tensor, memory: Tensor, layout: Segment
     place = torch.arange(12)
     spans = [range(size * m, size * (m + 1)) for size in (1, 2, 4) for m in range(12 // size)]  # R of them
     within = torch.stack([(place >= span.start) & (place < span.stop) for span in spans])  # (R, S)
-    asked = attention.salience[None, :, None].expand(len(x), -1, len(spans), -1)
+    queries = attention.salience[None, :, None].expand(len(x), -1, len(spans), -1)
     real = within & layout.mask[:, None, None]  # (B, 1, R, S)
     inside = additive(real | ~real.any(-1, keepdim=True))  # nobody sees spans of pads alone
-    keys, values = (functional.scaled_dot_product_attention(asked, key, y, inside) for y in (key, value))
+    keys, values = (functional.scaled_dot_product_attention(queries, key, y, inside) for y in (key, value))
     chosen = torch.zeros(12, len(spans), dtype=torch.bool)
     for i in range(12):
         left = right = i + 1
