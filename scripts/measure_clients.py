@@ -25,16 +25,16 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True, help="documents as JSON Lines")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--each", type=int, default=4, help="documents of a request")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
-    translator = Translator.load(asked.checkpoint)
-    sources = [json.loads(line)["source"] for line in asked.input.read_text(encoding="utf-8").splitlines()]
-    translator.translate(sources[: asked.each], strategy="greedy")
+    translator = Translator.load(args.checkpoint)
+    sources = [json.loads(line)["source"] for line in args.input.read_text(encoding="utf-8").splitlines()]
+    translator.translate(sources[: args.each], strategy="greedy")
     begin = time.perf_counter()
     expected = translator.translate(sources, strategy="greedy")
     alone = time.perf_counter() - begin
-    parts = [sources[n : n + asked.each] for n in range(0, len(sources), asked.each)]
-    with running(translator) as server, ThreadPoolExecutor(asked.clients) as clients:
+    parts = [sources[n : n + args.each] for n in range(0, len(sources), args.each)]
+    with running(translator) as server, ThreadPoolExecutor(args.clients) as clients:
 
         def request(part: list[list[str]]) -> list[list[str]]:
             documents = [{"id": str(n), "source": source} for n, source in enumerate(part)]
@@ -46,7 +46,7 @@ def main() -> None:
         found = [target for part in clients.map(request, parts) for target in part]
         served = time.perf_counter() - begin
     same = sum(list(a) == list(b) for a, b in zip(found, expected, strict=True))
-    print(f"one call {alone:.1f} s, {asked.clients} clients {served:.1f} s: {alone / served:.2f}; {same} of", end=" ")
+    print(f"one call {alone:.1f} s, {args.clients} clients {served:.1f} s: {alone / served:.2f}; {same} of", end=" ")
     print(f"{len(found)} documents equal")
 
 

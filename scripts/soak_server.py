@@ -1,4 +1,4 @@
-"""A server under mixed load: what is asked in order has to be answered, whatever others do to it.
+"""A server under mixed load: requests in order have to be answered, whatever others do to it.
 
 python -m scripts.soak_server --checkpoint RUN --output FILE.json [--minutes 30] [--clients 8] [KEY=VALUE of serve ...]
 
@@ -64,7 +64,7 @@ class Load:
         self._bomb = bomb()
 
     def run(self, number: int) -> None:
-        """One client, until it is told to stop."""
+        """One client, until it has to stop."""
         rng = random.Random(self.seed * 1000 + number)
         kinds = [
             self.documents,
@@ -97,7 +97,7 @@ class Load:
             if self.first.setdefault(key, answer) != answer:
                 self.wrong.append(f"{key[:200]}: {str(answer)[:200]} after {str(self.first[key])[:200]}")
 
-    def asked(self, response: httpx.Response, status: tuple[int, ...] = (200,)) -> bool:
+    def answered(self, response: httpx.Response, status: tuple[int, ...] = (200,)) -> bool:
         """Whether there is an answer to compare; a server that is busy says so in one line."""
         if response.status_code == 200 and 200 in status:
             return True
@@ -112,21 +112,21 @@ class Load:
     def documents(self, client: httpx.Client, rng: random.Random) -> None:
         body = {"documents": [{"id": str(n), "source": self.texts(rng)} for n in range(rng.choice((1, 1, 5)))]}
         response = client.post("/translate", json=body)
-        if self.asked(response):
-            for asked, answer in zip(body["documents"], response.json()["documents"], strict=True):
-                self.check(json.dumps(asked["source"]), answer["target"])
+        if self.answered(response):
+            for document, answer in zip(body["documents"], response.json()["documents"], strict=True):
+                self.check(json.dumps(document["source"]), answer["target"])
 
     def text(self, client: httpx.Client, rng: random.Random) -> None:
         text = "\n\n".join(self.texts(rng))
         response = client.post("/translate", json={"documents": [{"id": "text", "text": text}]})
-        if self.asked(response):
+        if self.answered(response):
             self.check(f"text {text}", response.json()["documents"][0]["text"])
 
     def n_best(self, client: httpx.Client, rng: random.Random) -> None:
         body = {"documents": [{"id": "n", "source": self.texts(rng)[:1]}]}
         body["options"] = {"strategy": "beam", "beam_size": 4, "n_best": 3}  # type: ignore[assignment]
         response = client.post("/translate", json=body)
-        if self.asked(response):
+        if self.answered(response):
             [document] = response.json()["documents"]
             self.check(f"n_best {body['documents']}", [one["target"] for one in document["n_best"]])
 
@@ -137,7 +137,7 @@ class Load:
         with client.stream("POST", "/translate/stream", json=body) as response:
             if response.status_code != 200:
                 response.read()
-                self.asked(response)
+                self.answered(response)
                 return
             for line in response.iter_lines():
                 if line.startswith("data: "):
@@ -159,7 +159,7 @@ class Load:
         texts = self.texts(rng)
         content = f"# {texts[0]}\n\n" + "\n".join(f"- *{text}* `x`" for text in texts) + "\n"
         response = client.post("/translate/file", files={"file": ("a.md", content.encode())})
-        if self.asked(response):
+        if self.answered(response):
             self.check(content, response.text)
 
     def vanish(self, client: httpx.Client, rng: random.Random) -> None:
@@ -199,7 +199,7 @@ class Load:
         else:
             body = {"documents": [{"source": ["a"]}], "options": {"beam_size": 1000}}
             response, status = client.post("/translate", json=body), 422
-        self.asked(response, (status, 400) if status == 422 else (status,))
+        self.answered(response, (status, 400) if status == 422 else (status,))
 
 
 def main() -> None:
@@ -210,10 +210,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("settings", nargs="*")
-    asked = parser.parse_args()
-    words = [sys.executable, "-m", "scaleformer", "serve", f"checkpoint={asked.checkpoint}", "port=0", *asked.settings]
-    log = asked.output.with_suffix(".log")
-    asked.output.parent.mkdir(parents=True, exist_ok=True)
+    args = parser.parse_args()
+    words = [sys.executable, "-m", "scaleformer", "serve", f"checkpoint={args.checkpoint}", "port=0", *args.settings]
+    log = args.output.with_suffix(".log")
+    args.output.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as file:
         process = subprocess.Popen(words, stderr=file, stdout=file, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     load, memory = None, []
@@ -223,11 +223,11 @@ def main() -> None:
                 raise ValueError(f"the server did not start: {log.read_text(encoding='utf-8').strip()}")
             time.sleep(0.2)
         url = log.read_text(encoding="utf-8").partition(" at ")[2].split()[0]
-        load = Load(url, _sources(), asked.seed)
-        threads = [threading.Thread(target=load.run, args=(number,), daemon=True) for number in range(asked.clients)]
+        load = Load(url, _sources(), args.seed)
+        threads = [threading.Thread(target=load.run, args=(number,), daemon=True) for number in range(args.clients)]
         for thread in threads:
             thread.start()
-        end = time.monotonic() + 60 * asked.minutes
+        end = time.monotonic() + 60 * args.minutes
         while time.monotonic() < end and process.poll() is None:
             memory.append(resident(process))
             time.sleep(1)
@@ -247,8 +247,8 @@ def main() -> None:
     wrong += ["the server wrote a traceback"] * ("Traceback" in said)
     wrong += [f"it ended with {code}"] * (code != 0) + [f"memory grew by {growth:.1%}"] * (growth > GROWTH)
     report = {
-        "minutes": asked.minutes,
-        "clients": asked.clients,
+        "minutes": args.minutes,
+        "clients": args.clients,
         "requests": dict(sorted(load.counts.items())),
         "memory_mib": [round(size, 1) for size in (memory[0], min(memory[fifth : 2 * fifth]), memory[-1], max(memory))],
         "memory_growth": round(growth, 4),
@@ -256,7 +256,7 @@ def main() -> None:
         "log_lines": len(said.splitlines()),
         "wrong": wrong,
     }
-    asked.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    args.output.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(json.dumps(report, indent=2, ensure_ascii=False))
     sys.exit(bool(wrong))
 

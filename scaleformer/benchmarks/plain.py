@@ -39,11 +39,11 @@ def plain_rows(options: Options, length: int, case: str) -> list[AttentionCost]:
 
 def main() -> None:
     """Run the measurement given on stdin and print its rows."""
-    asked = json.load(sys.stdin)
-    options = from_mapping(Options, asked["options"], "")
+    request = json.load(sys.stdin)
+    options = from_mapping(Options, request["options"], "")
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    json.dump([asdict(row) for row in measure_costs(options, asked["length"], asked["case"])], sys.stdout)
+    json.dump([asdict(row) for row in measure_costs(options, request["length"], request["case"])], sys.stdout)
 
 
 if __name__ == "__main__":

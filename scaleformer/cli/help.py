@@ -47,13 +47,13 @@ def _groups(name: str, module: Any) -> Iterator[tuple[str, list[Setting], type]]
         title = _lines(f"{group}={choice or 'none'} if not given{f': {text}' if text else ''}", 0)
         title += _lines(f"one of {', '.join(choices)}", 2)
         if choice is None or group == "experiment":
-            told = choices if group == "experiment" else []
+            names = choices if group == "experiment" else []
             settings = []
         else:
-            told = [choice]
+            names = [choice]
             prefix = f"{group.replace('/', '.')}."
             settings = [Setting(prefix + s.name, s.value, s.text) for s in _chosen(folder, choice)]
-        title += [line for name in told for line in _lines(f"{name}: {header(_read(folder, name))}", 2)]
+        title += [line for name in names for line in _lines(f"{name}: {header(_read(folder, name))}", 2)]
         yield "\n".join(title), settings, Settings
 
 

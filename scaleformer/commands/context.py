@@ -107,8 +107,8 @@ def _documents(
         raise ValueError(
             "the corpus of the run has no labels (only the synthetic one does): give examples with input=FILE.jsonl"
         )
-    asked = {"segments": options.segments, "max_distance": options.max_distance}
-    changed = {name: value for name, value in asked.items() if value is not None}
+    requested = {"segments": options.segments, "max_distance": options.max_distance}
+    changed = {name: value for name, value in requested.items() if value is not None}
     synthetic = from_mapping(SyntheticConfig, {**asdict(data.synthetic), **changed}, "")
     documents = labelled_documents(generate(synthetic, options.split, options.documents))
     return documents, {"where": "synthetic", "split": options.split, "synthetic": asdict(synthetic)}

@@ -69,11 +69,11 @@ def difference(segments: Sequence[str], reference: Sequence[str]) -> Difference:
     total = Difference()
     for own, wanted in zip(segments, reference, strict=True):
         tokens = _Tokens()
-        given, asked = tokens.numbers(own), tokens.numbers(wanted)
-        omitted, added = _without_partner(asked, given, tokens)
-        gone = len(asked) > 0 and not len(given)  # at any length
-        missing = len(asked) if gone else _in_runs(omitted)
-        total += Difference(len(asked), len(given), missing, _in_runs(added), int(gone))
+        given, expected = tokens.numbers(own), tokens.numbers(wanted)
+        omitted, added = _without_partner(expected, given, tokens)
+        gone = len(expected) > 0 and not len(given)  # at any length
+        missing = len(expected) if gone else _in_runs(omitted)
+        total += Difference(len(expected), len(given), missing, _in_runs(added), int(gone))
     return total
 
 

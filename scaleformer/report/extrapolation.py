@@ -70,10 +70,10 @@ def plot_overview(result: Mapping[str, Any], path: str | Path) -> Path:
     compares systems, not lengths. Raises OSError.
     """
     metrics = result["settings"]["metrics"]
-    told = "" if metrics == {"tokenize": "13a", "lowercase": False} else f" ({Metrics(**metrics)})"
+    how = "" if metrics == {"tokenize": "13a", "lowercase": False} else f" ({Metrics(**metrics)})"
     wanted = (
-        Panel(f"s-BLEU{told}, same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
-        Panel(f"d-BLEU{told}", "", _score("d-BLEU"), least=(0, 1)),
+        Panel(f"s-BLEU{how}, same segments at each length", "", _score("s-BLEU"), least=(0, 1)),
+        Panel(f"d-BLEU{how}", "", _score("d-BLEU"), least=(0, 1)),
         Panel("loss, nats per target token", "", _loss),
     )
     figure = _against_length(result, wanted, columns=3)
@@ -184,9 +184,9 @@ def _against_length(result: Mapping[str, Any], wanted: Sequence[Panel], columns:
         for key, style in styles.items():
             whole = {**style, "linestyle": "", "markerfacecolor": "white", "markersize": 7}
             name = _name(key, styles)
-            for mixed, look, told in ((False, style, name), (True, whole, f"{name}, whole documents")):
+            for mixed, look, text in ((False, style, name), (True, whole, f"{name}, whole documents")):
                 if points := sorted(lines.get((*key, mixed), [])):
-                    axis.plot(*zip(*points, strict=True), **look, label=told)
+                    axis.plot(*zip(*points, strict=True), **look, label=text)
         if panel.reference is not None:
             own = {lengths[r["length"]]: panel.reference(r) for r in result["results"] if r["decode"]}
             axis.plot(*zip(*sorted(own.items()), strict=True), color="0.6", linewidth=3, alpha=0.6, zorder=1)

@@ -109,7 +109,7 @@ def _scores(report: Report, runs: Sequence[RunFiles]) -> str:
         parts.append(_other_scores(report, run))
     for metric, found in signatures.items():
         parts += [html.note(f"{metric}{which}: {signature}") for signature, which in told_apart(found).items()]
-    parts += [html.note(f"{run.name} {told}") for run in runs if (told := several_checkpoints(run))]
+    parts += [html.note(f"{run.name} {text}") for run in runs if (text := several_checkpoints(run))]
     return "".join(parts)
 
 

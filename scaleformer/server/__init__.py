@@ -1,4 +1,4 @@
-"""A model behind HTTP: what is asked, the worker that translates it, the application and its page.
+"""A model behind HTTP: requests, the worker that translates them, the application and its page.
 
 Wants the extra `serve` (FastAPI, uvicorn, prometheus-client, python-multipart).
 """

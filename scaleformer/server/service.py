@@ -130,7 +130,7 @@ class Opened:
         """Segments and documents as they are finished, each once; None from time to time as a sign of life.
         Raises HTTPException if the request fails or exceeds its time limit."""
         deadline = time.monotonic() + self._service.limits.seconds
-        told = Counter[int]()
+        sent = Counter[int]()
         left = len(self.sources)
         try:
             while left:
@@ -146,9 +146,9 @@ class Opened:
                     raise HTTPException(event.status, event.error)
                 if isinstance(event, Written):
                     end = event.start + len(event.texts)
-                    if end <= told[event.document]:  # a failed batch was translated again
+                    if end <= sent[event.document]:  # a failed batch was translated again
                         continue
-                    told[event.document] = end
+                    sent[event.document] = end
                 left -= isinstance(event, Done)
                 yield event
         finally:
@@ -240,7 +240,7 @@ class Opened:
 
 
 def in_pharaoh(done: Done) -> list[str] | None:
-    """The alignments of a document as an answer has them; None where none were asked for."""
+    """The alignments of a document as an answer has them; None where none were requested."""
     return None if done.alignments is None else list(map(as_pharaoh, done.alignments))
 
 

@@ -41,13 +41,13 @@ def before_this_batch(trainer: pl.Trainer) -> Iterator[None]:
 
 
 def shard_over_all(strategy: ModelParallelStrategy) -> None:
-    """Lightning shards over the machines only, unless it is told a number of processes when the strategy is made: then
+    """Lightning shards over the machines only, unless it gets a number of processes when the strategy is made: then
     nobody knows it yet."""
     strategy._data_parallel_size = strategy.num_nodes * strategy.num_processes
 
 
 def restart_average(callback: WeightAveraging) -> None:
-    """Make the next update of the average a copy of the weights: Lightning, told to start later, validates and saves
+    """Make the next update of the average a copy of the weights: Lightning, set to start later, validates and saves
     the initial weights until then."""
     assert callback._average_model is not None
     callback._average_model.n_averaged.zero_()

@@ -227,7 +227,7 @@ def examine(shown: Shown, place: Workspace, corpus: frozenset[str]) -> tuple[str
 
 
 def check(pages: Sequence[str], folder: Path) -> int:
-    """The number of commands that failed; each is told, with all that did not run."""
+    """The number of commands that failed; each is printed, with all that did not run."""
     # Everything is imported before the first fork, and no thread started.
     for name in COMMANDS:
         module_of(name)
@@ -252,8 +252,8 @@ def check(pages: Sequence[str], folder: Path) -> int:
                 block, place.printed = shown.block, []
             came, why = examine(shown, place, corpus)
             totals[came] += 1
-            told = f"{came:8}{page}:{shown.line}: {' '.join(shown.text.split())[:90]}"
-            print(f"{told} ({time.monotonic() - begin:.0f} s)" + f"  {why}" * bool(why), flush=True)
+            line = f"{came:8}{page}:{shown.line}: {' '.join(shown.text.split())[:90]}"
+            print(f"{line} ({time.monotonic() - begin:.0f} s)" + f"  {why}" * bool(why), flush=True)
     print(", ".join(f"{count} {came}" for came, count in totals.items()))
     return totals["failed"]
 

@@ -1,4 +1,4 @@
-"""The other programs, each in an environment of its own, and how they are told what to do."""
+"""The other programs, each in an environment of its own, and the job that each is given."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def run_program(program: str, python: Path, job: Mapping[str, Any], work: Path) 
     if not (work / "train.json").exists():
         shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True, exist_ok=True)
-    told = work / "job.json"
-    told.write_text(json.dumps({**job, "work": str(work)}, indent=2), encoding="utf-8")
+    request = work / "job.json"
+    request.write_text(json.dumps({**job, "work": str(work)}, indent=2), encoding="utf-8")
     facts: dict[str, Any] = {}
     for name in ("train", "translate"):
         driver = str(DRIVERS / f"train_{program}.py")
-        facts |= phase(name, work, [str(python), driver, str(told), name], job["threads"])
+        facts |= phase(name, work, [str(python), driver, str(request), name], job["threads"])
         if not facts["updates"]:
             (work / "train.json").unlink()
             raise Failed(f"no update was trained in {job['seconds'] / 60:g} minutes: raise minutes=")

@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def job(self) -> dict[str, Any]:
-        """What a program is told, besides its texts."""
+        """What a program gets, besides its texts."""
         shared = {"recipe": self.recipe, "sizes": asdict(self.sizes), "threads": self.threads, "seed": self.seed}
         return {**RECIPE, **shared, "seconds": 60 * self.minutes}
 
@@ -203,7 +203,7 @@ def table(results: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> 
                 "-" if result["translation_seconds"] is None else f"{result['translation_seconds'] / 60:.1f}",
             ]
         )
-    told = [markdown(header, lines)] if lines else []
-    told += ["\n".join(f"- {name}: `{signature}`" for name, signature in signatures.items())] if lines else []
-    told += ["\n".join(f"- {name}: failed: {reason}" for name, reason in failures.items())] if failures else []
-    return "\n\n".join(told) + "\n"
+    blocks = [markdown(header, lines)] if lines else []
+    blocks += ["\n".join(f"- {name}: `{signature}`" for name, signature in signatures.items())] if lines else []
+    blocks += ["\n".join(f"- {name}: failed: {reason}" for name, reason in failures.items())] if failures else []
+    return "\n\n".join(blocks) + "\n"

@@ -52,7 +52,7 @@ def first_segments(document: Document, count: int | None) -> Document:
 
 
 class Test:
-    """Documents to be translated, as lines; a line without text is not asked for."""
+    """Documents to be translated, as lines; a line without text is not sent."""
 
     def __init__(self, documents: Sequence[Document], tokenizer: Tokenizer, level: str, max_tokens: int) -> None:
         self.documents = documents

@@ -4,7 +4,7 @@ A bead is s source and t target segments that belong together. Its score is the 
 of each other rather than unrelated. A segment without a partner scores 0, so its prior decides:
 
     score = (L(target | source) + L(source | target)) / 2 + length + structure + log prior(s, t)
-    L(told | given) = sum over words w told of log(m + (1 - m) t(w | given) / p(w)),  t(w | given) = mean of t(w | u)
+    L(other | given) = sum over words w of other of log(m + (1 - m) t(w | given) / p(w)),  t(w | given) = mean t(w | u)
 
 where m is the share that translations leave open, t the lexicon (or the likeness of words, if greater) and p the
 frequency of a word. length compares the numbers of characters [Gale, Church, Computational Linguistics 19 (1993)];
@@ -232,19 +232,21 @@ def _length_odds(source: np.ndarray, target: np.ndarray) -> np.ndarray:
 def _log_odds(
     given: np.ndarray,
     given_counts: np.ndarray,
-    told: np.ndarray,
+    other: np.ndarray,
     told_counts: np.ndarray,
     knowledge: Knowledge,
     direction: int,
 ) -> np.ndarray:
-    """L(told segment | n given segments in a row) for n = 1 ... `MOST`: (MOST, given segments, told segments)."""
-    stems, frequency = knowledge.stems, knowledge.frequencies[1 - direction][told]
-    table = knowledge.lexicons[direction].table(given, told)
-    alike = stems[direction][given][:, None] == stems[1 - direction][told][None, :]
+    """L(other segment | n given segments in a row) for n = 1 ... `MOST`: (MOST, given segments, other segments)."""
+    stems, frequency = knowledge.stems, knowledge.frequencies[1 - direction][other]
+    table = knowledge.lexicons[direction].table(given, other)
+    alike = stems[direction][given][:, None] == stems[1 - direction][other][None, :]
     np.maximum(table, alike * np.float32(LIKENESS), out=table)
     odds = np.zeros((MOST, len(given_counts), len(told_counts)), dtype=np.float32)
     reach, count = (given_counts @ (table / frequency)), given_counts.sum(1, keepdims=True)
     for n, (reached, counted) in enumerate(zip(_joined(reach), _joined(count), strict=True)):
-        known = knowledge.open + (1 - knowledge.open) * reached / np.maximum(counted, 1)  # (given segments, told words)
+        known = knowledge.open + (1 - knowledge.open) * reached / np.maximum(
+            counted, 1
+        )  # (given segments, other words)
         odds[n] = np.log(known) @ told_counts.T
     return odds

@@ -70,33 +70,33 @@ class Vocabulary:
 
 
 class Lexicon:
-    """Probabilities t(told | given) of the words of one side given those of the other; 0 for all pairs not listed.
+    """Probabilities t(other | given) of the words of one side given those of the other; 0 for all pairs not listed.
 
-    given, told     words of the pairs, sorted by given
+    given, other    words of the pairs, sorted by given
     probabilities   of the pairs
     """
 
-    def __init__(self, given: np.ndarray, told: np.ndarray, probabilities: np.ndarray, size: int) -> None:
-        self._told, self._probabilities = told, probabilities
+    def __init__(self, given: np.ndarray, other: np.ndarray, probabilities: np.ndarray, size: int) -> None:
+        self._other, self._probabilities = other, probabilities
         self._starts = np.searchsorted(given, np.arange(size + 1))
 
-    def table(self, given: np.ndarray, told: np.ndarray) -> np.ndarray:
-        """The probabilities of some words (sorted, distinct) as a matrix, (given, told), float32."""
-        found = np.zeros((len(given), len(told)), dtype=np.float32)
+    def table(self, given: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """The probabilities of some words (sorted, distinct) as a matrix, (given, other), float32."""
+        found = np.zeros((len(given), len(other)), dtype=np.float32)
         starts, counts = self._starts[given], self._starts[given + 1] - self._starts[given]
         row = np.repeat(np.arange(len(given)), counts)
         pair = np.arange(len(row)) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-        column = np.searchsorted(told, self._told[pair])
-        column[column == len(told)] = 0
-        here = told[column] == self._told[pair] if len(told) else np.zeros(0, dtype=bool)
+        column = np.searchsorted(other, self._other[pair])
+        column[column == len(other)] = 0
+        here = other[column] == self._other[pair] if len(other) else np.zeros(0, dtype=bool)
         found[row[here], column[here]] = self._probabilities[pair[here]]
         return found
 
     def pairs(self, least: float) -> Iterator[tuple[int, int, float]]:
-        """The pairs of given and told words with a probability of at least `least`."""
+        """The pairs of given and other words with a probability of at least `least`."""
         given = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
         likely = np.flatnonzero(self._probabilities >= least)
-        columns = (given[likely].tolist(), self._told[likely].tolist(), self._probabilities[likely].tolist())
+        columns = (given[likely].tolist(), self._other[likely].tolist(), self._probabilities[likely].tolist())
         yield from zip(*columns, strict=True)
 
 
@@ -136,9 +136,9 @@ def _distinct(found: np.ndarray) -> np.ndarray:
     return np.unique(np.append(found, NULL))
 
 
-def _maximise(pair: np.ndarray, given: np.ndarray, told: np.ndarray, place: np.ndarray, size: int) -> Lexicon:
-    """The lexicon after `ROUNDS` of EM. place: the told word's bead and number for each occurrence of a pair; all pairs
-    with the same place compete for one origin."""
+def _maximise(pair: np.ndarray, given: np.ndarray, other: np.ndarray, place: np.ndarray, size: int) -> Lexicon:
+    """The lexicon after `ROUNDS` of EM. place: the other word's bead and number for each occurrence of a pair; all
+    pairs with the same place compete for one origin."""
     place = np.unique(place, return_inverse=True)[1]
     probability = np.ones(len(given))
     for _ in range(ROUNDS):
@@ -146,6 +146,6 @@ def _maximise(pair: np.ndarray, given: np.ndarray, told: np.ndarray, place: np.n
         share /= np.bincount(place, share)[place]
         count = np.bincount(pair, share, minlength=len(given))
         probability = count / (np.bincount(given, count, minlength=size)[given] + SMOOTHING)
-    kept = np.flatnonzero((probability >= LEAST) & (told != NULL) & (given != NULL))
+    kept = np.flatnonzero((probability >= LEAST) & (other != NULL) & (given != NULL))
     kept = kept[np.argsort(given[kept], kind="stable")]
-    return Lexicon(given[kept], told[kept], probability[kept].astype(np.float32), size)
+    return Lexicon(given[kept], other[kept], probability[kept].astype(np.float32), size)

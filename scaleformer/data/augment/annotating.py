@@ -165,7 +165,7 @@ def learn_partners(documents: Iterable[Document], likely: float = LIKELY) -> Par
 
 
 def _likely(lexicon: Lexicon, least: float) -> dict[tuple[int, int], float]:
-    return {(given, told): value for given, told, value in lexicon.pairs(least)}
+    return {(given, other): value for given, other, value in lexicon.pairs(least)}
 
 
 @dataclass(frozen=True)

@@ -139,9 +139,9 @@ def _listed(
     reference: Sequence[str],
     hypothesis: Sequence[str],
 ) -> None:
-    asked = phrase(term)
+    pattern = phrase(term)
     patterns = {variant: phrase(variant) for variant in variants}
-    mentions = [place for place, text in enumerate(source) if asked.search(text)]
+    mentions = [place for place, text in enumerate(source) if pattern.search(text)]
     if len(mentions) < 2:
         return
     used = [{v for v, pattern in patterns.items() if pattern.search(hypothesis[place])} for place in mentions]

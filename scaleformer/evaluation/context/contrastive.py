@@ -141,8 +141,8 @@ def evaluate_context(
     """
     for document in documents:
         _check(document)
-    asked = [(document, phenomenon) for document in documents for phenomenon in document.phenomena]
-    if not asked:
+    cases = [(document, phenomenon) for document in documents for phenomenon in document.phenomena]
+    if not cases:
         raise ValueError("no document has a labelled segment: there is nothing to score")
     if context is not None and context < 0:
         raise ValueError(f"context={context}: wanted 0 or more segments, or null for all")
@@ -150,16 +150,16 @@ def evaluate_context(
         raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
     if not contrastive and not generative:
         raise ValueError("contrastive=false and generative=false: set one of them to true")
-    told: Callable[[str], Progress | None] = progress if progress is not None else lambda what: None
-    margins: Sequence[float | None] = [None] * len(asked)
-    verdicts: Sequence[Verdict | None] = [None] * len(asked)
+    track: Callable[[str], Progress | None] = progress if progress is not None else lambda what: None
+    margins: Sequence[float | None] = [None] * len(cases)
+    verdicts: Sequence[Verdict | None] = [None] * len(cases)
     if contrastive:
-        margins = _margins(translator, asked, context, told("scoring"))
+        margins = _margins(translator, cases, context, track("scoring"))
     if generative:
-        verdicts = _verdicts(translator, asked, context, mode, decoding or translator.decoding, told("translating"))
+        verdicts = _verdicts(translator, cases, context, mode, decoding or translator.decoding, track("translating"))
     outcomes = (
         Outcome(document.id, phenomenon, margin, verdict)
-        for (document, phenomenon), margin, verdict in zip(asked, margins, verdicts, strict=True)
+        for (document, phenomenon), margin, verdict in zip(cases, margins, verdicts, strict=True)
     )
     return ContextReport(tuple(outcomes), context)
 
@@ -213,19 +213,19 @@ def _start(phenomenon: Phenomenon, context: int | None) -> int:
 
 def _margins(
     translator: Translator,
-    asked: Sequence[tuple[ContextDocument, Phenomenon]],
+    cases: Sequence[tuple[ContextDocument, Phenomenon]],
     context: int | None,
     progress: Progress | None,
 ) -> list[float]:
     sources, targets = [], []
-    for document, phenomenon in asked:
+    for document, phenomenon in cases:
         start, end = _start(phenomenon, context), phenomenon.segment
         for variant in (document.target[end], *phenomenon.wrong):
             sources.append(list(document.source[start : end + 1]))
             targets.append([*document.target[start:end], variant])
     scores = iter(score_documents(translator, sources, targets, progress=progress))
     margins = []
-    for _, phenomenon in asked:
+    for _, phenomenon in cases:
         right, *wrong = (next(scores).segments[-1].log_probability for _ in range(1 + len(phenomenon.wrong)))
         margins.append(right - max(wrong))
     return margins
@@ -233,7 +233,7 @@ def _margins(
 
 def _verdicts(
     translator: Translator,
-    asked: Sequence[tuple[ContextDocument, Phenomenon]],
+    cases: Sequence[tuple[ContextDocument, Phenomenon]],
     context: int | None,
     mode: str,
     decoding: DecodingConfig,
@@ -242,7 +242,7 @@ def _verdicts(
     """With all context, translate each document once; otherwise each phenomenon with its context."""
     matched = DecodingConfig.from_mapping({**asdict(decoding), "match_segments": True, "n_best": 1})
     windows = []
-    for document, phenomenon in asked:
+    for document, phenomenon in cases:
         last = max(p.segment for p in document.phenomena) if context is None else phenomenon.segment
         windows.append((document.id, tuple(document.source[_start(phenomenon, context) : last + 1])))
     unique = list(dict.fromkeys(windows))
@@ -251,7 +251,7 @@ def _verdicts(
     )
     translated = dict(zip(unique, found, strict=True))
     verdicts = []
-    for (document, phenomenon), window in zip(asked, windows, strict=True):
+    for (document, phenomenon), window in zip(cases, windows, strict=True):
         start = _start(phenomenon, context)
         reference = document.target[start : start + len(window[1])]
         aligned = align_segments(translated[window].segments, reference)  # a cut document has fewer segments

@@ -87,8 +87,8 @@ def _rows(payload: Mapping[str, Any], label: str) -> list[tuple[Mapping[str, Any
 
 def _title(payload: Mapping[str, Any]) -> str:
     trained = payload["systems"][0]["trained"]
-    told = f"; trained on at most {trained['size']} {trained['unit']}" if trained else ""
-    return f"{payload['corpus']['split']}: {payload['corpus']['documents']} documents{told}"
+    training = f"; trained on at most {trained['size']} {trained['unit']}" if trained else ""
+    return f"{payload['corpus']['split']}: {payload['corpus']['documents']} documents{training}"
 
 
 def _quality(payload: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
