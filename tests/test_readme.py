@@ -24,7 +24,18 @@ NAMES = "|".join(sorted(COMMANDS, key=len, reverse=True))
 PROGRAM = rf"(?:[A-Z_]+=\S+ )*(?:scaleformer ({NAMES})|python (train|scripts/\w+)\.py)"
 COMMAND = re.compile(rf"^[#\s$]*{PROGRAM}(?=\s|$) *(.*)$")
 #: Settings of commands in the log of experiments that the program has no more.
-REMOVED = ("context=foreign", "r_drop", "sample_alpha", "segment_gated", "segment_hybrid", "word_dropout")
+REMOVED = (
+    "context=foreign",
+    "device=cuda dtype",
+    "device=cuda seconds",
+    "profile=2048",
+    "long=65536",
+    "r_drop",
+    "sample_alpha",
+    "segment_gated",
+    "segment_hybrid",
+    "word_dropout",
+)
 QUOTED = re.compile(rf"`{PROGRAM}(?=[\s`]) *([^`]*)`")  # in tables and in sentences
 
 

@@ -24,7 +24,6 @@ from scaleformer.benchmarks.attention_options import (
     SOFTMAX,
     Options,
 )
-from scaleformer.benchmarks.flash_linear import flash_linear_systems
 from scaleformer.ops import (
     SegmentLayout,
     get_feature_map,
@@ -34,6 +33,8 @@ from scaleformer.ops import (
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,10 @@ class Arguments:
 
 def make_arguments(options: Options, length: int) -> Arguments:
     generator = torch.Generator().manual_seed(options.seed)
-    dtype, device = getattr(torch, options.dtype), torch.device(options.device)
+    dtype = getattr(torch, options.dtype)
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator).to(device, dtype).requires_grad_()
+        return torch.randn(*shape, generator=generator).to(dtype).requires_grad_()
 
     shape = options.batch, options.heads, length, options.width
     x = Arguments(
@@ -87,7 +88,7 @@ def make_arguments(options: Options, length: int) -> Arguments:
 
 def segment_numbers(options: Options, length: int, tokens: int) -> Tensor:
     """(B, L) segments of `tokens` tokens."""
-    return (torch.arange(length, device=options.device) // tokens).repeat(options.batch, 1)
+    return (torch.arange(length) // tokens).repeat(options.batch, 1)
 
 
 Systems = Mapping[str, Callable[[], Tensor]]
@@ -108,8 +109,6 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
         systems[ALL] = partial(kernel, algorithm="quadratic")
     if options.part == "compare" and length <= options.paper_limit and rel is not None:
         systems[PAPER] = partial(paper_attention, x.q, x.k, x.v, rel, causal=causal)
-    if causal:
-        systems |= flash_linear_systems(x.q, x.k, x.v)
     for tokens in options.segments if RECALL in options.mechanisms else ():
         numbers = segment_numbers(options, length, tokens)
         systems[f"{RECALL}, {tokens} tokens each"] = recall(options, x, rel, numbers, causal)
@@ -118,7 +117,7 @@ def make_systems(options: Options, length: int, case: str) -> tuple[Systems, lis
 
 def recall(options: Options, x: Arguments, rel: Tensor | None, numbers: Tensor, causal: bool) -> partial[Tensor]:
     """A call of `segment_recall_attention`; numbers: (B, L) segment numbers; all calls share one layout."""
-    recency = torch.linspace(0, 1, options.heads, device=x.q.device)
+    recency = torch.linspace(0, 1, options.heads)
     gates = x.log_gate, x.salience, recency
     layout = SegmentLayout(numbers, numbers)
     return partial(
@@ -175,14 +174,13 @@ def forward_backward(system: Callable[[], Tensor], leaves: list[Tensor]) -> tupl
 def measure_costs(options: Options, length: int, case: str) -> list[AttentionCost]:
     """All systems at one length in one case: forward, and forward with backward."""
     systems, leaves = make_systems(options, length, case)
-    device = torch.device(options.device)
     rows = []
     runs: tuple[Runner, Runner] = (forward, partial(forward_backward, leaves=leaves))
     for passes, run in zip(PASSES, runs, strict=True):
         functions: dict[str, Callable[[], object]] = {name: partial(run, system) for name, system in systems.items()}
         times = beside_softmax(functions, length, options)
         for system, (seconds, softmax) in times.items():
-            memory = peak_memory(functions[system], device) if options.memory else None
+            memory = peak_memory(functions[system], CPU) if options.memory else None
             saved = None
             if options.memory and passes != "forward":
                 saved = saved_bytes(systems[system]) / (options.batch * options.heads * length)
@@ -201,7 +199,7 @@ def beside_softmax(
     before left in the caches, and explicit scores and the paper's algorithms leave nothing. Beyond, all take turns.
     """
     timed = partial(
-        alternate, device=torch.device(options.device), repeats=options.repeats, seconds=options.seconds,
+        alternate, repeats=options.repeats, seconds=options.seconds,
         clock=CLOCKS[options.clock],
     )  # fmt: skip
     if SOFTMAX not in functions or length > options.pair_limit:

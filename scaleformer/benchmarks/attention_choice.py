@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor
 
 from scaleformer.benchmarks.attention import (
@@ -59,7 +58,6 @@ def algorithms(options: Options, mechanism: str, x: Arguments, case: str) -> dic
 
 def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measured]:
     """All mechanisms and cases over all lengths; `say` receives the current step."""
-    device = torch.device(options.device)
     rows = []
     for mechanism in options.mechanisms:
         for case in options.cases or ():
@@ -73,12 +71,12 @@ def measure_choices(options: Options, say: Callable[[str], None]) -> list[Measur
                     choice = choose_algorithm(
                         mechanism.replace("-", "_"), length, length, options.width,
                         rows=options.heads * options.batch, relative=case != "cross",
-                        causal=case == "causal", backward=passes != "forward", device=device.type,
+                        causal=case == "causal", backward=passes != "forward",
                     )  # fmt: skip
                     name = ALL if choice.algorithm == "quadratic" else "linear"
                     wanted = {n: f for n, f in found.items() if n == name or n != ALL or passes not in slow}
                     functions: dict[str, Callable[[], object]] = {n: partial(run, f) for n, f in wanted.items()}
-                    times = alternate(functions, device, options.repeats, options.seconds, CLOCKS[options.clock])
+                    times = alternate(functions, options.repeats, options.seconds, CLOCKS[options.clock])
                     best = min(times.values())
                     if times.get(ALL, 0.0) > TOO_SLOW * best:
                         slow.add(passes)

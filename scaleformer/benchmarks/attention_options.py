@@ -47,7 +47,6 @@ class Options:
     seconds: float
     clock: str
     threads: int | None
-    device: str
     dtype: str
     memory: bool
     settings: tuple[str, ...]

@@ -137,12 +137,11 @@ def measure_curve(
     source: int,
     segment: int,
     windows: int,
-    device: str = "cpu",
 ) -> DecodingCurve:
     """One curve: random weights, documents of `source` tokens, `positions` tokens written in `windows` windows."""
-    batch = make_batch(documents, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0)).to(device)
+    batch = make_batch(documents, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0))
     early = min(50, positions - 1)
-    model = Endless(make_model(attention, sizes).to(device).eval(), segment, (early, positions))
+    model = Endless(make_model(attention, sizes).eval(), segment, (early, positions))
     times = step_times(model, batch, beams, positions)
     first = min(WARM_UP, positions // 2)
     ends = [first + round((w + 1) * (len(times) - first) / windows) for w in range(windows)]

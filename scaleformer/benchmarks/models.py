@@ -34,7 +34,7 @@ class Sizes:
         )
 
 
-def make_model(attention: str, sizes: Sizes, dropout: float = 0.1, checkpointing: bool = False) -> Transformer:
+def make_model(attention: str, sizes: Sizes, dropout: float = 0.1) -> Transformer:
     """A model of this package with random weights and the named attention."""
     config = ModelConfig(
         sizes.vocabulary,
@@ -45,7 +45,6 @@ def make_model(attention: str, sizes: Sizes, dropout: float = 0.1, checkpointing
         feedforward=sizes.feedforward,
         heads=sizes.heads,
         dropout=dropout,
-        gradient_checkpointing=checkpointing,
         attention={"name": attention},
     )
     return Transformer(config)
@@ -92,10 +91,8 @@ def state_bytes(state: Any) -> int:
     return sum(storages.values())
 
 
-def available_memory(device: torch.device) -> float:
-    """Bytes free for a new process on a GPU, or else on the machine; infinite where the system does not report it."""
-    if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0])
+def available_memory() -> float:
+    """Bytes free for a new process on the machine; infinite where the system does not report it."""
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):

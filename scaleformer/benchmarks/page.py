@@ -80,36 +80,6 @@ def _cost_cell(row: Result) -> str:
     return "" if row["skipped"] else f"{row['share']:.0%}, {row['memory'] / 2**30:.2f}"
 
 
-def long_step_tables(result: Result) -> list[str]:
-    """The steps on a pair of long documents."""
-    rows = [
-        [step["system"], step["precision"], f"{step['tokens']:,}"]
-        + ([step["failure"], ""] if step["failure"] else [f"{step['seconds']:,.0f}", f"{step['resident'] / 2**30:.1f}"])
-        for step in result["steps"]
-    ]
-    return [markdown(["system", "precision", "tokens on each side", "seconds", "peak resident GiB"], rows)]
-
-
-def profile_tables(result: Result) -> list[str]:
-    """For each system the milliseconds of a step by kind of operator, and the speed-up of each kind in the last
-    precision over the first."""
-    tables = []
-    for profile in result["profiles"]:
-        precisions = list(profile["seconds"])
-        first, last = (profile["seconds"][precision] for precision in (precisions[0], precisions[-1]))
-        several = len(precisions) > 1
-        rows = []
-        for kind in first:
-            row = [kind, *(f"{profile['seconds'][precision][kind] * 1e3:,.0f}" for precision in precisions)]
-            if several:
-                row.append(f"{first[kind] / last[kind]:.2f}" if min(first[kind], last[kind]) > 0 else "")
-            rows.append(row)
-        what = f"{profile['system']}, {profile['documents']} x {profile['length']:,} tokens"
-        header = [what, *(f"{precision}, ms" for precision in precisions)]
-        tables.append(markdown([*header, "times as fast"] if several else header, rows))
-    return tables
-
-
 def draw_curves(curves: Sequence[Result], path: Path) -> None:
     """Tokens per second by position, a line for each system, batch and beam."""
     names = [f"{curve['system']}, batch {curve['batch']}, beam {curve['beams']}" for curve in curves]
@@ -186,19 +156,6 @@ SECTIONS = {
         "counts the products with weight matrices only, for all systems alike: attention, normalisation, dropout, the "
         "loss and the optimizer all lower it. Memory is the peak of torch's allocations in a step, parameters and "
         "optimizer states included.",
-    ),
-    "training_long": Section(
-        "A training step on a pair of long documents",
-        long_step_tables,
-        "The activations of each layer are recomputed in the backward pass (`model.gradient_checkpointing=true`); each "
-        "step runs in a process of its own, whose peak resident memory is shown.",
-    ),
-    "training_profile": Section(
-        "Where the time of a training step goes",
-        profile_tables,
-        "Measured with torch's profiler, which takes some time itself; medians over the steps. Each operator excludes "
-        "those that it calls; products inside torch's own functions (fused attention) count as products of "
-        "attention.",
     ),
     "decoding": Section(
         "Decoding",

@@ -40,11 +40,10 @@ class TrainedSystem:
         sizes: Sizes,
         positions: int,
         precision: str,
-        checkpointing: bool = False,
         device: torch.device = CPU,
         graphs: bool = False,
     ) -> None:
-        self.model, self.loss = make_system(system, sizes, positions, checkpointing)
+        self.model, self.loss = make_system(system, sizes, positions)
         self.model.to(device).train()
         self.device = device
         self.optimizer = OptimizerConfig(learning_rate=1e-4).build(self.model.named_parameters(), fused=True)
@@ -75,7 +74,7 @@ class TrainedSystem:
         return nullcontext() if self.dtype == torch.float32 else torch.autocast(self.device.type, dtype=self.dtype)
 
 
-def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) -> tuple[nn.Module, peers.Loss]:
+def make_system(system: str, sizes: Sizes, positions: int) -> tuple[nn.Module, peers.Loss]:
     """The model of a peer or of one of our attentions, by name, and its loss on a batch, without label smoothing."""
     if system == peers.JOEYNMT:
         model = peers.make_joeynmt(sizes, positions)
@@ -84,7 +83,7 @@ def make_system(system: str, sizes: Sizes, positions: int, checkpointing: bool) 
         make = peers.make_marian if system == peers.MARIAN else peers.make_t5
         model = make(sizes, positions)
         return model, peers.transformers_loss(model)
-    ours = make_model(system, sizes, checkpointing=checkpointing)
+    ours = make_model(system, sizes)
     return ours, partial(our_loss, ours)
 
 
@@ -166,7 +165,6 @@ def measure_steps(
     limits: Limits,
     peak: float,
     say: Callable[[str], None],
-    device: torch.device = CPU,
 ) -> Iterator[list[StepCost]]:
     """All systems in one precision, in turn: the rows of one length after the other.
 
@@ -177,26 +175,26 @@ def measure_steps(
     for system in systems:
         say(f"{precision}, {system}: building")
         torch.manual_seed(0)
-        trained[system] = TrainedSystem(system, sizes, max(lengths), precision, device=device)
-        trained[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)).to(device))
+        trained[system] = TrainedSystem(system, sizes, max(lengths), precision)
+        trained[system].step(make_batch(1, 16, 8, sizes.vocabulary, torch.Generator().manual_seed(0)))
         courses[system] = Course(trained[system].held())
     for length in sorted(lengths):
         rows: list[StepCost] = []
         say(f"{precision}, {length:,} tokens")
         batch = make_batch(
             max(1, batch_tokens // length), length, segment, sizes.vocabulary, torch.Generator().manual_seed(length)
-        ).to(device)
+        )
         tokens = batch.source.numel()
         skipped = {system: courses[system].reason_to_skip(length, tokens, limits) for system in systems}
         steps = {system: partial(trained[system].step, batch) for system in systems if not skipped[system]}
         memory = {}
         for system in list(steps):  # the warm-up too
             start = time.perf_counter()
-            memory[system] = peak_memory(steps[system], device)
+            memory[system] = peak_memory(steps[system], CPU)
             if (warm_up := time.perf_counter() - start) > 2 * limits.step_seconds:
                 skipped[system] = f"skipped: {warm_up:,.0f} s to warm up"
                 del steps[system]
-        times = take_turns(steps, limits, device)
+        times = take_turns(steps, limits)
         seconds = {system: median(values) for system, values in times.items()}
         best = min((seconds[system] for system in steps if system in PEERS), default=None)
         for system in systems:
@@ -242,13 +240,11 @@ def take_turns(
     return times
 
 
-def product_rates(
-    dtype: torch.dtype, device: torch.device = CPU, size: int = 1536, repeats: int = 7
-) -> tuple[float, float]:
+def product_rates(dtype: torch.dtype, size: int = 1536, repeats: int = 7) -> tuple[float, float]:
     """FLOP/s of a square matrix product with torch and with `scaleformer.ops.common.matmul`, medians of a few in turn:
     the larger one is the peak of this machine with the set number of threads."""
-    a, b = torch.randn(2, size, size).to(device, dtype)
-    times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, device, repeats, 0.0)
+    a, b = torch.randn(2, size, size).to(dtype)
+    times = alternate({"torch": lambda: a @ b, "ours": lambda: linear(a, b)}, repeats, 0.0)
     return 2 * size**3 / times["torch"], 2 * size**3 / times["ours"]
 
 

@@ -1,18 +1,17 @@
 """Time the attention of this package against softmax attention, explicit scores and the paper's own algorithms.
 
-    scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [device=cuda] [dtype=bfloat16] ...
+    scaleformer benchmark attention [lengths=[256,1024,4096]] [threads=2] [dtype=bfloat16] ...
     scaleformer benchmark attention settings=[plain,commands]   # as from plain Python, and as in the commands
     scaleformer benchmark attention part=long       # growth of time and memory up to 128k tokens; some minutes
     scaleformer benchmark attention part=auto       # the choice of algorithm=auto, and every algorithm
     scaleformer benchmark attention part=terms      # [Scaleformer] Figures 4 and 5: its two terms alone
 
-The peer is torch's fused softmax attention, without relative positions; on a GPU also the linear attention of
-flash-linear-attention where it is installed. Up to `pair_limit` tokens each system alternates with the peer alone (a
-call of a millisecond depends on what the call before left in the caches); beyond, all take turns, in one process. Times
-are medians of at least `repeats` calls after one warm-up, with memory kept by the C library, as in training.
-Cross-attention has a source as long as the target, and no relative positions. Prints tables and writes
-OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the page of all
-benchmarks with results in OUTPUT.
+The peer is torch's fused softmax attention, without relative positions. Up to `pair_limit` tokens each system
+alternates with the peer alone (a call of a millisecond depends on what the call before left in the caches); beyond, all
+take turns, in one process. Times are medians of at least `repeats` calls after one warm-up, with memory kept by the C
+library, as in training. Cross-attention has a source as long as the target, and no relative positions. Prints tables
+and writes OUTPUT/attention.json, or OUTPUT/attention_PART.json, with its figures; `page=docs/benchmarks.md` writes the
+page of all benchmarks with results in OUTPUT.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from scaleformer.benchmarks.attention_options import SLOPE_FROM, Options
 from scaleformer.benchmarks.attention_report import draw, draw_choices
 from scaleformer.benchmarks.page import SECTIONS, write_page
 from scaleformer.benchmarks.plain import plain_rows
-from scaleformer.system.devices import resolve_device
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import device_in_words, provenance, write_result
 
@@ -65,7 +63,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     check_file("page", options.page)
     options = options.with_defaults()
     console = Console()
-    conditions = provenance(resolve_device(options.device), options.seed)
+    conditions = provenance("cpu", options.seed)
     name = "attention" if options.part == "compare" else f"attention_{options.part}"
     output = Path(options.output)
     result: dict[str, Any] = {}

@@ -16,7 +16,6 @@ from torch.profiler import ProfilerActivity, profile
 
 def alternate(
     functions: Mapping[str, Callable[[], object]],
-    device: torch.device,
     repeats: int,
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
@@ -33,10 +32,8 @@ def alternate(
         if done >= repeats and sum(map(sum, times.values())) >= seconds:
             break
         for name, function in functions.items():
-            wait(device)
             start = clock()
             function()
-            wait(device)
             times[name].append(clock() - start)
     return {name: median(values) for name, values in times.items()}
 
@@ -48,7 +45,9 @@ def peak_memory(function: Callable[[], object], device: torch.device) -> int:
         before = torch.cuda.memory_allocated(device)
         function()
         return torch.cuda.max_memory_allocated(device) - before
-    profiled = profile_cpu(function, memory=True)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keep the profiler's log out of the output
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        function()
     assert profiled.profiler is not None
     results: Any = profiled.profiler.kineto_results  # torch's types lack an event's nbytes
     changes = [(event.start_ns(), event.nbytes()) for event in results.events() if event.name() == "[memory]"]
@@ -57,14 +56,6 @@ def peak_memory(function: Callable[[], object], device: torch.device) -> int:
         held += change
         peak = max(peak, held)
     return peak
-
-
-def profile_cpu(function: Callable[[], object], memory: bool = False) -> profile:
-    """torch's profiler after one call of the function; with `memory` it also records allocations."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # keep the profiler's log out of the output
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=memory) as profiled:
-        function()
-    return profiled
 
 
 def saved_bytes(function: Callable[[], object]) -> int:

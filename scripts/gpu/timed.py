@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -19,13 +20,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from scaleformer.benchmarks.attention import forward, forward_backward
 from scaleformer.benchmarks.ctranslate import CTRANSLATE2, CTranslate2
 from scaleformer.benchmarks.decoding import Endless, fixed_length
-from scaleformer.benchmarks.flash_linear import FLASH_LINEAR, flash_linear_attention
 from scaleformer.benchmarks.models import Sizes, make_batch, make_model
 from scaleformer.benchmarks.peers import MARIAN
 from scaleformer.benchmarks.training import GIB, TrainedSystem, weight_flops
 from scaleformer.decoding.search import decode
-from scaleformer.ops import SegmentLayout, relative_kernel_attention, segment_recall_attention
+from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
 from scripts.gpu.rows import CUDNN, FLASH, FLEX, HORIZON, KEPT, NEAR, PASSES, SEGMENT, SIZES, Bench, Maker, clear
+
+FLASH_LINEAR = "linear attention (flash-linear-attention)"
 
 
 def keys_seen(system: str, length: int, causal: bool, width: int) -> float:
@@ -149,6 +151,17 @@ def attention_call(bench: Bench, system: str, length: int, backward: bool) -> Ca
 def sdpa(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     with sdpa_kernel(backend):
         return scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def flash_linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal linear attention by Triton kernels of the package flash-linear-attention, with phi(x) = elu(x) + 1.
+
+    q, k (B, H, L, d), v (B, H, L, e) -> (B, H, L, e). The package wants (B, L, H, ...): copies to that layout count.
+    """
+    chunked = importlib.import_module("fla.ops.linear_attn").chunk_linear_attn
+    phi = get_feature_map("elu1")
+    out: Tensor = chunked(*(x.transpose(1, 2).contiguous() for x in (phi(q), phi(k), v)), normalize=True)[0]
+    return out.transpose(1, 2)
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, block: int = 128) -> Callable[[], Tensor]:

@@ -43,4 +43,4 @@ def test_bytes_of_a_state_count_each_piece_of_memory_once() -> None:
 
 
 def test_some_memory_is_free() -> None:
-    assert available_memory(torch.device("cpu")) > 0
+    assert available_memory() > 0

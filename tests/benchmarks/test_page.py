@@ -11,7 +11,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from scaleformer.benchmarks.attention_report import attention_tables, choice_tables, draw, long_tables
-from scaleformer.benchmarks.page import decoding_tables, draw_curves, draw_training, long_step_tables, training_tables
+from scaleformer.benchmarks.page import decoding_tables, draw_curves, draw_training, training_tables
 from scaleformer.benchmarks.page import write_page as write
 from scaleformer.benchmarks.tables import markdown
 
@@ -110,23 +110,6 @@ def test_decoding() -> None:
     table = decoding_tables({"curves": [curve], "comparisons": [], "throughput": [whole | {"ratio": 0.5}]})[1]
     assert [cell.strip() for cell in table.splitlines()[-1].split("|")[1:-1]] == [
         *("ours", "int8", "320", "1,350", "4", "1,234", "0.50")
-    ]
-
-
-def test_long_steps() -> None:
-    step = {
-        "system": "ours",
-        "precision": "float32",
-        "tokens": 65536,
-        "seconds": 300.0,
-        "resident": 2**34,
-        "failure": "",
-    }
-    (table,) = long_step_tables({"steps": [step, step | {"failure": "out of memory"}]})
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    assert lines[2:] == [
-        ["ours", "float32", "65,536", "300", "16.0"],
-        ["ours", "float32", "65,536", "out of memory", ""],
     ]
 
 

@@ -82,34 +82,6 @@ def test_what_is_measured_stays_where_the_benchmark_is_stopped(
     assert {row["length"] for row in rows} == {8}
 
 
-def test_long_steps_and_profiles_are_of_a_cpu(training: Benchmark, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        training.main(["long=40", "device=cuda"])
-    assert "device=cuda: long and profile measure a CPU; use device=cpu" in capsys.readouterr().err
-
-
-def test_a_long_step(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny = [argument.replace("sizes.", "long_sizes.") for argument in TINY]
-    places = [f"output={tmp_path}", f"page={tmp_path / 'page.md'}"]
-    training.main([*tiny, "long=40", "systems=[scaleformer,softmax]", "precisions=[float32]", *places])
-    (step,) = json.loads((tmp_path / "training_long.json").read_text())["steps"]
-    assert (step["system"], step["tokens"], step["failure"]) == ("scaleformer", 40, "")
-    assert "GiB peak resident memory" in capsys.readouterr().out
-    assert "A training step on a pair of long documents" in (tmp_path / "page.md").read_text()
-
-
-def test_a_profile(training: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = [f"output={tmp_path}", f"page={tmp_path / 'page.md'}"]
-    training.main(
-        [*TINY, "profile=40", "batch_tokens=80", "repeats=1", "systems=[scaleformer,T5 (transformers)]", *places]
-    )
-    (profile,) = json.loads((tmp_path / "training_profile.json").read_text())["profiles"]  # of our system only
-    assert (profile["system"], profile["length"], profile["documents"]) == ("scaleformer", 40, 2)
-    assert set(profile["seconds"]) == {"float32", "bfloat16"}
-    assert "products of attention" in capsys.readouterr().out
-    assert "Where the time of a training step goes" in (tmp_path / "page.md").read_text()
-
-
 def test_decoding(
     decoding: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,8 +122,6 @@ def test_long_decoding(decoding: Benchmark, tmp_path: Path) -> None:
         ("training", "precisions=[]", "precisions=[]: choose at least one of float32, bfloat16"),
         ("training", "lengths=[4]", "lengths=[4]: give at least one, each at least 8"),
         ("training", "repeats=0", "repeats=0: wanted at least 1"),
-        ("training", "profile=4", "profile=4: wanted at least 8"),
-        ("training", "long=40 profile=40", "long=40, profile=40: give one of the two"),
         ("decoding", "beams=[]", "beams=[]: give at least one"),
         ("decoding", "systems=[fairseq]", "systems names fairseq: choose from scaleformer"),
         ("decoding", "windows=0", "windows=0: wanted at least 1"),

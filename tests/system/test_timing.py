@@ -25,7 +25,7 @@ def script() -> Benchmark:
 def test_functions_take_turns() -> None:
     calls: list[str] = []
     functions = {name: (lambda name=name: calls.append(name)) for name in "ab"}
-    times = alternate(functions, torch.device("cpu"), repeats=3, seconds=0.0)
+    times = alternate(functions, repeats=3, seconds=0.0)
     assert calls == ["a", "b"] * 4  # one to warm up
     assert times.keys() == {"a", "b"}
     assert all(seconds >= 0 for seconds in times.values())
