@@ -30,47 +30,17 @@ READ_BY = {
     "checkpoint": ("raw", "translations"),
     **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence", "filters"), ("raw",)),
 }
-RAW_CHOICES = {"split": GRAINS, "unmatched": ("keep", "drop"), "aligner": ("lexicon", "translation")}
+CHOICES = {
+    "format": FORMATS,
+    "boundaries": BOUNDARIES,
+    "unmatched": ("keep", "drop"),
+    "aligner": ("lexicon", "translation"),
+}
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """Settings of a conversion.
-
-    format          jsonl | text | po | tmx | xliff | csv | tsv | parquet | raw | hub | sacrebleu | translations (JSON
-                    Lines of `translate`, reversed: the translation becomes the source). Contrastive test suites for
-                    `scaleformer context`: contrapro | bawden | voita (`scaleformer.formats.suites`)
-    input           jsonl: a file; po, tmx, xliff, csv, tsv, parquet: a file, or a folder of them; text: the source
-                    file; hub: the id of a data set of the Hugging Face Hub, or a builder of `datasets`; sacrebleu:
-                    test set and languages, "wmt22:en-de"; raw: a file with two paths per line, or null; suites: one of
-                    their files, for bawden and voita also the folder
-    source          raw without input: the folder of the source documents
-    target, ids     text: the target file, and with boundaries=ids the file of document names; raw: the folder of the
-                    target documents
-    boundaries      text: blank | ids | lines; po to parquet: lines makes every unit or row a document
-    subset, split   hub: as for `datasets.load_dataset`, split=null is "train"; also data_files, for builders that read
-                    files. raw: split is the grain of segments, sentence (null) | paragraph | none (by line)
-    source_column, target_column, document_column
-                    hub, csv, tsv, parquet: see source, target and document of `scaleformer.data.config.HubConfig`. A
-                    file without document_column is one document. A TSV without a header line has the columns document,
-                    source, target
-    source_language, target_language
-                    tmx: languages ("en" also matches "en-GB"); null = srclang, and the only other language of a unit;
-                    raw: required; contrapro: the suffixes of the documents, null = en, de
-    documents       contrapro: the folder of the documents that the examples come from
-    context         contrapro: segments to keep before each example; null = all
-    aligner         raw: lexicon (learned from the corpus) | translation (by the model `checkpoint`)
-    checkpoint      raw: see aligner; translations: the model that made them, whose hash is added to the report
-    unmatched       raw: keep text without a partner, as beads with an empty side, or drop it
-    min_confidence  raw: beads with a lower confidence (0 to 1) count as text without a partner
-    filters         raw: of `scaleformer.data.align.filters.FILTERS`; null = all
-    output          folder for train/valid/test.jsonl.gz and report.json; must not exist or be empty
-    valid, test     shares of the documents that become valid and test, drawn by `seed`
-    drop_empty      leave out segments that are empty (or blank) on a side
-    drop_identical  leave out segments that are the same on both sides
-    max_ratio       null, or leave out segments whose lengths in characters differ by more than this factor
-    min_segments    leave out documents that end up with fewer segments
-    """
+    """Settings of a conversion; `conf/commands/prepare.yaml` says what each means."""
 
     format: str
     input: str | None
@@ -103,10 +73,10 @@ class PrepareConfig:
     min_segments: int = 1
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise ValueError(f"format={shown(self.format)}: choose one of {', '.join(FORMATS)}")
-        if self.boundaries not in BOUNDARIES:
-            raise ValueError(f"boundaries={shown(self.boundaries)}: choose one of {', '.join(BOUNDARIES)}")
+        for name, choices in {**CHOICES, **({"split": (None, *GRAINS)} if self.format == "raw" else {})}.items():
+            if (value := getattr(self, name)) not in choices:
+                wanted = ", ".join(choice for choice in choices if choice is not None)
+                raise ValueError(f"{name}={shown(value)}: choose one of {wanted}")
         if self.format != "raw" and self.input is None:
             raise ValueError(f"format={self.format} needs input=")
         if self.format == "text" and self.target is None:
@@ -142,10 +112,6 @@ class PrepareConfig:
         for name in ("source_language", "target_language"):
             if not getattr(self, name):
                 raise ValueError(f"format=raw needs {name}=, such as en")
-        for name, choices in RAW_CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices and (name, value) != ("split", None):
-                raise ValueError(f"{name}={shown(value)}: choose one of {', '.join(choices)}")
         if unknown := [name for name in self.filters or () if name not in FILTERS]:
             raise ValueError(f"filters={shown(unknown[0])}: choose from {', '.join(FILTERS)}")
         if not 0 <= self.min_confidence <= 1:
