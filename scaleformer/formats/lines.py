@@ -8,8 +8,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import os
-import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -22,6 +20,7 @@ from scaleformer.system.errors import DataError
 
 LONGEST_LINE = 1 << 28  # bytes; sentencepiece's limit is a few times higher
 _GZIP = b"\x1f\x8b"  # its first bytes [RFC 1952]
+LARGEST = 1 << 28  # bytes of a document, packed or not: more than any real one
 _AHEAD = 1 << 16  # bytes to recognise a format by
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # A compressed file that unpacks beyond both limits is not text: prose shrinks to a third or a tenth, gzip can reach a
@@ -45,14 +44,11 @@ class Input:
             if sys.stdin is None:
                 raise DataError("stdin is closed: redirect a file or pipe to it, or name an input file")
             self._content = sys.stdin.buffer.read()
+            self.begin = _unpacked(io.BytesIO(self._content), self.name)[0]
         else:
             with _opened(name) as file:
-                if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                    self.begin = _look_ahead(file, name)[0]
-                else:
-                    self._content = file.read()
-        if self._content is not None:
-            self.begin = _look_ahead(io.BytesIO(self._content), self.name)[0]
+                self._content = file.getvalue() if isinstance(file, io.BytesIO) else None
+                self.begin = _unpacked(file, name)[0]
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Like `read_lines`."""
@@ -73,12 +69,12 @@ def read_lines(path: str | Path, wanted: str = "") -> Iterator[tuple[int, str]]:
 
 
 def decode_lines(stream: BinaryIO, name: str, wanted: str = "") -> Iterator[tuple[int, str]]:
-    """`read_lines` for an open binary stream, such as `sys.stdin.buffer`; messages call it `name`.
+    """`read_lines` for an open binary stream at its start, which can be read again; messages call it `name`.
 
     Raises DataError with the line for invalid UTF-8, a damaged gzip file, or an excessively long line.
     """
     number = 0
-    begin, stream = _look_ahead(stream, name)
+    begin, stream = _unpacked(stream, name)
     _refuse_others(begin, name, wanted)
     try:
         # A few compressed kilobytes may unpack to a line larger than the memory.
@@ -104,7 +100,7 @@ def opened(path: str | Path, wanted: str) -> Iterator[BinaryIO]:
     Raises DataError like `read_lines`: no such file, damaged .gz, not of the format `wanted`.
     """
     with _opened(path) as file:
-        begin, stream = _look_ahead(file, str(path))
+        begin, stream = _unpacked(file, str(path))
         if not begin.startswith(_UTF16):  # the caller's reader may accept UTF-16
             _refuse_others(begin, str(path), wanted)
         try:
@@ -115,62 +111,62 @@ def opened(path: str | Path, wanted: str) -> Iterator[BinaryIO]:
             raise DataError(f"{path}: damaged gzip file ({error})") from None
 
 
+def read_content(path: Path) -> bytes:
+    """The content of a document. Raises DataError if it cannot be read, is larger than `LARGEST` or is compressed."""
+    with _opened(path) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise DataError(f"{path}: more than {LARGEST:,} bytes: split it")
+    if content.startswith(_GZIP):
+        raise DataError(f"{path}: is compressed: unpack it first")
+    return content
+
+
 @contextmanager
 def _opened(path: str | Path) -> Iterator[BinaryIO]:
+    """A file; a pipe in memory, since all input is read twice."""
     try:
         with open(path, "rb") as file:
-            yield file
+            yield file if file.seekable() else io.BytesIO(file.read())
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _look_ahead(stream: BinaryIO, name: str) -> tuple[bytes, BinaryIO]:
-    """The beginning of a stream's unpacked content, and a stream with all of it."""
-    begin = stream.read(_AHEAD)  # waits for enough bytes, which a pipe may deliver one by one
-    rewound = _Rewound(begin, stream)
-    whole: Any = io.BufferedReader(rewound)
+def _unpacked(file: BinaryIO, name: str) -> tuple[bytes, BinaryIO]:
+    """The beginning of a file's unpacked content, and a stream of all of it."""
+    begin = file.read(_AHEAD)
+    file.seek(0)
     if not begin.startswith(_GZIP) and not name.endswith(".gz"):
-        return begin, whole
+        return begin, file
     with suppress(zlib.error):
         begin = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS).decompress(begin, _AHEAD)  # of gzip
-    unpacked: Any = io.BufferedReader(_Unpacked(gzip.GzipFile(fileobj=whole), rewound, name))
+    unpacked: Any = io.BufferedReader(_Unpacked(file, name))
     return begin, unpacked
 
 
-class _Rewound(io.RawIOBase):
-    """A stream whose beginning was already read, from the start again; `count` bytes have been read from this one."""
-
-    def __init__(self, begin: bytes, rest: BinaryIO) -> None:
-        self.begin, self.rest, self.count = memoryview(begin), rest, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.begin[: len(buffer)] or self.rest.read(len(buffer))
-        self.begin = self.begin[len(data) :]
-        buffer[: len(data)] = data
-        self.count += len(data)
-        return len(data)
-
-
 class _Unpacked(io.RawIOBase):
-    """The content of a compressed stream, up to a plausible size."""
+    """The content of a compressed file, up to a plausible size."""
 
-    def __init__(self, content: gzip.GzipFile, packed: _Rewound, name: str) -> None:
-        self.content, self.packed, self.name, self.count = content, packed, name, 0
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.file, self.name = file, name
+        self.content = gzip.GzipFile(fileobj=file)
 
     def readable(self) -> bool:
         return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self.content.seek(place, whence)
 
     def readinto(self, buffer: Any) -> int:
         data = self.content.read1(len(buffer))
         buffer[: len(data)] = data
-        self.count += len(data)
-        if self.count > max(_UNPACKED, _RATIO * self.packed.count):
-            packed, unpacked = f"{self.packed.count:,}", f"{self.count:,}"
+        if self.content.tell() > max(_UNPACKED, _RATIO * self.file.tell()):
+            packed, unpacked = f"{self.file.tell():,}", f"{self.content.tell():,}"
             raise DataError(f"{self.name}: {packed} bytes unpack to more than {unpacked}: not a text file")
         return len(data)
 
@@ -186,21 +182,15 @@ def _refuse_others(begin: bytes, name: str, wanted: str) -> None:
 
 def _split(stream: BinaryIO, begin: bytes) -> Iterable[bytes]:
     """Lines with their ends, cut at `LONGEST_LINE` + 1."""
-    if b"\n" not in begin:
-        begin = _first_line(stream)
-        stream = io.BufferedReader(_Rewound(begin, stream))  # type: ignore[type-var]
+    if b"\n" not in begin:  # look at what surrounds the first line end
+        for _ in range(0, LONGEST_LINE + 1, _AHEAD):
+            begin = stream.read(_AHEAD)
+            if not begin or b"\n" in begin or b"\r" in begin:
+                break
+        begin += stream.read(_AHEAD)
+        stream.seek(0)
     if b"\n" in begin or b"\r" not in begin:
         return iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
     # line ends of old Macs; latin-1 preserves every byte
     lines = io.TextIOWrapper(stream, "latin-1", newline=None)
     return (line.encode("latin-1") for line in iter(lambda: lines.readline(LONGEST_LINE + 1), ""))
-
-
-def _first_line(stream: BinaryIO) -> bytes:
-    """The stream up to some kilobytes after its first line end, or to `LONGEST_LINE` without one."""
-    blocks: list[bytes] = []
-    while len(blocks) * _AHEAD <= LONGEST_LINE and (block := stream.read(_AHEAD)):
-        blocks.append(block)
-        if b"\n" in block or b"\r" in block:
-            break
-    return b"".join([*blocks, stream.read(_AHEAD)])

@@ -35,7 +35,7 @@ class SuiteExample:
 
     id: str
     kind: str
-    distance: int | None
+    distance: int
     source_context: tuple[str, ...]
     source: str
     target_context: tuple[str, ...]
@@ -44,10 +44,7 @@ class SuiteExample:
 
     def to_json(self) -> str:
         """The example as a line that `scaleformer context input=FILE` reads."""
-        record = asdict(self)
-        if self.distance is None:
-            del record["distance"]
-        return json.dumps(record, ensure_ascii=False)
+        return json.dumps(asdict(self), ensure_ascii=False)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scaleformer.formats.breaks import plain
-from scaleformer.formats.files import class_of, read_content
-from scaleformer.formats.lines import Input
+from scaleformer.formats.files import class_of
+from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise
 from scaleformer.formats.restoring import find_changes
 from scaleformer.formats.segments import Span, split_block
