@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from scaleformer.formats.files import class_of, read_content
-from scaleformer.formats.lines import Input, read_lines
+from scaleformer.formats.files import class_of
+from scaleformer.formats.lines import Input, read_content, read_lines
 from scaleformer.formats.recognition import FORMATS, recognise
 from scaleformer.formats.segments import Block, Segment, split_block
 from scaleformer.formats.text import TextFile
