@@ -1,4 +1,4 @@
-"""The floors of the package: a module imports only what stands on its own floor or below it."""
+"""The floors of the package: a module imports what stands on its own floor or below it, and nothing in a circle."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HYDRA = ("cli", "commands")
 
 
 def imported(path: Path) -> set[str]:
-    """The full names of everything that a module imports."""
+    """The full names of everything that a module imports, in functions and for type checkers too."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -82,6 +82,40 @@ def test_decoding_knows_token_ids_and_a_model_by_its_methods() -> None:
     names = {name for path in modules(PACKAGE)["decoding"] for name in imported(path)}
     rooms = {name.split(".")[1] for name in names if name.startswith("scaleformer.")}
     assert rooms == {"decoding", "system", "vocabulary"}
+
+
+def circles(root: Path, package: Path) -> list[list[str]]:
+    """The groups of modules that import each other, directly or over others."""
+    paths = {".".join(path.relative_to(root).with_suffix("").parts): path for path in package.rglob("*.py")}
+    paths = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    graph: dict[str, set[str]] = {}
+    for name, path in paths.items():
+        names = imported(path)
+        graph[name] = {one if one in paths else one.rpartition(".")[0] for one in names} & (set(paths) - {name})
+    for middle in graph:  # Warshall: what a module reaches over this one
+        for reached in graph.values():
+            if middle in reached:
+                reached |= graph[middle]
+    found = {frozenset(other for other in reached if name in graph[other]) for name, reached in graph.items()}
+    return sorted(sorted(group) for group in found if group)
+
+
+def test_no_module_imports_itself_over_others() -> None:
+    assert not circles(ROOT, PACKAGE)
+
+
+CLOSING = ("from pack import a", "def f():\n    import pack.a", "if TYPE_CHECKING:\n    import pack.a")
+
+
+@pytest.mark.parametrize("last", CLOSING, ids=["top", "function", "typing"])
+def test_a_circle_is_found(tmp_path: Path, last: str) -> None:
+    texts = {"__init__": "", "a": "from pack.b import f", "b": "from pack.c import f", "c": last, "d": "import pack.a"}
+    (tmp_path / "pack").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "pack" / f"{name}.py").write_text(text, encoding="utf-8")
+    assert circles(tmp_path, tmp_path / "pack") == [["pack.a", "pack.b", "pack.c"]]
+    (tmp_path / "pack" / "c.py").write_text("import torch", encoding="utf-8")
+    assert circles(tmp_path, tmp_path / "pack") == []
 
 
 def test_libraries_stay_in_their_rooms() -> None:

@@ -20,8 +20,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from scaleformer.checkpoints.hub import fetch_model, is_hub_name
+from scaleformer.checkpoints.run_config import all_tagged
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.transformer import ModelConfig, Transformer
+from scaleformer.system.schema import shown
 
 FORMAT = 1
 SIDES = ("source", "target")
@@ -57,6 +59,27 @@ class LoadedModel:
     longest_segment: int | None = None
     parent: dict[str, Any] | None = None
     segmentation: dict[str, str | None] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the weights."""
+        return next(self.model.parameters()).device
+
+    def tag_tokens(self, tag: str | None) -> list[int]:
+        """The tokens before the first source segment: the id of a tag, `2es` or `<2es>`; none without a tag.
+
+        Raises ValueError if the vocabulary lacks the tag, and without one if all training data had a tag.
+        """
+        known = self.source_tokenizer.tags
+        if tag is not None:
+            name = tag[1:-1] if tag[:1] + tag[-1:] == "<>" else tag
+            if name not in known:
+                there = f"it knows {', '.join(known)}" if known else "it was trained without tags"
+                raise ValueError(f"tag={shown(tag)}: the model knows no such tag; {there}")
+            return [known[name]]
+        if known and all_tagged(self.config):
+            raise ValueError(f"all training data of the model had a tag: give tag=, one of {', '.join(known)}")
+        return []
 
 
 def make_package(

@@ -20,6 +20,15 @@ def test_split(run: Mapping[str, Any]) -> str:
     return (run.get("test") or {}).get("split") or "test"
 
 
+def all_tagged(run: Mapping[str, Any]) -> bool:
+    """Whether every corpus of a run has a tag."""
+    data = run.get("data")
+    if not isinstance(data, Mapping):
+        return False
+    corpora = (data.get("corpora") or {"": data}).values()
+    return all(isinstance(corpus, Mapping) and corpus.get("tag") is not None for corpus in corpora)
+
+
 def target_language(config: DataConfig) -> str | None:
     """The code of the target language, from the settings, file extensions or column names; None if unknown."""
     if config.target_language is not None:

@@ -37,6 +37,7 @@ from scaleformer.translation.files.lines import (
 )
 from scaleformer.translation.files.translating import FileRequest, are_files, check_options, translate_files
 from scaleformer.translation.memory import Memory, recall
+from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.terms import merge_terms, tell_of_terms
 from scaleformer.translation.told import Told, as_settings
@@ -131,11 +132,12 @@ def main(options: Options, given: Sequence[str]) -> None:
         found: dict[str, Any] = {}
         if options.alternatives is not None:
             with translation_bar("alternatives") if to_file else nullcontext() as progress:
+                pieces = PieceTranslator(translator.loaded, decoding, translator.tag_tokens())
                 found["alternatives"] = find_alternatives(
-                    translator, documents[part], translations, told[part], decoding, options.alternatives, progress
+                    pieces, documents[part], translations, told[part], options.alternatives, progress
                 )
         if options.align is not None and aligned is None:
-            found["alignments"] = align_words(translator, documents[part], translations)
+            found["alignments"] = align_words(translator.loaded, documents[part], translations, translator.tag_tokens())
         return found
 
     with ExitStack() as stack:
@@ -172,8 +174,9 @@ def main(options: Options, given: Sequence[str]) -> None:
             if not documents:
                 write(file, translations=[])
     if aligned is not None:
-        write_alignments(aligned, align_words(translator, documents, translations))
-    tell_of_terms(translator, documents, translations, settings.get("terms"))
+        tag = translator.tag_tokens()
+        write_alignments(aligned, align_words(translator.loaded, documents, translations, tag))
+    tell_of_terms(documents, translations, settings.get("terms"), translator.source_tokenizer.has_terms)
     differ = sum(len(t.segments) != t.source_segments for t in translations)
     if differ:
         log.warning(

@@ -222,7 +222,8 @@ class Worker:
         def finish(translation: Translation) -> None:
             alignments = None
             if settings.align:  # in this thread: the attention of the model gives its weights meanwhile
-                [alignments] = align_words(self._translator, [rest[0].segments], [translation], settings.tag)
+                tag = self._translator.tag_tokens(settings.tag)
+                [alignments] = align_words(self._translator.loaded, [rest[0].segments], [translation], tag)
             job = rest.popleft()
             self._count(job, translation)
             job.ticket.ended = time.monotonic()

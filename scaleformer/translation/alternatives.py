@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.translation.pieces import translate_pieces
+from scaleformer.translation.pieces import Piece, PieceTranslator
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
-from scaleformer.translation.translator import Translator
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,10 @@ def alternatives_config(config: DecodingConfig) -> DecodingConfig:
 
 
 def find_alternatives(
-    translator: Translator,
+    translator: PieceTranslator,
     documents: Sequence[Sequence[str]],
     translations: Sequence[Translation],
     told: Sequence[Told],
-    config: DecodingConfig,
     count: int,
     progress: Callable[[float, int], None] | None = None,
 ) -> list[list[list[Alternative]]]:
@@ -40,24 +38,20 @@ def find_alternatives(
     Each segment costs as much as its whole document with that beam, so the time grows with the square of the number of
     segments. The fixed text is tokenized again.
     """
-    width = max(count, config.beam_size)
-    config = replace(alternatives_config(config), strategy="beam", beam_size=width, n_best=count)
+    width = max(count, translator.config.beam_size)
+    config = replace(alternatives_config(translator.config), strategy="beam", beam_size=width, n_best=count)
     asked = [
         (document, n)
         for document, translation in enumerate(translations)
         for n in range(len(translation.segments))
         if n not in told[document].fixed
     ]
-    sources = [list(documents[document]) for document, _ in asked]
-    rest = [
-        Told(
-            {m: text for m, text in enumerate(translations[document].segments) if m != n},
-            {n: told[document].begin[n]} if n in told[document].begin else {},
-        )
-        for document, n in asked
-    ]
-    keys = [f"{document} {n}" for document, n in asked]
-    parts = translate_pieces(translator, sources, keys, rest, config, translator.tag_tokens(), progress)
+    pieces = []
+    for document, n in asked:
+        fixed = {m: text for m, text in enumerate(translations[document].segments) if m != n}
+        begin = told[document].begin
+        pieces.append(Piece(documents[document], f"{document} {n}", Told(fixed, {n: begin[n]} if n in begin else {})))
+    parts = replace(translator, config=config).translate(pieces, progress)
     found = dict(zip(asked, parts, strict=True))
     return [
         [

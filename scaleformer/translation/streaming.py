@@ -15,14 +15,14 @@ class SegmentStreams:
     """Reports each segment as soon as it is final: `tell(document, first segment, texts)` returns whether to continue
     the document.
 
-    pieces  of each document, in decoding order; first: the number of the first document
+    sizes   segments of each piece of each document, in decoding order; first: the number of the first document
     match   whether translations have the segments of their source. Otherwise texts can be assigned only at the end, and
             none is reported; nor are those of a search with several rows per document, whose tokens are not final.
     """
 
     def __init__(
         self,
-        pieces: Sequence[Sequence[Sequence[str]]],
+        sizes: Sequence[Sequence[int]],
         first: int,
         tokenizer: Tokenizer,
         match: bool,
@@ -30,8 +30,8 @@ class SegmentStreams:
     ) -> None:
         self._places = [
             (document, start)
-            for document, group in enumerate(pieces, first)
-            for start, _ in zip(accumulate(map(len, group), initial=0), group, strict=False)
+            for document, group in enumerate(sizes, first)
+            for start, _ in zip(accumulate(group, initial=0), group, strict=False)
         ]
         self._tokenizer, self._match, self._tell = tokenizer, match, tell
 

@@ -11,25 +11,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scaleformer.data.batching import Example
-from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.text.terms import Term, annotate, find_terms
 from scaleformer.text.words import unspaced
 from scaleformer.translation.batches import pad, token_budget
-from scaleformer.translation.pieces import translate_pieces
+from scaleformer.translation.pieces import Piece, PieceTranslator
 from scaleformer.translation.scoring import Floats, target_losses
 from scaleformer.translation.terms import asked_of, missing_from
 from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import EOS, PLACEHOLDERS, SEP, SPACE, steps_of
-
-if TYPE_CHECKING:
-    from scaleformer.translation.translator import Translator
 
 HELD = 32  # segments that lack a term are translated again in groups of this size
 AROUND = 1  # context segments on either side in the second search, which costs a step per token of their texts
@@ -74,23 +69,13 @@ class _Job:
 
 
 class TermSearch:
-    """Enforces terms in the translations of pieces of documents.
+    """Enforces the terms of pieces in their translations, which `translator` has made."""
 
-    before: the tokens of the tag; other arguments as in `translate_pieces`.
-    """
-
-    def __init__(
-        self,
-        translator: Translator,
-        pieces: Sequence[Sequence[str]],
-        terms: Sequence[Sequence[Term]],
-        told: Sequence[Told],
-        config: DecodingConfig,
-        before: Sequence[int],
-    ) -> None:
-        self._translator, self._pieces, self._terms, self._told = translator, pieces, terms, told
-        self._config = replace(config, n_best=1, merge_segments=False)
-        self._before = list(before)
+    def __init__(self, translator: PieceTranslator, pieces: Sequence[Piece]) -> None:
+        config = replace(translator.config, n_best=1, merge_segments=False)
+        self._translator, self._pieces = replace(translator, config=config), pieces
+        self._greedy = replace(translator, config=replace(config, strategy="greedy", beam_size=1))
+        self._loaded, self._config, self._target = translator.loaded, config, translator.loaded.target_tokenizer
 
     def enforced(self, parts: Iterator[Translation]) -> Iterator[Translation]:
         """The translations of all pieces in order; only segments that lacked a term differ."""
@@ -107,9 +92,9 @@ class TermSearch:
         yield from self._mended(held, jobs, len(self._pieces) - len(held))
 
     def _jobs(self, number: int, part: Translation) -> list[_Job]:
-        segments, texts, told = self._pieces[number], part.segments, self._told[number]
-        jobs = []
-        for asked in asked_of(segments, part.hypotheses[0], self._terms[number]):
+        segments, _, told, terms = self._pieces[number]
+        texts, jobs = part.segments, []
+        for asked in asked_of(segments, part.hypotheses[0], terms):
             if asked.first in told.fixed or not missing_from(texts[asked.first], asked.wanted):
                 continue
             start, stop = max(0, asked.first - AROUND), min(len(texts), asked.stop + AROUND)
@@ -119,7 +104,7 @@ class TermSearch:
         return jobs
 
     def _mended(self, held: Sequence[Translation], jobs: list[_Job], first: int) -> Iterator[Translation]:
-        if jobs and self._translator.source_tokenizer.has_terms:
+        if jobs and self._loaded.source_tokenizer.has_terms:
             self._annotate(jobs)
             self._translate_again(jobs)
         lacking = [job for job in jobs if job.missing]
@@ -132,23 +117,18 @@ class TermSearch:
 
     def _annotate(self, jobs: Sequence[_Job]) -> None:
         for job in jobs:
-            terms = self._terms[job.piece]
             source = job.sources[job.first]
-            places = [(match.stop, match.term.target) for match in find_terms(source, terms)]
+            places = [(match.stop, match.term.target) for match in find_terms(source, self._pieces[job.piece].terms)]
             job.sources[job.first] = annotate(source, places)
 
     def _translate_again(self, jobs: Sequence[_Job]) -> None:
         """Translate segments from sources annotated with the terms."""
-        told = [
-            Told(
-                {n: text for n, text in enumerate(job.texts) if n != job.first},
-                {job.first: job.begin} if job.begin else {},
-            )
-            for job in jobs
-        ]
-        keys = [f"terms {job.piece} {job.offset + job.first}" for job in jobs]
-        sources = [job.sources for job in jobs]
-        parts = translate_pieces(self._translator, sources, keys, told, self._config, self._before, None)
+        pieces = []
+        for job in jobs:
+            fixed = {n: text for n, text in enumerate(job.texts) if n != job.first}
+            told = Told(fixed, {job.first: job.begin} if job.begin else {})
+            pieces.append(Piece(job.sources, f"terms {job.piece} {job.offset + job.first}", told))
+        parts = self._translator.translate(pieces)
         for job, part in zip(jobs, parts, strict=True):
             if part.finished and job.fits(text := part.segments[job.first]):
                 job.texts[job.first] = text
@@ -170,7 +150,7 @@ class TermSearch:
         for job, (first, own), form, loss in zip(jobs, written, forms, losses, strict=True):
             values = loss[len(first) :].tolist()
             places = sorted(self._places(own, form), key=lambda place: values[place])[:PLACES]
-            if self._translator.target_tokenizer.decode(own) != job.text:
+            if self._target.decode(own) != job.text:
                 places = []  # the vocabulary lacks some of its characters, which would be lost
             starts = [([*own[:place], *self._cased(job, form, place)], self._ends(own, place)) for place in places]
             begun.append([start for start, _ in starts])
@@ -185,30 +165,29 @@ class TermSearch:
         return placed + self._choose([jobs[n] for n in rest], [before[n] for n in rest], [others[n] for n in rest])
 
     def _source(self, job: _Job) -> list[int]:
-        return [*self._before, *self._translator.source_tokenizer.encode_segments(job.sources), EOS]
+        return self._translator.source_tokens(job.sources)
 
     def _tokens(self, job: _Job) -> tuple[list[int], list[int]]:
         """The tokens before the segment, and those of the segment."""
-        encoded = self._translator.target_tokenizer.encode_batch(job.texts[: job.first + 1])
+        encoded = self._target.encode_batch(job.texts[: job.first + 1])
         return [token for tokens in encoded[:-1] for token in (*tokens, SEP)], encoded[-1]
 
     def _form(self, job: _Job) -> list[int]:
         """The tokens of a missing target form."""
-        tokenizer = self._translator.target_tokenizer
         form = next(iter(job.missing)).target
-        tokens = tokenizer.encode(form)
-        return tokens[1:] if unspaced(form[:1]) and tokenizer.piece(tokens[0]) == SPACE else tokens
+        tokens = self._target.encode(form)
+        return tokens[1:] if unspaced(form[:1]) and self._target.piece(tokens[0]) == SPACE else tokens
 
     def _places(self, own: Sequence[int], form: Sequence[int]) -> list[int]:
         """Where a form may begin: at each word and after the last; anywhere in a script without spaces."""
-        piece = self._translator.target_tokenizer.piece
+        piece = self._target.piece
         spaced = piece(form[0]).startswith(SPACE)
         starts = [n for n, token in enumerate(own) if n == 0 or not spaced or piece(token).startswith(SPACE)]
         return [*starts, len(own)] if own else [0]
 
     def _ends(self, own: Sequence[int], place: int) -> list[int]:
         """Where words from a place on end: before spaces and punctuation."""
-        pieces = [self._translator.target_tokenizer.piece(token) for token in own]
+        pieces = [self._target.piece(token) for token in own]
         ends = []
         for n in range(place + 1, len(own) + 1):
             ahead = pieces[n] if n < len(own) else SPACE
@@ -218,10 +197,9 @@ class TermSearch:
 
     def _cased(self, job: _Job, form: list[int], place: int) -> list[int]:
         """The form, capitalized if it replaces a capitalized word at the beginning."""
-        tokenizer = self._translator.target_tokenizer
-        text = tokenizer.decode(form)
+        text = self._target.decode(form)
         if place == 0 and job.text[:1].isupper() and text[:1].islower() and text.lower() == text:
-            return tokenizer.encode(text[0].upper() + text[1:])
+            return self._target.encode(text[0].upper() + text[1:])
         return form
 
     def _continued(self, jobs: Sequence[_Job], begun: Sequence[Sequence[list[int]]]) -> list[list[list[int]]]:
@@ -230,8 +208,7 @@ class TermSearch:
         whole: list[list[list[int]]] = [[] for _ in jobs]
         if not rows:
             return whole
-        tokenizer = self._translator.target_tokenizer
-        before = [[[*t, SEP] for t in tokenizer.encode_batch(job.texts[: job.first])] for job in jobs]
+        before = [[[*t, SEP] for t in self._target.encode_batch(job.texts[: job.first])] for job in jobs]
         told = [{**dict(enumerate(before[n])), jobs[n].first: start} for n, start in rows]
         ends = [0] * len(rows)
 
@@ -239,9 +216,8 @@ class TermSearch:
             ends[row] += sum(bool(steps_of(token)) for token in tokens)
             return ends[row] <= jobs[rows[row][0]].first
 
-        source = pad([self._source(jobs[n]) for n, _ in rows], self._translator.device)
-        config = replace(self._config, strategy="greedy", beam_size=1)
-        found = decode(self._translator.model, *source, config, forced=told, watch=watch)
+        source = pad([self._source(jobs[n]) for n, _ in rows], self._loaded.device)
+        found = decode(self._loaded.model, *source, self._greedy.config, forced=told, watch=watch)
         for (n, _), [hypothesis] in zip(rows, found, strict=True):
             own = hypothesis.tokens[sum(map(len, before[n])) :]
             end = next((i for i, token in enumerate(own) if steps_of(token)), None)
@@ -257,7 +233,7 @@ class TermSearch:
         for job, some in zip(jobs, found, strict=True):
             texts: dict[str, list[int]] = {}
             for own in some:
-                texts.setdefault(self._translator.target_tokenizer.decode(own), own)
+                texts.setdefault(self._target.decode(own), own)
             rows.append([(text, own) for text, own in texts.items() if job.fits(text)])
         parts = list(zip(jobs, before, rows, strict=True))
         pairs = [(self._source(job), [*first, *own, SEP]) for job, first, choices in parts for _, own in choices]
@@ -275,17 +251,16 @@ class TermSearch:
     def _losses(self, pairs: Sequence[tuple[list[int], list[int]]], asked: Sequence[int] | None = None) -> list[Floats]:
         """`target_losses` of sources and targets; `</s>` is added to the targets."""
         examples = [Example("", np.array(source), np.array([*target, EOS])) for source, target in pairs]
-        return target_losses(self._translator.model, examples, self._config.batch_tokens, asked=asked)
+        return target_losses(self._loaded.model, examples, self._config.batch_tokens, asked=asked)
 
     def _with(self, number: int, part: Translation, changed: dict[int, str]) -> Translation:
         """A translation with some segments replaced, and its new log-probability."""
         best = part.hypotheses[0]
         segments = [changed.get(n, text) for n, text in enumerate(best.segments)]
-        fixed = [Told(dict(enumerate(segments)))]
-        greedy = replace(self._config, strategy="greedy", beam_size=1)
-        [whole] = translate_pieces(self._translator, [self._pieces[number]], [""], fixed, greedy, self._before, None)
+        fixed = Told(dict(enumerate(segments)))
+        [whole] = self._greedy.translate([Piece(self._pieces[number].segments, "", fixed)])
         log_probability = whole.hypotheses[0].log_probability
-        encoded = self._translator.target_tokenizer.encode_batch(segments)
+        encoded = self._target.encode_batch(segments)
         length = sum(map(len, encoded)) + len(segments) + 1
         score = log_probability / length**self._config.length_penalty
         mended = replace(best, segments=tuple(segments), log_probability=log_probability, score=score)

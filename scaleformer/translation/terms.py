@@ -6,15 +6,12 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from scaleformer.system.errors import DataError
 from scaleformer.text.terms import Term, find_terms, make_terms
 from scaleformer.translation.notices import Place, log, some_of
 from scaleformer.translation.translations import DocumentHypothesis, Translation
-
-if TYPE_CHECKING:
-    from scaleformer.translation.translator import Translator
 
 Terms = Mapping[str, str]  # target forms by their source forms
 
@@ -121,16 +118,17 @@ def merge_terms(every: Terms, own: Sequence[Terms], documents: Sequence[Sequence
 
 
 def tell_of_terms(
-    translator: Translator,
     documents: Sequence[Sequence[str]],
     translations: Sequence[Translation],
     terms: Sequence[Terms] | None,
+    markers: bool,
 ) -> None:
-    """Report the terms of the documents on stderr, if they have any."""
+    """Report the terms of the documents on stderr, if they have any; markers: whether the vocabulary has those of
+    annotated sources."""
     if not terms or not any(terms):
         return
     count = count_terms(documents, translations, terms_of(documents, terms, True, 1), lambda *_: "")
-    how = "" if translator.source_tokenizer.has_terms else "; the vocabulary has no term markers: search alone"
+    how = "" if markers else "; the vocabulary has no term markers: search alone"
     print(f"{count}{how}", file=sys.stderr)
 
 

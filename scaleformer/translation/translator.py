@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
@@ -14,10 +14,9 @@ from scaleformer.checkpoints.model_file import LoadedModel, load_model
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.devices import resolve_device
-from scaleformer.system.schema import shown
 from scaleformer.translation.ensembles import load_ensemble
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
-from scaleformer.translation.pieces import cut_pieces, translate_pieces
+from scaleformer.translation.pieces import Piece, PieceTranslator, cut_pieces
 from scaleformer.translation.streaming import SegmentStreams
 from scaleformer.translation.term_search import TermSearch
 from scaleformer.translation.terms import Terms, count_terms, terms_of, warn_of_terms
@@ -45,6 +44,7 @@ class Translator:
     ) -> None:
         if isinstance(loaded, (str, Path)):
             loaded = load_model(loaded, resolve_device(None))
+        self.loaded = loaded
         self.model = loaded.model
         self.source_tokenizer = loaded.source_tokenizer
         self.target_tokenizer = loaded.target_tokenizer
@@ -54,7 +54,7 @@ class Translator:
         self.longest_segment = loaded.longest_segment
         self.parent = loaded.parent
         self.segmentation = loaded.segmentation
-        self.device = next(self.model.parameters()).device
+        self.device = loaded.device
         self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
         self.tag = tag
         if tag is not None:
@@ -99,21 +99,8 @@ class Translator:
         return cls(loaded, tag=tag)
 
     def tag_tokens(self, tag: str | None = None) -> list[int]:
-        """The tokens before the first source segment: the id of the tag, `2es` or `<2es>`; default `self.tag`, empty
-        without either.
-
-        Raises ValueError if the vocabulary lacks the tag, and without one if all training data had a tag.
-        """
-        tag, known = self.tag if tag is None else tag, self.source_tokenizer.tags
-        if tag is not None:
-            name = tag[1:-1] if tag[:1] + tag[-1:] == "<>" else tag
-            if name not in known:
-                there = f"it knows {', '.join(known)}" if known else "it was trained without tags"
-                raise ValueError(f"tag={shown(tag)}: the model knows no such tag; {there}")
-            return [known[name]]
-        if known and _all_tagged(self.config.get("data")):
-            raise ValueError(f"all training data of the model had a tag: give tag=, one of {', '.join(known)}")
-        return []
+        """`LoadedModel.tag_tokens` of a tag, by default of the translator's own."""
+        return self.loaded.tag_tokens(self.tag if tag is None else tag)
 
     def translate(
         self,
@@ -205,43 +192,48 @@ class Translator:
             raise ValueError(f"n_best={config.n_best}: only the best hypotheses of pieces can be joined; set n_best=1")
         told = told_of(documents, fixed, begin, config.match_segments)
         asked = terms_of(documents, terms, config.match_segments, config.n_best)
-        rest, before = documents[len(begun) :], self.tag_tokens(tag)
-        if mode in BY_SEGMENT:
-            pieces = [[[segment] for segment in segments] for segments in rest]
-        elif max_tokens is not None:
-            pieces = [cut_pieces(segments, self.source_tokenizer, max_tokens - len(before)) for segments in rest]
-        else:
-            pieces = [[list(segments)] for segments in rest]
+        before = self.tag_tokens(tag)
         names = list(map(str, range(len(documents)))) if ids is None else list(ids)
         if place is None:
             place = lambda document, segment: f"document {names[document]}, segment {segment + 1}"  # noqa: E731
         if self.longest_segment is not None:
             warn_of_long(documents, self.source_tokenizer, self.longest_segment, place)
         done = sum(translation.source_tokens for translation in begun)
-        keys = [
-            name if n == 0 else f"{name} {n}"
-            for name, group in zip(names[len(begun) :], pieces, strict=True)
-            for n in range(len(group))
-        ]
+        groups = []
+        for number, segments in enumerate(documents[len(begun) :], len(begun)):
+            if mode in BY_SEGMENT:
+                cut = [[segment] for segment in segments]
+            elif max_tokens is not None:
+                cut = cut_pieces(segments, self.source_tokenizer, max_tokens - len(before))
+            else:
+                cut = [list(segments)]
+            stops = accumulate(map(len, cut))
+            groups.append(
+                [
+                    Piece(
+                        part,
+                        f"{names[number]} {n}" if n else names[number],
+                        told[number].part(stop - len(part), stop),
+                        asked[number],
+                    )
+                    for n, (part, stop) in enumerate(zip(cut, stops, strict=True))
+                ]
+            )
         streams = None
         if watch is not None:
             final = config.match_segments and not any(asked)  # what a search writes
-            streams = SegmentStreams(pieces, len(begun), self.target_tokenizer, final, watch)
-        flat = [piece for group in pieces for piece in group]
-        told = [
-            one.part(stop - len(piece), stop)
-            for one, group in zip(told[len(begun) :], pieces, strict=True)
-            for piece, stop in zip(group, accumulate(map(len, group)), strict=True)
-        ]
+            sizes = [[len(piece.segments) for piece in group] for group in groups]
+            streams = SegmentStreams(sizes, len(begun), self.target_tokenizer, final, watch)
+        flat = [piece for group in groups for piece in group]
+        translator = PieceTranslator(self.loaded, config, before)
         if mode == "two-pass":
-            parts = translate_twice(self, pieces, keys, told, config, before, progress, done, streams)
+            parts = translate_twice(translator, groups, progress, done, streams)
         else:
-            parts = translate_pieces(self, flat, keys, told, config, before, progress, done, streams)
+            parts = translator.translate(flat, progress, done, streams)
         if any(asked):
-            wanted = [some for some, group in zip(asked[len(begun) :], pieces, strict=True) for _ in group]
-            parts = TermSearch(self, flat, wanted, told, config, before).enforced(parts)
+            parts = TermSearch(translator, flat).enforced(parts)
         translations = list(begun)
-        for group in pieces:
+        for group in groups:
             found = [next(parts) for _ in group]
             translation = found[0] if max_tokens is None and mode == "document" else join(found, mode)
             translations.append(translation)
@@ -256,12 +248,4 @@ class Translator:
     def align(self, documents: Sequence[Sequence[str]], translations: Sequence[Sequence[str]]) -> list[list[Links]]:
         """Word alignments of each segment of documents and their translations (`align_words`)."""
         made = [Translation((DocumentHypothesis(tuple(one), 0.0, 0.0, True),), len(one), 0) for one in translations]
-        return align_words(self, documents, made)
-
-
-def _all_tagged(data: Any) -> bool:
-    """Whether every corpus in the `data` group of a run has a tag."""
-    if not isinstance(data, Mapping):
-        return False
-    corpora = (data.get("corpora") or {"": data}).values()
-    return all(isinstance(corpus, Mapping) and corpus.get("tag") is not None for corpus in corpora)
+        return align_words(self.loaded, documents, made, self.tag_tokens())

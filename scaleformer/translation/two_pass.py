@@ -7,27 +7,22 @@ keeps of the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from scaleformer.decoding.active import Watch
-from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import Hypothesis, decode
 from scaleformer.model.transformer import DecoderState, Transformer
 from scaleformer.translation.batches import make_batches, pad
-from scaleformer.translation.pieces import make_hypothesis, translate_pieces
+from scaleformer.translation.pieces import Piece, PieceTranslator
 from scaleformer.translation.streaming import SegmentStreams
-from scaleformer.translation.told import Told
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import BOS, EOS, SEP
-
-if TYPE_CHECKING:
-    from scaleformer.translation.translator import Translator
 
 # Contexts are read, not written: so many times the tokens of a batch, for fewer steps.
 SHARE = 4
@@ -93,35 +88,33 @@ class InContext:
 
 @torch.inference_mode()
 def translate_again(
-    model: Transformer,
-    segments: Mapping[int, Sequence[int]],
-    translations: Sequence[Sequence[int]],
-    before: Sequence[int],
-    config: DecodingConfig,
-    *,
-    keys: Sequence[str],
-    told: Sequence[Mapping[int, Sequence[int]]],
-    watch: Callable[[Sequence[int]], Watch] | None = None,
-    progress: Callable[[int, float], None] | None = None,
+    pieces: PieceTranslator,
+    document: Sequence[Piece],
+    first: Sequence[Translation],
+    watch: Callable[[Sequence[int]], Watch] | None,
+    progress: Callable[[int, float], None],
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
-    """The second pass of one document: its segments by their numbers, in any order, and what `decode` has of each.
+    """The second pass of one document: the number of each segment that has text, in any order, and what `decode` has
+    of it.
 
-    segments: source tokens by number, of those that have any text; translations: target tokens of the first pass of
-    all segments, neither with `<sep>`; before: the tag; keys, told: of all segments; watch: of segments by number.
+    document  pieces of one segment each; first: their translations by themselves
+    watch     the watcher of a batch of segments, by their numbers
     """
-    sources = [segments.get(n, ()) for n in range(len(translations))]
-    first = FirstPass(model, [*before, *(token for tokens in sources for token in (*tokens, SEP)), EOS], translations)
-    alone = {n: [*before, *tokens, SEP, EOS] for n, tokens in segments.items()}
+    loaded, config = pieces.loaded, pieces.config
+    encode = loaded.source_tokenizer.encode_segments
+    sources = [encode(piece.segments) if of.source_tokens else [SEP] for piece, of in zip(document, first, strict=True)]
+    targets = loaded.target_tokenizer.encode_batch([" ".join(of.segments) for of in first])
+    both = FirstPass(loaded.model, [*pieces.tag, *(token for tokens in sources for token in tokens), EOS], targets)
     # Those that read about as many tokens stand beside each other.
-    lengths = [len(tokens) + 1 for tokens in translations]
-    context = {n: sum(lengths[max(0, n - CONTEXT) : n + 1]) for n in alone}
+    lengths = [len(tokens) + 1 for tokens in targets]
+    context = {n: sum(lengths[max(0, n - CONTEXT) : n + 1]) for n, of in enumerate(first) if of.source_tokens}
     for numbers in make_batches(context, replace(config, batch_tokens=SHARE * config.batch_tokens)):
         hypotheses = decode(
-            InContext(first, numbers),
-            *pad([alone[n] for n in numbers], first.segments.device),
+            InContext(both, numbers),
+            *pad([[*pieces.tag, *sources[n], EOS] for n in numbers], loaded.device),
             config,
-            keys=[keys[n] for n in numbers],
-            forced=[told[n] for n in numbers],
+            keys=[document[n].name for n in numbers],
+            forced=[document[n].told.tokens(loaded.target_tokenizer) for n in numbers],
             watch=None if watch is None else watch(numbers),
             progress=progress,
         )
@@ -129,20 +122,18 @@ def translate_again(
 
 
 def translate_twice(
-    translator: Translator,
-    documents: Sequence[Sequence[Sequence[str]]],
-    keys: Sequence[str],
-    told: Sequence[Told],
-    config: DecodingConfig,
-    before: Sequence[int],
+    pieces: PieceTranslator,
+    documents: Sequence[Sequence[Piece]],
     progress: Callable[[float, int], None] | None,
     done: int,
     streams: SegmentStreams | None,
 ) -> Iterator[Translation]:
-    """As `translate_pieces`, of documents, each of pieces of one segment: first by themselves, then in
-    context. Raises ValueError without match_segments, for an ensemble, and as `Transformer.read_target`."""
-    model = translator.model
-    if not config.match_segments or not isinstance(model, Transformer):
+    """As `PieceTranslator.translate`, of documents of pieces of one segment: first by themselves, then in context.
+
+    Raises ValueError without match_segments, for an ensemble, and as `Transformer.read_target`.
+    """
+    config = pieces.config
+    if not config.match_segments or not isinstance(pieces.loaded.model, Transformer):
         wanted = "match_segments=true" if not config.match_segments else "one model, no ensemble"
         raise ValueError(f"mode=two-pass: wanted {wanted}; or set mode=document")
     if config.memory_limit is not None:
@@ -151,8 +142,7 @@ def translate_twice(
             "decoding.batch_tokens alone: set decoding.memory_limit=null, or mode=document"
         )
     half = None if progress is None else lambda share, written: progress(share / 2, written)
-    segments = [segment for document in documents for segment in document]
-    first = list(translate_pieces(translator, segments, keys, told, config, before, half, done))
+    first = list(pieces.translate([piece for document in documents for piece in document], half, done))
     total = max(1, sum(part.source_tokens for part in first))
     start = written = read = 0
 
@@ -164,23 +154,13 @@ def translate_twice(
 
     for document in documents:
         stop = start + len(document)
-        sources, before_it = segments[start:stop], first[start:stop]
-        encoded = translator.source_tokenizer.encode_segments
-        found = {n: part for n, part in enumerate(before_it) if not part.source_tokens}
-        at_hand = sum(part.source_tokens for part in before_it)
-        again = translate_again(
-            model,
-            {n: encoded(source)[:-1] for n, source in enumerate(sources) if n not in found},
-            translator.target_tokenizer.encode_batch([" ".join(part.segments) for part in before_it]),
-            before,
-            config,
-            keys=keys[start:stop],
-            told=[one.tokens(translator.target_tokenizer) for one in told[start:stop]],
-            watch=None if streams is None else partial(streams.of, first=start),
-            progress=report,
-        )
+        by_itself = first[start:stop]
+        found = {n: part for n, part in enumerate(by_itself) if not part.source_tokens}
+        at_hand = sum(part.source_tokens for part in by_itself)
+        watch = None if streams is None else partial(streams.of, first=start)
+        again = translate_again(pieces, document, by_itself, watch, report)
         for n, hypotheses in again if len(found) < len(document) else ():
-            made = tuple(make_hypothesis(translator, h, config, told[start + n]) for h in hypotheses)
-            found[n] = Translation(made, 1, before_it[n].source_tokens)
+            texts = tuple(pieces.text(hypothesis, document[n].told) for hypothesis in hypotheses)
+            found[n] = Translation(texts, 1, by_itself[n].source_tokens)
         yield from (found[n] for n in range(len(document)))
         start, read = stop, read + at_hand

@@ -9,12 +9,13 @@ and include punctuation; in scripts without spaces each character is one. Alignm
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from scaleformer.checkpoints.model_file import LoadedModel
 from scaleformer.data.batching import Example, collate
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.model.attention_weights import recorded_weights
@@ -23,9 +24,6 @@ from scaleformer.text.words import spans
 from scaleformer.translation.batches import runs
 from scaleformer.translation.translations import Translation
 from scaleformer.vocabulary import EOS, separators
-
-if TYPE_CHECKING:
-    from scaleformer.translation.translator import Translator
 
 LONGEST = 1024  # tokens per pass, unless one segment is longer: memory grows with the square
 Links = tuple[tuple[int, int], ...]  # source word, target word
@@ -41,18 +39,18 @@ class Unit(NamedTuple):
 
 
 def align_words(
-    translator: Translator,
+    loaded: LoadedModel,
     documents: Sequence[Sequence[str]],
     translations: Sequence[Translation],
-    tag: str | None = None,
+    tag: Sequence[int] = (),
 ) -> list[list[Links]]:
     """The links of each segment of each document, ordered by target word. A segment merged with the one before it has
-    none: its words continue the numbering of that one. tag: that of the translations.
+    none: its words continue the numbering of that one. tag: the tokens of the tag of the translations.
 
     Time and memory are linear in the document, which is read in runs of `LONGEST` tokens. Raises ValueError if segment
     counts differ, and for a model whose attention has no weights.
     """
-    return [_document(translator, *pair, tag) for pair in zip(documents, translations, strict=True)]
+    return [_document(loaded, *pair, tag) for pair in zip(documents, translations, strict=True)]
 
 
 def as_pharaoh(links: Links) -> str:
@@ -85,7 +83,7 @@ def write_alignments(path: str, documents: Sequence[Sequence[Links]]) -> None:
 
 
 def _document(
-    translator: Translator, segments: Sequence[str], translation: Translation, tag: str | None
+    loaded: LoadedModel, segments: Sequence[str], translation: Translation, tag: Sequence[int]
 ) -> list[Links]:
     best = translation.hypotheses[0]
     if len(best.segments) != len(segments):
@@ -98,38 +96,33 @@ def _document(
     units = []
     for first, stop in zip(firsts, [*firsts[1:], len(segments)], strict=True):
         if best.segments[first].strip():
-            units.append((first, _unit(translator, segments[first:stop], best.segments[first])))
-    attention = attention_in_runs(translator, [unit for _, unit in units], tag)
+            units.append((first, _unit(loaded, segments[first:stop], best.segments[first])))
+    attention = attention_in_runs(loaded, [unit for _, unit in units], tag)
     for (n, unit), weights in zip(units, attention, strict=True):
-        found[n] = _links(translator, unit, weights)
+        found[n] = _links(loaded, unit, weights)
     return found
 
 
-def attention_in_runs(
-    translator: Translator, units: Sequence[Unit], tag: str | None = None
-) -> Iterator[NDArray[np.float32]]:
+def attention_in_runs(loaded: LoadedModel, units: Sequence[Unit], tag: Sequence[int]) -> Iterator[NDArray[np.float32]]:
     """`attention_of` units, in runs of at most `LONGEST` tokens."""
     for run in runs([(unit, max(len(unit.source), len(unit.target))) for unit in units], LONGEST):
-        yield from attention_of(translator, run, tag)
+        yield from attention_of(loaded, run, tag)
 
 
-def _unit(translator: Translator, sources: Sequence[str], text: str) -> Unit:
-    target = translator.target_tokenizer
+def _unit(loaded: LoadedModel, sources: Sequence[str], text: str) -> Unit:
+    target = loaded.target_tokenizer
     [ends] = separators(len(sources), 1)
-    return Unit(sources, translator.source_tokenizer.encode_segments(sources), [*target.encode(text), *ends], text)
+    return Unit(sources, loaded.source_tokenizer.encode_segments(sources), [*target.encode(text), *ends], text)
 
 
 @torch.inference_mode()
-def attention_of(
-    translator: Translator, units: Sequence[Unit], tag: str | None = None
-) -> Iterator[NDArray[np.float32]]:
+def attention_of(loaded: LoadedModel, units: Sequence[Unit], tag: Sequence[int]) -> Iterator[NDArray[np.float32]]:
     """Weights (target tokens, source tokens) of each of some consecutive units."""
-    before = translator.tag_tokens()
-    source = [*before, *(token for unit in units for token in unit.source), EOS]
+    source = [*tag, *(token for unit in units for token in unit.source), EOS]
     target = [*(token for unit in units for token in unit.target), EOS]
     example = Example("", np.array(source), np.array(target))
-    batch = collate([example]).to(translator.device)
-    models = getattr(translator.model, "models", [translator.model])  # of an ensemble
+    batch = collate([example]).to(loaded.device)
+    models = getattr(loaded.model, "models", [loaded.model])  # of an ensemble
     total = np.zeros((len(target), len(source)), dtype=np.float32)
     for model in models:
         with recorded_weights(model, ("cross",)) as recorded:
@@ -138,16 +131,16 @@ def attention_of(
         if not layers:
             raise ValueError("align: the model's cross-attention has no weights: leave it out")
         total += layers[max(0, len(layers) - 2)][0].float().mean(0).cpu().numpy() / len(models)  # (L, S)
-    row, column = 0, len(before)
+    row, column = 0, len(tag)
     for unit in units:
         stop = row + len(unit.target), column + len(unit.source)
         yield total[row : stop[0], column : stop[1]]
         row, column = stop
 
 
-def _links(translator: Translator, unit: Unit, weights: NDArray[np.float32]) -> Links:
-    columns = source_words(translator.source_tokenizer, unit.sources)  # (S, source words)
-    own = token_words(translator.target_tokenizer, unit.text)  # (L without separators, target words)
+def _links(loaded: LoadedModel, unit: Unit, weights: NDArray[np.float32]) -> Links:
+    columns = source_words(loaded.source_tokenizer, unit.sources)  # (S, source words)
+    own = token_words(loaded.target_tokenizer, unit.text)  # (L without separators, target words)
     if columns.shape[1] == 0:
         return ()
     of_words = own.T @ (weights[: len(own)] @ columns)  # (target words, source words)

@@ -6,6 +6,7 @@ import pytest
 
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.translation.alternatives import Alternative, alternatives_config, find_alternatives
+from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.told import Told
 from scaleformer.translation.translator import Translator
 from tests.runs import DOCUMENTS, make_run
@@ -23,7 +24,7 @@ def test_alternatives_are_those_of_a_search_with_the_rest_fixed(translator):
     told = [Told({1: "fest"}), Told(), Told({}, {2: "e"})]
     fixed, begin = [one.fixed for one in told], [one.begin for one in told]
     translations = translator.translate_documents(SOURCES, config, fixed=fixed, begin=begin)
-    found = find_alternatives(translator, SOURCES, translations, told, config, 3)
+    found = find_alternatives(PieceTranslator(translator.loaded, config), SOURCES, translations, told, 3)
     assert [len(segments) for segments in found] == [2, 1, 3]
     assert found[0][1] == [Alternative("fest", translations[0].hypotheses[0].log_probability)]
     assert all(alternative.text.startswith("e") for alternative in found[2][2])

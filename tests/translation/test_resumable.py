@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.decoding.config import DecodingConfig
-from scaleformer.translation import translator as translator_module
+from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
@@ -89,7 +89,7 @@ def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path,
     path = tmp_path / "out.part"
     with pytest.raises(OSError, match="full"), call(translator, path):
         raise OSError("full")
-    monkeypatch.setattr(translator_module, "translate_pieces", lambda *_: iter(()))
+    monkeypatch.setattr(PieceTranslator, "translate", lambda *_: iter(()))
     with call(translator, path) as found:
         assert len(found) == 5
 

@@ -100,7 +100,7 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
                     **settings,
                 )
             )
-        tell_of_terms(translator, sources, translations, terms)
+        tell_of_terms(sources, translations, terms, translator.source_tokenizer.has_terms)
         rest = iter(translations)
         told: dict[str, Counter[Path]] = defaultdict(Counter)
         for file, some, (source, target) in zip(files, documents, plan.pairs, strict=True):
