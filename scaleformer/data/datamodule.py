@@ -145,8 +145,8 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
         first epoch (with the current data and settings). None if there is nothing to add to `report`."""
         if not self.config.streaming or self._counted is None or not self._counted.windows:
             return None
-        name, split = self._counted.report(self.cutting)
-        splits = {name: split} | {key: counts for key, counts in self.report.splits.items() if key == "valid"}
+        validation = {name: counts for name, counts in self.report.splits.items() if name == "valid"}
+        splits = {self._counted.name: self._counted.counts} | validation
         return replace(self.report, splits=splits)
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from scaleformer.data.batching import make_batches, padded_sizes, share
-from scaleformer.data.cutting import Cutting, Ints, Plan, has_empty_side, make_plan, segment_lengths
+from scaleformer.data.cutting import Ints, Plan, has_empty_side, make_plan, segment_lengths
 from scaleformer.data.encoded import EncodedCorpus
 from scaleformer.data.sampler import Recipe, epoch_batches
 from scaleformer.vocabulary import PLACEHOLDER, PLACEHOLDERS, UNK
@@ -18,7 +18,8 @@ from scaleformer.vocabulary import PLACEHOLDER, PLACEHOLDERS, UNK
 
 @dataclass(frozen=True)
 class SplitReport:
-    """Counts of one split. Token counts include every `<sep>`, but not the `</s>`.
+    """Counts of one split, or of a part of it; those of several parts or processes can be added. Token counts include
+    every `<sep>`, but not the `</s>`.
 
     cut_documents         documents cut into more than one example
     empty_segments        segments without a token on one side or both
@@ -32,41 +33,8 @@ class SplitReport:
     masked_spans          placeholders in the source
     dropped               segments left out, by reason
     dropped_documents     documents that lost all segments
-    padding               share of the padded positions in the batches that hold no token
-    idle                  share of the positions lost while processes wait for the largest batch of a step
-    """
-
-    documents: int
-    segments: int
-    source_tokens: int
-    target_tokens: int
-    examples: int
-    batches: int
-    cut_documents: int
-    empty_segments: int
-    unknown_tokens: int
-    overlong_segments: int
-    longest_segment: int
-    longest_source: int
-    longest_target: int
-    over_budget_examples: int
-    separators_left_out: int
-    masked_segments: int
-    masked_spans: int
-    dropped: dict[str, int]
-    dropped_documents: int
-    padding: float
-    idle: float
-
-
-@dataclass(frozen=True)
-class SplitCounts:
-    """The counts behind a `SplitReport`; counts of parts of a corpus, or of several processes, can be added.
-
-    length_ratio       segments left out because of data.max_ratio
-    empty_sides        segments left out because of an empty side (data.level=segment)
-    tokens, positions  in the batches: positions that hold a token, and all positions
-    places             positions there would be if every process had the largest batch of each step
+    tokens, positions     in the batches: positions that hold a token, and all positions
+    places                positions there would be if every process had the largest batch of each step
     """
 
     documents: int = 0
@@ -86,35 +54,45 @@ class SplitCounts:
     separators_left_out: int = 0
     masked_segments: int = 0
     masked_spans: int = 0
-    length_ratio: int = 0
-    empty_sides: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
     dropped_documents: int = 0
     tokens: int = 0
     positions: int = 0
     places: int = 0
 
-    def __add__(self, other: SplitCounts) -> SplitCounts:
-        both = [(f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)]
-        return SplitCounts(**{name: max(a, b) if name.startswith("longest") else a + b for name, a, b in both})
+    @property
+    def padding(self) -> float:
+        """Share of the padded positions in the batches that hold no token."""
+        return 1 - self.tokens / self.positions if self.positions else 0.0
 
-    def with_batches(self, sizes: Sequence[Sequence[int]] | Ints) -> SplitCounts:
+    @property
+    def idle(self) -> float:
+        """Share of the positions lost while processes wait for the largest batch of a step."""
+        return 1 - self.positions / self.places if self.places else 0.0
+
+    def __add__(self, other: SplitReport) -> SplitReport:
+        sums: dict[str, Any] = {
+            name: max(a, b) if name.startswith("longest") else a + b
+            for name, a, b in ((name, getattr(self, name), getattr(other, name)) for name in COUNTS)
+        }
+        reasons = {**self.dropped, **other.dropped}
+        dropped = {reason: self.dropped.get(reason, 0) + other.dropped.get(reason, 0) for reason in reasons}
+        return SplitReport(**sums, dropped=dropped)
+
+    def with_batches(self, sizes: Sequence[Sequence[int]] | Ints) -> SplitReport:
         """These counts plus those of batches with the given numbers of positions, by process and step."""
         steps = np.asarray(sizes, dtype=np.int64)  # (processes, steps)
         places = len(steps) * int(steps.max(axis=0, initial=0).sum())
         return replace(self, batches=steps.size, positions=int(steps.sum()), places=places)
 
-    def report(self, cutting: Cutting) -> SplitReport:
-        """The report of these counts."""
-        shared = {f.name: getattr(self, f.name) for f in fields(SplitReport) if hasattr(self, f.name)}
-        dropped = {"length ratio": self.length_ratio} if cutting.max_ratio is not None else {}
-        if cutting.level == "segment":
-            dropped["an empty side"] = self.empty_sides
-        return SplitReport(
-            **shared,
-            dropped=dropped,
-            padding=_share_without(self.tokens, self.positions),
-            idle=_share_without(self.positions, self.places),
-        )
+    def to_dict(self) -> dict[str, Any]:
+        """Plain types, for JSON: the shares in place of the counts that they come from."""
+        shown = {name: value for name, value in asdict(self).items() if name not in BEHIND_SHARES}
+        return {**shown, "padding": self.padding, "idle": self.idle}
+
+
+COUNTS = tuple(f.name for f in fields(SplitReport) if f.name != "dropped")
+BEHIND_SHARES = ("tokens", "positions", "places")
 
 
 @dataclass(frozen=True)
@@ -143,7 +121,8 @@ class DataReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "corpora" or value}
+        found = asdict(self) | {"splits": {name: split.to_dict() for name, split in self.splits.items()}}
+        return {name: value for name, value in found.items() if name != "corpora" or value}
 
     def table(self) -> Table:
         """A table for `rich.print`."""
@@ -152,8 +131,7 @@ class DataReport:
         table.add_column("")
         for name in self.splits:
             table.add_column(name, justify="right")
-        rows = [row for row in SplitReport.__dataclass_fields__ if row not in ("dropped", "padding", "idle")]
-        for row in rows:
+        for row in (name for name in COUNTS if name not in BEHIND_SHARES):
             numbers = [getattr(split, row) for split in self.splits.values()]
             if any(numbers) or not row.startswith("masked"):
                 table.add_row(row.replace("_", " "), *(f"{number:,}" for number in numbers))
@@ -183,17 +161,23 @@ def report_split(corpus: EncodedCorpus, recipe: Recipe, shuffle: bool = True) ->
         batches = make_batches(plan, recipe.batch_tokens, None, recipe.world * recipe.accumulated)
     shares = [share(batches, rank, recipe.world) for rank in range(recipe.world)]
     sizes = np.stack([padded_sizes(plan, own) for own in shares])  # (processes, steps)
-    return count_split(corpus, plan, recipe).with_batches(sizes).report(cutting)
+    return count_split(corpus, plan, recipe).with_batches(sizes)
 
 
-def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCounts:
-    """Count a corpus and its plan, without batches (`SplitCounts.with_batches` adds them)."""
+def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitReport:
+    """Count a corpus and its plan, without batches (`SplitReport.with_batches` adds them)."""
+    cutting = recipe.cutting
     lengths = segment_lengths(corpus)
     shortest = np.minimum(corpus.source_lengths, corpus.target_lengths)
-    empty = int(has_empty_side(corpus).sum()) if recipe.cutting.level == "segment" else 0
+    empty = int(has_empty_side(corpus).sum()) if cutting.level == "segment" else 0
+    dropped = {}
+    if cutting.max_ratio is not None:
+        dropped["length ratio"] = corpus.segments - len(plan.order) - empty
+    if cutting.level == "segment":
+        dropped["an empty side"] = empty
     kept_documents = len(np.unique(corpus.document_of[plan.order]))
     masked = np.flatnonzero((corpus.source >= PLACEHOLDER) & (corpus.source < PLACEHOLDER + len(PLACEHOLDERS)))
-    return SplitCounts(
+    return SplitReport(
         documents=len(corpus.documents) - 1,
         segments=corpus.segments,
         source_tokens=len(corpus.source),
@@ -202,7 +186,7 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
         cut_documents=_cut_documents(corpus, plan),
         empty_segments=int((shortest == 1).sum()),
         unknown_tokens=sum(int((side == UNK).sum()) for side in (corpus.source, corpus.target)),
-        overlong_segments=int((lengths > recipe.cutting.max_tokens).sum()),
+        overlong_segments=int((lengths > cutting.max_tokens).sum()),
         longest_segment=int(lengths.max(initial=0)),
         longest_source=int(plan.source_lengths.max(initial=0)),
         longest_target=int(plan.target_lengths.max(initial=0)),
@@ -210,8 +194,7 @@ def count_split(corpus: EncodedCorpus, plan: Plan, recipe: Recipe) -> SplitCount
         separators_left_out=int(np.count_nonzero(plan.left_out)),
         masked_segments=len(np.unique(np.searchsorted(corpus.source_offsets, masked, "right"))),
         masked_spans=len(masked),
-        length_ratio=corpus.segments - len(plan.order) - empty,
-        empty_sides=empty,
+        dropped=dropped,
         dropped_documents=len(corpus.documents) - 1 - kept_documents,
         tokens=int(plan.source_lengths.sum() + plan.target_lengths.sum()),
     )
@@ -222,7 +205,3 @@ def _cut_documents(corpus: EncodedCorpus, plan: Plan) -> int:
     example_of = np.repeat(np.arange(len(plan)), np.diff(plan.bounds))
     pairs = np.unique(corpus.document_of[plan.order] * max(len(plan), 1) + example_of)
     return int((np.unique(pairs // max(len(plan), 1), return_counts=True)[1] > 1).sum())
-
-
-def _share_without(used: int, all_: int) -> float:
-    return 1 - used / all_ if all_ else 0.0

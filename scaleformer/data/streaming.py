@@ -11,9 +11,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, fill, make_batches, make_example, padded_sizes
-from scaleformer.data.cutting import Cutting, Ints, Plan, make_plan
+from scaleformer.data.cutting import Ints, Plan, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents
-from scaleformer.data.report import SplitCounts, SplitReport, count_split
+from scaleformer.data.report import SplitReport, count_split
 from scaleformer.data.sampler import Position, Recipe, ready_made
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.errors import DataError
@@ -86,13 +86,14 @@ class Counted:
 
     windows: int = 0
     whole: bool = False
-    counts: SplitCounts = field(default_factory=SplitCounts)
+    counts: SplitReport = field(default_factory=SplitReport)
     epoch: int = 0
 
-    def report(self, cutting: Cutting) -> tuple[str, SplitReport]:
-        """A name for the counted split or part of it, and its report."""
+    @property
+    def name(self) -> str:
+        """The counted split, or part of it."""
         part = f"{self.windows} windows" if self.windows > 1 else "window"
-        return "train" if self.whole else f"train (first {part})", self.counts.report(cutting)
+        return "train" if self.whole else f"train (first {part})"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, for a checkpoint."""
@@ -101,7 +102,7 @@ class Counted:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Counted:
         """The inverse of `to_dict`."""
-        return cls(**{**values, "counts": SplitCounts(**values["counts"])})
+        return cls(**{**values, "counts": SplitReport(**values["counts"])})
 
 
 class StreamedBatches:
@@ -156,11 +157,11 @@ class StreamedBatches:
         return plan, make_batches(plan, recipe.batch_tokens, rng)
 
     def _count(self, corpus: EncodedCorpus | None, plan: Plan | None, batches: list[Ints]) -> None:
-        counts, sizes = SplitCounts(), [0] * len(batches)
+        counts, sizes = SplitReport(), [0] * len(batches)
         if corpus is not None and plan is not None:
             counts, sizes = count_split(corpus, plan, self._windows.recipe), padded_sizes(plan, batches).tolist()
         everywhere = self._exchange((counts, sizes))
-        window = sum((own for own, _ in everywhere), SplitCounts()).with_batches([own for _, own in everywhere])
+        window = sum((own for own, _ in everywhere), SplitReport()).with_batches([own for _, own in everywhere])
         self.counted.counts += window
         self.counted.windows += 1
 

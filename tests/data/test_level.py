@@ -11,7 +11,7 @@ from scaleformer.data.config import DataConfig
 from scaleformer.data.cutting import Cutting, has_empty_side, kept_segments, make_plan
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.encoded import encode_documents
-from scaleformer.data.report import SplitCounts, report_split
+from scaleformer.data.report import report_split
 from scaleformer.data.sampler import Recipe
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.text.documents import Document
@@ -81,10 +81,6 @@ def test_several_corpora_and_two_processes(cache: Path, folders: dict[str, str])
     first, second = of_two_processes(make)
     names = {name for own in (first, second) for batch in own[0] for name in batch if name.startswith("long")}
     assert len(names) == data.report.splits["long: train"].segments  # the corpus was read whole, then started again
-
-
-def test_older_counts_are_read() -> None:
-    assert SplitCounts(documents=3).empty_sides == 0
 
 
 def test_refusals() -> None:
