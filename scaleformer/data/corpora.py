@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Any, overload
 import datasets
 from filelock import FileLock
 
-from scaleformer.data.errors import cache_errors
+from scaleformer.data.cache import cache_errors
 from scaleformer.data.sources import SplitSource, warn_of_one_document
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
@@ -141,18 +140,3 @@ def _own_error(error: BaseException, cache: Path) -> BaseException:
             return DataError(f"{cache}: cannot write the cache ({cause.strerror or cause}): set data.cache_dir")
         cause = cause.__cause__ or cause.__context__
     return error
-
-
-def join_documents(documents: Iterable[Document], segments: int, seed: int = 1) -> list[Document]:
-    """Documents of `segments` segments each, from all segments (beads as one) of the documents in random order.
-
-    Segments left over at the end are left out.
-    """
-    texts = (document.one_to_one() for document in documents)
-    pairs = [pair for document in texts for pair in zip(document.source, document.target, strict=True)]
-    random.Random(seed).shuffle(pairs)
-    joined = []
-    for start in range(0, len(pairs) - segments + 1, segments):
-        source, target = zip(*pairs[start : start + segments], strict=True)
-        joined.append(Document(f"joined-{segments}/{start // segments}", source, target))
-    return joined

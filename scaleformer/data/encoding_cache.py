@@ -8,14 +8,13 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from filelock import FileLock
 from torch.utils.data import IterableDataset, get_worker_info
 
+from scaleformer.data.cache import cache_errors, made_once
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
-from scaleformer.data.errors import cache_errors
 from scaleformer.data.sampler import ready_made, unchanged
 from scaleformer.data.streaming import document_windows
 from scaleformer.data.tokenizer import Tokenizer
@@ -49,24 +48,8 @@ def cached_encoding(
     key = f"{_CACHE_VERSION} {fingerprint} {source_tokenizer.hash} {target_tokenizer.hash}"
     folder = Path(cache_dir) / "encoded" / hashlib.sha256(key.encode()).hexdigest()[:32]
     tokenizers = (source_tokenizer, target_tokenizer)
-    if (corpus := _opened(folder, tokenizers)) is not None:
-        return corpus
-    with cache_errors(folder.parent):
-        locks = Path(cache_dir) / "locks"
-        for needed in (folder.parent, locks):
-            needed.mkdir(parents=True, exist_ok=True)
-        with FileLock(locks / f"{folder.name}.lock"):
-            if (corpus := _opened(folder, tokenizers)) is not None:
-                return corpus
-            shutil.rmtree(folder, ignore_errors=True)
-            _write(folder, documents, tokenizers, processes, change)
-    return open_encoded(folder, *tokenizers)
-
-
-def _opened(folder: Path, tokenizers: tuple[Tokenizer, Tokenizer]) -> EncodedCorpus | None:
-    with suppress(OSError, EOFError, ValueError):
-        return open_encoded(folder, *tokenizers)
-    return None
+    make = partial(_write, folder, documents, tokenizers, processes, change)
+    return made_once(folder, partial(open_encoded, folder, *tokenizers), make)
 
 
 def _write(
@@ -76,6 +59,7 @@ def _write(
     processes: int,
     change: Callable[[Document], Document],
 ) -> None:
+    shutil.rmtree(folder, ignore_errors=True)  # damaged
     parts = folder.with_name(f".{folder.name}.{PART_SEGMENTS}.parts")  # parts depend on their size
     parts.mkdir(exist_ok=True)
     try:

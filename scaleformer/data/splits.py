@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -95,17 +95,7 @@ class EncodedSplits:
 
     @property
     def cutting(self) -> Cutting:
-        config = self.config
-        return Cutting(
-            config.max_tokens,
-            config.multi_resolution,
-            config.join_segments,
-            config.max_ratio,
-            config.overlong,
-            config.drop_separators,
-            config.merge_segments,
-            config.level,
-        )
+        return Cutting(**{field.name: getattr(self.config, field.name) for field in fields(Cutting)})
 
     def encoded(self, split: str) -> EncodedCorpus:
         """The token ids of a split, cached by content hash."""

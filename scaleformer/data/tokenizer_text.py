@@ -1,15 +1,22 @@
-"""Selects the training text of tokenizers, a part of a large corpus, and trains them."""
+"""Trains tokenizers on a part of a large corpus, and keeps them by the content of their training text."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
+import sentencepiece as spm
 
+from scaleformer.data.cache import made_once
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
-from scaleformer.data.tokenizer_cache import cached_tokenizer
+from scaleformer.system.files import replaced
 from scaleformer.text.documents import Document
 
+_CACHE_VERSION = 3
 MOST_SEGMENTS = 400_000  # to train a tokenizer on, unless tokenizer.max_segments is set
 
 
@@ -66,3 +73,30 @@ def train_tokenizers(
         tokenizer = train("source", "target")
         return tokenizer, tokenizer
     return train("source"), train("target")
+
+
+def cached_tokenizer(
+    texts: Iterable[str],
+    name: str,
+    config: TokenizerConfig,
+    cache_dir: str | Path,
+    tags: Sequence[str] = (),
+    terms: bool = False,
+) -> Tokenizer:
+    """Train on `texts`, with pieces for tags and terms, unless `cache_dir`/tokenizers already has the same model.
+
+    name: a fingerprint of the texts, so that a cached model is found without reading them.
+    The file is written completely or not at all. One process trains while others wait. A damaged file is made again.
+    Raises ValueError like `Tokenizer.train`, and DataError if the cache cannot be written.
+    """
+    settings = {k: v for k, v in asdict(config).items() if k not in ("joint", "max_segments", "extend")}
+    key = [_CACHE_VERSION, spm.__version__, settings, config.max_segments, name, list(tags), terms]
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode())
+    path = Path(cache_dir) / "tokenizers" / f"{digest.hexdigest()[:32]}.model"
+
+    def make() -> None:
+        tokenizer = Tokenizer.train(texts, **settings, tags=tags, terms=terms)
+        with replaced(path) as temporary:
+            temporary.write_bytes(tokenizer.proto)
+
+    return made_once(path, lambda: Tokenizer(path.read_bytes()), make)

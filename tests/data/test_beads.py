@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from scaleformer.data.batching import collate, make_example
-from scaleformer.data.corpora import join_documents
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, make_plan
 from scaleformer.data.encoded import EncodedCorpus, encode_documents, merge_encoded, open_encoded
 from scaleformer.data.tokenizer import Tokenizer
@@ -150,12 +149,6 @@ def test_separators_of_beads_are_left_alone(tokenizer: Tokenizer) -> None:
         steps = consumed(collate([example]).target_output)
         assert int(steps.sum()) == example.source.tolist().count(SEP)
         assert len(example.target) == plan.target_lengths[number]
-
-
-def test_beads_count_as_one_segment_in_random_joins() -> None:
-    [joined] = join_documents([DOCUMENT], 7)
-    assert sorted(joined.source) == sorted(["s0", "s1 s2", "s3", "", "s4", "s5 s6", "s7 s8 s9 s10 s11"])
-    assert dict(zip(joined.source, joined.target, strict=True))["s1 s2"] == "t1"
 
 
 def test_documents_are_rebuilt_from_their_parts() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scaleformer.data.config import DataConfig
-from scaleformer.data.corpora import DocumentStream, join_documents, load_split
+from scaleformer.data.corpora import DocumentStream, load_split
 from scaleformer.data.datamodule import DocumentDataModule
 from scaleformer.data.sources import SPLITS, SplitSource, assign_splits, split_sources
 from scaleformer.data.synthetic.corpus import SyntheticConfig
@@ -183,17 +183,6 @@ def test_an_unwritable_cache(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file, not a folder")
     with pytest.raises(DataError, match=r"cannot write the cache .*data\.cache_dir"):
         load_split(source["train"], tmp_path / "cache")
-
-
-def test_join_documents() -> None:
-    joined = join_documents(some(5), 3, seed=4)
-    assert [len(d.source) for d in joined] == [3, 3, 3]
-    pairs = [pair for d in joined for pair in zip(d.source, d.target, strict=True)]
-    everything = [pair for d in some(5) for pair in zip(d.source, d.target, strict=True)]
-    for pair in set(pairs):
-        assert pairs.count(pair) <= everything.count(pair)
-    assert joined == join_documents(some(5), 3, seed=4)
-    assert joined != join_documents(some(5), 3, seed=5)
 
 
 SHARDS = ["train-00000.jsonl", "train-00001.jsonl.gz", "train-00002.jsonl"]

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import numpy as np
 import regex
-from filelock import FileLock
 
 from scaleformer.data.align.lexicon import WORD_PAIRS, Lexicon, Vocabulary, learn
 from scaleformer.data.augment.masking import Masking
-from scaleformer.data.errors import cache_errors
+from scaleformer.data.cache import made_once
 from scaleformer.data.tokenizer import Tokenizer
 from scaleformer.system.errors import DataError
-from scaleformer.system.files import replaced
+from scaleformer.system.files import atomic_writer
 from scaleformer.text.documents import Document
 from scaleformer.text.terms import annotate
 from scaleformer.text.words import unspaced
@@ -123,14 +122,13 @@ def annotating_for(
         )
     name = hashlib.sha256(f"{_CACHE_VERSION} {fingerprint}".encode()).hexdigest()[:32]
     path = Path(cache_dir) / "terms" / f"{name}.json"
-    with cache_errors(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(path.with_suffix(".lock")):
-            if not path.is_file():
-                partners = learn_partners(documents)
-                with replaced(path) as temporary:
-                    temporary.write_text(json.dumps(partners, ensure_ascii=False), encoding="utf-8")
-            return Annotating(share, seed, fingerprint, json.loads(path.read_text(encoding="utf-8")))
+
+    def make() -> None:
+        with atomic_writer(path) as file:
+            json.dump(learn_partners(documents), file, ensure_ascii=False)
+
+    partners = made_once(path, lambda: json.loads(path.read_text(encoding="utf-8")), make)
+    return Annotating(share, seed, fingerprint, partners)
 
 
 def learn_partners(documents: Iterable[Document], likely: float = LIKELY) -> Partners:
