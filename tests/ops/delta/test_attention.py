@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from scaleformer.ops.delta.attention import gated_delta_rule, gated_delta_step
-from scaleformer.ops.delta.naive import recurrent_delta_rule
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES
+from tests.ops.delta.naive import recurrent_delta_rule
 
 
 def make(length: int, d: int = 4, e: int = 3, dtype: torch.dtype = torch.double, fade: float = 1.0) -> list[Tensor]:

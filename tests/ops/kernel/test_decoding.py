@@ -10,8 +10,8 @@ from torch import Tensor
 
 from scaleformer.ops import CausalState, causal_init, causal_step, cross_state, cross_step, relative_kernel_attention
 from scaleformer.ops.kernel.decoding import values_with_ones
-from scaleformer.ops.kernel.naive import dense_attention, recurrent_attention
 from tests.ops.inputs import Inputs, make_inputs
+from tests.ops.kernel.naive import dense_attention, recurrent_attention
 
 RELATIVE = {
     "no-rel": {},

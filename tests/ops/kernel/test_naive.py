@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from scaleformer.ops.kernel.naive import dense_attention, recurrent_attention
 from tests.ops.inputs import make_inputs
+from tests.ops.kernel.naive import dense_attention, recurrent_attention
 
 
 def test_a_case_by_hand() -> None:

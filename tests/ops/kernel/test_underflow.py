@@ -14,8 +14,8 @@ from scaleformer.ops import (
     relative_kernel_attention,
 )
 from scaleformer.ops.common.sums import inverse_denominator, normalise, smallest_sum
-from scaleformer.ops.kernel.naive import dense_attention
 from tests.ops.inputs import gradients
+from tests.ops.kernel.naive import dense_attention
 
 LENGTH = 40
 LOW = slice(20)  # the queries that underflow

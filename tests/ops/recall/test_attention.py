@@ -12,9 +12,9 @@ from torch import Tensor
 
 from scaleformer.ops import SegmentLayout, segment_recall_attention
 from scaleformer.ops.recall import quadratic
-from scaleformer.ops.recall.naive import segment_recall_loop
 from tests.ops.inputs import gradients
 from tests.ops.recall.inputs import Case, call, make
+from tests.ops.recall.naive import segment_recall_loop
 from tests.ops.segments.inputs import SEGMENTS, SegmentInputs, make_segments
 from tests.pairwise import pairwise
 

@@ -1,4 +1,4 @@
-"""Attention with recall straight from its equation, query by query and key by key: a slow reference for the tests."""
+"""Attention with recall straight from its equation, query by query and key by key."""
 
 from __future__ import annotations
 

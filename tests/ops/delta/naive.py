@@ -1,4 +1,4 @@
-"""Slow truth: the gated delta rule, token by token. For tests and benchmarks, not for use in a model."""
+"""Slow truth: the gated delta rule, token by token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slow reference implementations, straight from the formulas: for tests and benchmarks, not for models."""
+"""Slow reference implementations, straight from the formulas."""
 
 from __future__ import annotations
 
