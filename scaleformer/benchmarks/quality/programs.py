@@ -12,7 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-DRIVERS = Path(__file__).parent / "drivers"
+PACKAGE = Path(__file__).parents[2]
+#: Programs for these environments, which lack this package: in a working tree they lie beside it.
+DRIVERS = next(path / "scripts" / "quality" for path in (PACKAGE, PACKAGE.parent) if (path / "scripts").is_dir())
 HUGGING_FACE, JOEYNMT, EOLE, OURS = "huggingface", "joeynmt", "eole", "scaleformer"
 #: The calls of `pip install` of each program, after that of torch. JoeyNMT pins a protobuf that newer packages refuse.
 INSTALLATION: Mapping[str, Sequence[Sequence[str]]] = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from scaleformer.benchmarks.quality.programs import Failed, call, phase, run_program
+from scaleformer.benchmarks.quality.programs import DRIVERS, Failed, call, phase, run_program
 from scaleformer.benchmarks.quality.rows import ROWS, table, training_overrides
 from scaleformer.cli.command import CONF, default_options
 from tests.commands.calls import Benchmark
@@ -153,5 +153,5 @@ def test_wrong_options(argument: str, message: str, capsys: pytest.CaptureFixtur
 
 
 def test_every_program_has_a_driver() -> None:
-    drivers = {path.stem.removeprefix("train_") for path in (CONF.parent / "scaleformer").rglob("drivers/train_*.py")}
+    drivers = {path.stem.removeprefix("train_") for path in DRIVERS.glob("train_*.py")}
     assert drivers | {"scaleformer"} == {row.split("-")[0] for row in ROWS}
