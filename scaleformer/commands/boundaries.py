@@ -23,7 +23,6 @@ from scaleformer.evaluation.context.boundaries import (
     BoundaryLoss,
     BoundaryTranslation,
     JoinedLoss,
-    boundaries_to_dict,
     boundary_losses,
     boundary_translations,
     joined_losses,
@@ -94,14 +93,15 @@ def main(options: Options, given: Sequence[str]) -> None:
         **provenance(translator.device, translator.config.get("seed"), *checkpoint, signatures, translator.parent),
         "kind": "boundaries",
         "corpus": corpus.to_dict(),
-        "metrics": metrics.to_dict(),
+        "metrics": asdict(metrics),
         "missing": options.missing,
         "draw_seed": options.seed,
         "segments": options.segments,
         "decoding": asdict(decoding) if found else None,
         "documents": len(documents),
         "left_out": sum(len(d.source) < LEAST for d in made),
-        **boundaries_to_dict(losses, found),
+        "losses": asdict(losses) if isinstance(losses, JoinedLoss) else [asdict(loss) for loss in losses],
+        "translation": asdict(found) if found else None,
     }
     path = write_result(folder / f"{name}.json", payload)
     console = Console()

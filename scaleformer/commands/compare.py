@@ -6,7 +6,7 @@ scaleformer compare runs=[RUN,RUN] [split=test] [level=document] [metrics=multi3
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,12 @@ def main(options: Options, given: Sequence[str]) -> None:
         bootstrap_samples=options.bootstrap_samples,
         randomization_trials=options.randomization_trials,
     )
-    settings = {"level": options.level, "metrics": metrics.to_dict(), "alignment": RULE}
+    settings = {"level": options.level, "metrics": asdict(metrics), "alignment": RULE}
     translations = dict(zip(names, map(str, files), strict=True))
     checkpoints = {name: provenance(**origin(file))["checkpoint"] for name, file in zip(names, files, strict=True)}
     path = Path(str(options.output or files[0].with_name(f"compare-{stem(files[0]).removeprefix('bleu-')}.json")))
     systems_of = {"translations": translations, "checkpoints": checkpoints}
-    write_result(path, {**provenance(), **settings, **systems_of, **comparison.to_dict(), "kind": "compare"})
+    write_result(path, {**provenance(), **settings, **systems_of, **asdict(comparison), "kind": "compare"})
     console = Console()
     title = f"{comparison.lines:,} lines, against {comparison.baseline}; * both tests below 0.05"
     print_table(comparison_table(comparison, title), console)

@@ -6,7 +6,7 @@ scaleformer consistency translations=RUN/results/bleu-test.jsonl [terms=FILE.tsv
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -44,7 +44,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         "translations": str(translations),
         "alignment": RULE,
     }
-    write_result(path, {**payload, "terms": options.terms, "scores": [score.to_dict() for score in scores]})
+    write_result(path, {**payload, "terms": options.terms, "scores": [asdict(score) for score in scores]})
     table = plain_table(f"{len(documents)} documents")
     for column in ("kind", "repeated words", "mentions", "as reference", "consistent"):
         table.add_column(column, justify="left" if column == "kind" else "right")

@@ -100,7 +100,7 @@ def main(options: Options, given: Sequence[str]) -> None:
         },
         "settings": {
             "modes": list(protocol.modes),
-            "metrics": protocol.metrics.to_dict(),
+            "metrics": asdict(protocol.metrics),
             "decoding": asdict(protocol.decoding),
             "documents": options.documents,
             "window": asdict(protocol.window) if protocol.window else None,

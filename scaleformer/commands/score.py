@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from rich.console import Console
@@ -23,6 +23,7 @@ from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, 
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.plain import FIELDS as PLAIN_FIELDS
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain, write_plain
+from scaleformer.formats.json_lines import parse_object
 from scaleformer.formats.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.errors import DataError
@@ -123,7 +124,7 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     metrics = choose_metrics({}, options.metrics, given)
     hypotheses = read_plain(options.input, documents, options.field)
     scores = score_plain(documents, hypotheses, metrics, ter=options.ter)
-    conditions = {"input": options.input, "reference": options.reference, "metrics": metrics.to_dict()}
+    conditions = {"input": options.input, "reference": options.reference, "metrics": asdict(metrics)}
     path = write_plain(options.output, scores, conditions)
     console = Console()
     print_report(scores.report, console, f"{len(documents)} documents, {scores.aligned} realigned")
@@ -156,11 +157,8 @@ def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
     where = source.name
     records = []
     for number, line in source.lines():
-        try:
-            record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where}:{number}: malformed JSON ({error}), wanted one document per line") from None
-        if not isinstance(record, dict) or not _texts(record.get("source")):
+        record = parse_object(line, f"{where}:{number}", "source")
+        if not _texts(record.get("source")):
             raise DataError(f"{where}:{number}: wanted an object with 'source', a list of texts")
         records.append({**record, "id": str(record.get("id", number))})
     if not records:

@@ -9,7 +9,7 @@ share of requested forms without and with the term, BLEU likewise, and how many 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +54,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     payload = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
     conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "asked": options.count}
     pieces = translator.source_tokenizer.has_terms
-    write_result(path, {**payload, **conditions, "annotated": pieces, "scores": score.to_dict()})
+    write_result(path, {**payload, **conditions, "annotated": pieces, "scores": asdict(score)})
     print(f"{score.terms:,} terms, {score.words:,} words, requested as the {options.ask}")
     print(f"requested form: {score.before:.1%} without, {score.after:.1%} with ({score.inflected:.1%} with endings)")
     print(f"BLEU: {score.bleu_before:.2f} without terms, {score.bleu_after:.2f} with")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def evaluate_translations(
     name = f"bleu-{label}"
     options: dict[str, Any] = {"decoding": decoding, "metrics": chosen, "ter": ter, "mode": mode, "tag": tag}
     with evaluate(translator, documents, folder / f".{name}.part", max_tokens=max_tokens, **options) as evaluation:
-        extra = {"split": split, "metrics": chosen.to_dict(), **(conditions or {})}
+        extra = {"split": split, "metrics": asdict(chosen), **(conditions or {})}
         extra["positions"] = quality_by_position(evaluation.documents, chosen)
         path = write_evaluation(folder, name, evaluation, translator, extra)
     chosen_samples = evaluation.documents[:samples]

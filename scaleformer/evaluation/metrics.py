@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -120,10 +120,6 @@ class Metrics:
                 "mean little: set metrics.tokenize=zh, ja-mecab or char",
                 stacklevel=3,
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return f"{self.tokenize}{', lower-cased' if self.lowercase else ''}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from scaleformer.evaluation.positions import quality_by_position
 from scaleformer.evaluation.resegmentation import RUN, Difference, difference, resegment
 from scaleformer.evaluation.scores import BleuReport, evaluate_documents
 from scaleformer.evaluation.translations import TranslatedDocument, write_translations
-from scaleformer.formats.json_lines import read_jsonl
+from scaleformer.formats.json_lines import parse_object, read_jsonl
 from scaleformer.formats.lines import Input
 from scaleformer.system.errors import DataError
 from scaleformer.system.provenance import provenance, write_result
@@ -119,12 +118,9 @@ def _from_records(source: Input, documents: Sequence[Document], field: str) -> l
     found: list[tuple[str | None, list[str] | str]] = []
     for number, line in source.lines():
         where = f"{source.name}:{number}"
-        try:
-            record = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise DataError(f"{where}: malformed JSON ({error}), wanted one document per line") from None
         wanted = FIELDS if field == "auto" else (field,)
-        key = next((key for key in wanted if isinstance(record, dict) and key in record), None)
+        record = parse_object(line, where, " or ".join(wanted))
+        key = next((key for key in wanted if key in record), None)
         value = None if key is None else record[key]
         if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(s, str) for s in value)):
             raise DataError(f"{where}: wanted an object with {' or '.join(wanted)}, a text or a list of texts")

@@ -9,10 +9,11 @@ reference * tokens of text), memory O(tokens).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ class Difference:
     omitted_segments: int = 0
 
     def __add__(self, other: Difference) -> Difference:
-        return Difference(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+        return Difference(*map(add, astuple(self), astuple(other)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, with shares of the reference's and of the text's tokens."""
@@ -188,19 +189,8 @@ def _without_partner(reference: Ints, text: Ints, tokens: _Tokens) -> tuple[list
 
 
 def _in_runs(alone: Sequence[bool]) -> int:
-    return sum(length for length in _runs(alone) if length >= RUN)
-
-
-def _runs(alone: Sequence[bool]) -> Iterator[int]:
-    length = 0
-    for one in (*alone, False):
-        if not one and length:
-            yield length
-        length = length + 1 if one else 0
-
-
-def _values(found: Difference) -> tuple[int, ...]:
-    return tuple(vars(found).values())
+    lengths = (len(list(run)) for lacks, run in groupby(alone) if lacks)
+    return sum(length for length in lengths if length >= RUN)
 
 
 def _share(part: int, whole: int) -> float:

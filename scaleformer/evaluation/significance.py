@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
@@ -62,10 +62,6 @@ class SystemComparison:
     def row(self, system: str, metric: str) -> ComparedSystem:
         """The row of a system and of "BLEU" or "chrF++"."""
         return next(row for row in self.rows if (row.system, row.metric) == (system, metric))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def compare_systems(

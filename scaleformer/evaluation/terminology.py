@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import sacrebleu
 
@@ -50,10 +49,6 @@ class TermScore:
     bleu_after: float
     others: int
     changed: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 def two_ways(documents: Iterable[Document]) -> dict[str, tuple[str, str]]:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
@@ -24,9 +25,8 @@ def read_jsonl(path: str | Path, require_target: bool = True) -> Iterator[Docume
         yield parse_document(line, f"{path}:{number}", require_target)
 
 
-def parse_document(line: str, where: str, require_target: bool = True) -> Document:
-    """The document of one JSON line. `where` begins the message of a DataError, and is the name of a document without
-    an id if no target is required."""
+def parse_object(line: str, where: str, keys: str) -> dict[str, Any]:
+    """The JSON object of one line. Raises DataError for anything else, which says that one with `keys` was wanted."""
     if not line.strip():
         raise DataError(f"{where}: empty line, wanted one JSON document per line")
     try:
@@ -38,7 +38,14 @@ def parse_document(line: str, where: str, require_target: bool = True) -> Docume
     except ValueError:  # Python refuses integers of more than some thousand digits
         raise DataError(f"{where}: malformed JSON (a number with too many digits)") from None
     if not isinstance(record, dict):
-        raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with id, source, target")
+        raise DataError(f"{where}: a JSON {type(record).__name__}, wanted an object with {keys}")
+    return record
+
+
+def parse_document(line: str, where: str, require_target: bool = True) -> Document:
+    """The document of one JSON line. `where` begins the message of a DataError, and is the name of a document without
+    an id if no target is required."""
+    record = parse_object(line, where, "id, source, target")
     if not require_target:
         record.setdefault("id", where)
     wanted = ("id", "source", "target") if require_target else ("source",)

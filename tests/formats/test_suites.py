@@ -163,7 +163,7 @@ def test_context_reads_prepared_suites(tmp_path: Path, documents: Path, monkeypa
     with gzip.open(path, "rt", encoding="utf-8") as file:
         assert len(file.readlines()) == 3
     assert json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["examples"] == {"it:sie": 3}
-    assert [(e.phenomenon.distance, e.phenomenon.kind) for e in read_contrastive(path)] == [
+    assert [(p.distance, p.kind) for e in read_contrastive(path) for p in e.phenomena] == [
         *((1, "it:sie"), (2, "it:sie"), (0, "it:sie"))
     ]
     run = make_run(tmp_path / "run")

@@ -7,7 +7,7 @@ the separators of the target say how many source segments they consume.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -202,16 +202,6 @@ def boundary_translations(
         scores.append(report.score("d-BLEU"))
         counts = np.array([len(t.segments) - len(s) for t, s in zip(translations, sources, strict=True)])
     return BoundaryTranslation(scores[0], scores[1], int((counts > 0).sum()), int((counts < 0).sum()))
-
-
-def boundaries_to_dict(
-    losses: Sequence[BoundaryLoss] | JoinedLoss, translation: BoundaryTranslation | None
-) -> dict[str, Any]:
-    """Plain values for JSON."""
-    return {
-        "losses": asdict(losses) if isinstance(losses, JoinedLoss) else [asdict(loss) for loss in losses],
-        "translation": None if translation is None else asdict(translation),
-    }
 
 
 def _check(documents: Sequence[TestDocument]) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.translations import TranslatedDocument
@@ -41,10 +40,6 @@ class ConsistencyScore:
     mentions: int
     as_reference: float
     consistent: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
 
 
 @dataclass

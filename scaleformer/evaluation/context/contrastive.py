@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from scaleformer.decoding.config import DecodingConfig
@@ -240,7 +240,7 @@ def _verdicts(
     progress: Progress | None,
 ) -> list[Verdict]:
     """With all context, translate each document once; otherwise each phenomenon with its context."""
-    matched = DecodingConfig.from_mapping({**asdict(decoding), "match_segments": True, "n_best": 1})
+    matched = replace(decoding, match_segments=True, n_best=1)
     windows = []
     for document, phenomenon in cases:
         last = max(p.segment for p in document.phenomena) if context is None else phenomenon.segment

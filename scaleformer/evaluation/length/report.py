@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -133,5 +134,5 @@ def _comparisons(
                 bootstrap_samples=trials[0],
                 randomization_trials=trials[1],
             )
-            found.append({"mode": mode, "length": label, "unit": unit, **comparison.to_dict()})
+            found.append({"mode": mode, "length": label, "unit": unit, **asdict(comparison)})
     return found
