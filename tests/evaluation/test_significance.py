@@ -6,7 +6,7 @@ import json
 import random
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -91,7 +91,7 @@ def test_conventions_and_signatures():
     assert "case:lc" in found.signatures["BLEU"]["bootstrap"]
     assert "bs:20" in found.signatures["BLEU"]["bootstrap"]
     assert "ar:20" in found.signatures["chrF++"]["randomization"]
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(asdict(found), allow_nan=False)
 
 
 def test_the_tokenizer_is_that_of_both_metrics():
