@@ -50,7 +50,7 @@ def tag_name(tag: str) -> str:
     """The name of a tag, given as `2es` or as its piece `<2es>`. Raises ValueError if it cannot be a tag."""
     piece = tag if tag.startswith("<") else f"<{tag}>"
     if (found := TAG.fullmatch(piece)) is None:
-        raise ValueError(f"{tag!r:.60}: wanted a letter or digit, then letters, digits, _ . or - (2es, bt, bible)")
+        raise ValueError(f"{tag!r:.60}: it must be a letter or digit, then letters, digits, _ . or - (2es, bt, bible)")
     if _TAKEN.fullmatch(piece):
         raise ValueError(f"{tag!r:.60}: {piece} is a reserved piece: choose another name")
     return found[1]

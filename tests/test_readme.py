@@ -66,7 +66,7 @@ def test_every_command_shown_is_right(name: str, arguments: str) -> None:
     if any(name in arguments for name in REMOVED):  # the log of experiments tells of what is gone too
         return
     words = [word.strip("[]") for word in shlex.split(arguments)]
-    given = [w for w in words if re.match(r"[+~]?[\w./@]+=", w) and not w.endswith(("=NAME", "key=value"))]
+    given = [w for w in words if re.match(r"[+~]?[\w./@]+=", w) and not w.endswith(("=NAME", "=MODE", "key=value"))]
     module = module_of(name)
     given = [re.sub(r"(=\[[^\]]*)$", r"\1]", w) for w in given]  # an option shown in brackets, [lengths=[1,2]]
     with initialize_config_dir(str(CONF), version_base="1.3"):

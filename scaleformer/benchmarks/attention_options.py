@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+
+from scaleformer.system.schema import NonEmpty, OneOf, Positive
 
 SOFTMAX = "softmax (torch, fused)"
 KERNEL = "scaleformer"
@@ -27,9 +29,9 @@ CASES = ("causal", "bidirectional", "cross", "relative term", "kernel term", "ke
 class Options:
     """The settings; conf/commands/benchmark_attention.yaml describes them."""
 
-    part: str
-    cases: tuple[str, ...] | None
-    lengths: tuple[int, ...] | None
+    part: Literal["compare", "terms", "long", "auto"]
+    cases: NonEmpty[Annotated[str, OneOf(CASES)]] | None
+    lengths: NonEmpty[Positive] | None
     batch: int
     heads: int
     width: int
@@ -37,7 +39,7 @@ class Options:
     near: int
     kept: int
     segments: tuple[int, ...]
-    mechanisms: tuple[str, ...]
+    mechanisms: NonEmpty[Annotated[str, OneOf(MECHANISMS)]]
     softmax_limit: int
     cross_limit: int
     quadratic_limit: int
@@ -45,29 +47,21 @@ class Options:
     pair_limit: int
     repeats: int
     seconds: float
-    clock: str
-    threads: int | None
+    clock: Annotated[str, OneOf(CLOCKS)]
+    threads: Positive | None
     dtype: str
     memory: bool
-    settings: tuple[str, ...]
+    settings: NonEmpty[Annotated[str, OneOf(SETTINGS)]]
     seed: int
     output: str
     page: str | None
 
     def __post_init__(self) -> None:
         """Raises ValueError for settings that cannot be measured."""
-        for name, choices in (("part", tuple(DEFAULTS)), ("clock", tuple(CLOCKS))):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(choices)}")
-        for name, known in (("cases", CASES), ("mechanisms", MECHANISMS), ("settings", SETTINGS)):
-            if (value := getattr(self, name)) is not None and (not value or set(value) - set(known)):
-                raise ValueError(f"{name} is {list(value)}: choose from {'; '.join(known)}")
-        if self.lengths is not None and (not self.lengths or min(self.lengths) < 1):
-            raise ValueError(f"lengths is {list(self.lengths)}: give at least one, each at least 1")
         if self.part == "auto" and not self.segments:
-            raise ValueError("segments is []: part=auto uses the first: give one")
+            raise ValueError("segments is []: it must have one with part=auto")
         if not isinstance(getattr(torch, self.dtype, None), torch.dtype):
-            raise ValueError(f"dtype is {self.dtype!r}: give the name of a torch type, such as float32 or bfloat16")
+            raise ValueError(f"dtype is {self.dtype!r}: it must be the name of a torch type, such as bfloat16")
 
     def with_defaults(self) -> Options:
         """The options, with the defaults of the part where none were given."""

@@ -77,7 +77,7 @@ def decoded_accuracy(model: Transformer, task: str, generator: torch.Generator) 
 def documents(task: str, generator: torch.Generator) -> Batch:
     """Documents of two segments. Raises ValueError for an unknown task."""
     if task not in TASKS:
-        raise ValueError(f"task is {task!r}: choose one of {', '.join(TASKS)}")
+        raise ValueError(f"task is {task!r}: it must be one of {', '.join(TASKS)}")
     words = torch.randint(FIRST, VOCABULARY, (DOCUMENTS, 2, SEGMENT), generator=generator)  # (B, 2, n)
     target = words
     if task == "translation":

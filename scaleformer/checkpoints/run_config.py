@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from scaleformer.data.config import DataConfig
+from scaleformer.text.documents import Level
 
 
-def trained_mode(run: Mapping[str, Any]) -> str:
+def trained_mode(run: Mapping[str, Any]) -> Level:
     """How a model trained with a configuration translates: "segment", each on its own, after data.level=segment;
     otherwise "document"."""
     data = run.get("data")

@@ -117,7 +117,8 @@ def _table(settings: list[Setting], kind: type) -> list[str]:
     for setting in settings:
         typed = shown_type(setting, kind)
         default = f" = {setting.value}" if setting.value else ""
-        lines.append(f"  {setting.name}{default}  ({typed})" if typed else f"  {setting.name}{default}")
+        text = f"{setting.name}{default}  ({typed})" if typed else f"{setting.name}{default}"
+        lines += wrap(text, WIDTH, initial_indent="  ", subsequent_indent=" " * 6, break_on_hyphens=False)
         lines += _lines(setting.text, 6)
     return lines
 

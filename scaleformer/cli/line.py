@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import is_dataclass
 from itertools import islice
-from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 import yaml
@@ -16,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Quote, QuotedString, ValueType
 from hydra.errors import HydraException
 
-from scaleformer.system.schema import type_of
+from scaleformer.system.schema import plain_type, type_of
 
 # Flags of Hydra that take a value.
 VALUED = ("--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd", "--package", "-p", "--cfg", "-c")
@@ -66,8 +65,8 @@ def typed(argument: str, kind: type, sweep: bool = False) -> str:
         with suppress(yaml.YAMLError):
             _refuse_twice(key, yaml.compose(re.sub(r"([{,]\s*[\w.-]+):", r"\1: ", value), yaml.BaseLoader))
     name = key.lstrip("+")
-    hint = str | None if "/" in name else type_of(kind, name)  # a group choice is a file name
-    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    hint = plain_type(str | None if "/" in name else type_of(kind, name))  # a group choice is a file name
+    kinds = get_args(hint) if get_origin(hint) is Union else (hint,)
     group = any(map(is_dataclass, kinds))
     if value == "null" and (group or type(None) in kinds):
         return argument

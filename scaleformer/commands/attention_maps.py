@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
@@ -17,8 +16,8 @@ from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.formats.lines import Input
 from scaleformer.report.attention import plot_attention
 from scaleformer.system.provenance import provenance
-from scaleformer.system.schema import AtLeast
-from scaleformer.translation.files.lines import choose_format, read_documents
+from scaleformer.system.schema import Positive
+from scaleformer.translation.files.lines import LinesFormat, choose_format, read_documents
 from scaleformer.translation.translator import Translator
 
 
@@ -29,16 +28,16 @@ class Options:
     checkpoint: str
     text: str | None
     input: str | None
-    format: str
+    format: LinesFormat
     document: int
     first: int
-    segments: Annotated[int, AtLeast(1)] | None
-    max_tokens: Annotated[int, AtLeast(1)]
+    segments: Positive | None
+    max_tokens: Positive
     tag: str | None
     name: str
     output: str | None
     device: str
-    threads: int | None
+    threads: Positive | None
 
 
 def main(options: Options, given: Sequence[str]) -> None:

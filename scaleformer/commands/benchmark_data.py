@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from scaleformer.data.config import DataConfig
 from scaleformer.data.several import data_module
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.data.tokenizer import TokenizerConfig
-from scaleformer.system.schema import AtLeast, from_mapping
+from scaleformer.system.schema import Positive, from_mapping
 
 MIB = 1 << 20
 
@@ -32,9 +32,9 @@ MIB = 1 << 20
 class Options:
     """The settings; conf/commands/benchmark_data.yaml describes them."""
 
-    segments: Annotated[int, AtLeast(1)]
+    segments: Positive
     output: str
-    shards: Annotated[int, AtLeast(1)]
+    shards: Positive
     vocab_size: int
     seed: int
     data: dict[str, Any]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from rich.console import Console
@@ -26,50 +27,40 @@ from scaleformer.benchmarks.throughput import Throughput, measure_throughput
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import Natural, NonEmpty, OneOf, Positive, Range
 
 
 @dataclass(frozen=True)
 class Options:
     """The settings; conf/commands/benchmark_decoding.yaml describes them."""
 
-    systems: tuple[str, ...]
+    systems: NonEmpty[Annotated[str, OneOf(MECHANISMS)]]
     sizes: Sizes
-    batches: tuple[int, ...]
-    beams: tuple[int, ...]
-    positions: int
-    windows: int
-    source: int
-    segment: int
+    batches: NonEmpty[int]
+    beams: NonEmpty[int]
+    positions: Annotated[int, Range(ge=8)]
+    windows: Positive
+    source: Annotated[int, Range(ge=8)]
+    segment: Annotated[int, Range(ge=2)]
     peer: bool
     peer_source: int
     peer_position: int
-    peer_steps: int
+    peer_steps: Positive
     peer_beams: int
-    peer_rounds: int
-    texts: int
-    rounds: int
-    long: int | None
-    long_windows: int
-    threads: int | None
+    peer_rounds: Positive
+    texts: Natural
+    rounds: Positive
+    long: Annotated[int, Range(ge=8)] | None
+    long_windows: Positive
+    threads: Positive | None
     seed: int
     output: str
     page: str | None
 
     def __post_init__(self) -> None:
         """Raises ValueError for settings that cannot be measured."""
-        for name in ("systems", "batches", "beams"):
-            if not getattr(self, name):
-                raise ValueError(f"{name}=[]: give at least one")
-        unknown = sorted(set(self.systems) - set(MECHANISMS))
-        if unknown:
-            raise ValueError(f"systems names {', '.join(unknown)}: choose from {', '.join(MECHANISMS)}")
-        least = {"positions": 8, "windows": 1, "source": 8, "segment": 2, "peer_steps": 1, "peer_rounds": 1}
-        least |= {"texts": 0, "rounds": 1}
-        for name, minimum in (least | {"long": 8, "long_windows": 1}).items():
-            if (value := getattr(self, name)) is not None and value < minimum:
-                raise ValueError(f"{name}={value}: wanted at least {minimum}")
         if self.peer_position <= self.peer_steps:
-            raise ValueError(f"peer_position={self.peer_position}: wanted more than peer_steps={self.peer_steps}")
+            raise ValueError(f"peer_position is {self.peer_position}: it must be above peer_steps, {self.peer_steps}")
 
 
 def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:

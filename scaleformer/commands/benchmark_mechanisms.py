@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from omegaconf import OmegaConf
@@ -32,6 +32,7 @@ from scaleformer.report.curves import read_curves
 from scaleformer.report.mechanisms import write_comparison
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.schema import NonEmpty, OneOf, Positive, check_type
 
 CHOICES = CONF / "model" / "attention"
 TIMES = (1, 2, 4, 8)
@@ -42,8 +43,8 @@ STAGES = ("tasks", "train", "lengths", "speed", "slopes")
 class Options:
     """The settings; conf/commands/benchmark_mechanisms.yaml describes them."""
 
-    mechanisms: tuple[str, ...] | None
-    stages: tuple[str, ...]
+    mechanisms: NonEmpty[str] | None
+    stages: tuple[Annotated[str, OneOf(STAGES)], ...]
     model: str
     layers: int
     steps: int
@@ -56,20 +57,16 @@ class Options:
     repeats: int
     most_seconds: float
     memory_share: float
-    threads: int
+    threads: Positive
     seed: int
     overrides: tuple[str, ...]
     output: str
     report: str
 
     def __post_init__(self) -> None:
-        """Raises ValueError for unknown choices and stages."""
-        known = choices()
-        unknown = [m for m in self.mechanisms or () if m.split()[0] not in known]
-        if unknown or self.mechanisms == ():
-            raise ValueError(f"mechanisms: {', '.join(unknown) or 'none'}: choose from {', '.join(known)}")
-        if not set(self.stages) <= set(STAGES):
-            raise ValueError(f"stages is [{','.join(self.stages)}]: choose from {', '.join(STAGES)}")
+        """Raises ValueError for an unknown mechanism; a name may have overrides behind it."""
+        for mechanism in self.mechanisms or ():
+            check_type("mechanisms", mechanism.split()[0], Annotated[str, OneOf(choices())])
 
 
 def choices() -> list[str]:

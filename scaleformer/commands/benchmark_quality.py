@@ -15,29 +15,21 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 
 from scaleformer.benchmarks.quality.programs import Failed
 from scaleformer.benchmarks.quality.rows import ROWS, Bench, Plan, table
 from scaleformer.system.files import atomic_writer
+from scaleformer.system.schema import OneOf
 
 
 @dataclass(frozen=True)
 class Options(Plan):
     """The settings; conf/commands/benchmark_quality.yaml describes them."""
 
-    rows: tuple[str, ...] | None
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be measured."""
-        if unknown := sorted(set(self.rows or ()) - set(ROWS)):
-            raise ValueError(f"rows names {', '.join(unknown)}: choose from {', '.join(ROWS)}")
-        if self.recipe not in ("own", "ours"):
-            raise ValueError(f"recipe={self.recipe}: choose own or ours")
-        for name, least in {"minutes": 0.1, "max_tokens": 8, "max_documents": 1, "segments": 1, "threads": 1}.items():
-            if (value := getattr(self, name)) is not None and value < least:
-                raise ValueError(f"{name}={value}: wanted at least {least}")
+    rows: tuple[Annotated[str, OneOf(ROWS)], ...] | None
 
 
 def main(options: Options, given: Sequence[str]) -> None:

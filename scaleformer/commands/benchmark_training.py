@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
 from rich.console import Console
@@ -25,40 +25,26 @@ from scaleformer.benchmarks.training import GIB, PEERS, Limits, StepCost, measur
 from scaleformer.model.attention import MECHANISMS
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
-
-PRECISIONS = ("float32", "bfloat16")
+from scaleformer.system.schema import NonEmpty, OneOf, Positive, Range
 
 
 @dataclass(frozen=True)
 class Options:
     """The settings; conf/commands/benchmark_training.yaml describes them."""
 
-    systems: tuple[str, ...]
+    systems: NonEmpty[Annotated[str, OneOf((*MECHANISMS, *PEERS))]]
     sizes: Sizes
-    lengths: tuple[int, ...]
-    batch_tokens: int
-    segment: int
-    precisions: tuple[str, ...]
-    repeats: int
+    lengths: NonEmpty[Annotated[int, Range(ge=8)]]
+    batch_tokens: Positive
+    segment: Annotated[int, Range(ge=2)]
+    precisions: NonEmpty[Literal["float32", "bfloat16"]]
+    repeats: Positive
     seconds: float
     step_limit: float
     memory_limit: float | None
-    threads: int | None
+    threads: Positive | None
     output: str
     page: str | None
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for settings that cannot be measured."""
-        choices = {"systems": (*MECHANISMS, *PEERS), "precisions": PRECISIONS}
-        for name, known in choices.items():
-            unknown = sorted(set(getattr(self, name)) - set(known))
-            if unknown or not getattr(self, name):
-                raise ValueError(f"{name}={list(getattr(self, name))}: choose at least one of {', '.join(known)}")
-        if not self.lengths or min(self.lengths) < 8:
-            raise ValueError(f"lengths={list(self.lengths)}: give at least one, each at least 8")
-        for name, minimum in {"batch_tokens": 1, "segment": 2, "repeats": 1}.items():
-            if (value := getattr(self, name)) < minimum:
-                raise ValueError(f"{name}={value}: wanted at least {minimum}")
 
 
 def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:

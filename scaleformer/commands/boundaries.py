@@ -19,10 +19,10 @@ from rich.table import Table
 from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.context.boundaries import (
     LEAST,
-    MISSING,
     BoundaryLoss,
     BoundaryTranslation,
     JoinedLoss,
+    Missing,
     boundary_losses,
     boundary_translations,
     joined_losses,
@@ -35,7 +35,7 @@ from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import check_folder
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import AtLeast, listed
+from scaleformer.system.schema import Natural, Positive, Range, listed
 from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.translator import Translator
 
@@ -45,23 +45,21 @@ class Options:
     """The settings; conf/commands/boundaries.yaml describes them."""
 
     checkpoint: str
-    missing: str
-    segments: Annotated[int, AtLeast(LEAST)] | None
-    documents: Annotated[int, AtLeast(1)] | None
+    missing: Missing
+    segments: Annotated[int, Range(ge=LEAST)] | None
+    documents: Positive | None
     split: str
     metrics: dict[str, Any]
     decode: bool
-    seed: Annotated[int, AtLeast(0)]
+    seed: Natural
     output: str | None
     device: str
-    threads: int | None
+    threads: Positive | None
     decoding: dict[str, Any]
     data: dict[str, Any] | None = None
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    if options.missing not in MISSING:
-        raise ValueError(f"missing={options.missing}: choose one of {', '.join(MISSING)}")
     translator = Translator.load(options.checkpoint, options.device)
     # the question is how many segments the model writes by itself
     greedy = replace(translator.decoding, strategy="greedy", n_best=1, match_segments=False)

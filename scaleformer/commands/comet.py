@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from scaleformer.evaluation.alignment import RULE
 from scaleformer.evaluation.comet import comet_score
 from scaleformer.evaluation.translations import origin, read_translations, stem, windows_of
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import AtLeast
+from scaleformer.system.schema import Natural, Positive
 
 
 @dataclass(frozen=True)
@@ -24,10 +23,10 @@ class Options:
 
     translations: str
     model: str
-    window: Annotated[int, AtLeast(1)]
-    stride: Annotated[int, AtLeast(1)]
-    batch_size: Annotated[int, AtLeast(1)]
-    gpus: Annotated[int, AtLeast(0)]
+    window: Positive
+    stride: Positive
+    batch_size: Positive
+    gpus: Natural
     output: str | None
 
 

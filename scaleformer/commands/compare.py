@@ -18,8 +18,9 @@ from scaleformer.evaluation.significance import compare_systems, comparison_tabl
 from scaleformer.evaluation.translations import lines_of, origin, read_translations, result_of, same_documents, stem
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import listed
+from scaleformer.system.schema import Positive, listed
 from scaleformer.system.tables import print_table
+from scaleformer.text.documents import Level
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class Options:
 
     runs: str | tuple[str, ...]
     split: str
-    level: str
+    level: Level
     metrics: dict[str, Any]
-    bootstrap_samples: int
-    randomization_trials: int
+    bootstrap_samples: Positive
+    randomization_trials: Positive
     output: str | None
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -19,14 +19,14 @@ from scaleformer.checkpoints.run_config import trained_mode
 from scaleformer.data.config import DataConfig
 from scaleformer.data.sources import SPLITS
 from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
-from scaleformer.decoding.config import DecodingConfig, choose_decoding
+from scaleformer.decoding.config import DecodingConfig, Mode, choose_decoding
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import AtLeast, from_mapping
+from scaleformer.system.schema import Natural, Positive, from_mapping
 from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.translator import Translator
 
@@ -38,16 +38,16 @@ class Options:
     checkpoint: str
     input: str | None
     split: str
-    documents: Annotated[int, AtLeast(1)]
+    documents: Positive
     segments: tuple[int, int] | None
-    max_distance: int | None
-    context: int | None
+    max_distance: Positive | None
+    context: Natural | None
     contrastive: bool
     generative: bool
-    mode: str | None
+    mode: Mode | None
     output: str | None
     device: str
-    threads: int | None
+    threads: Positive | None
     decoding: dict[str, Any]
 
 

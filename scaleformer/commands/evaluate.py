@@ -8,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any
+from typing import Any
 
 from scaleformer.checkpoints.run_config import trained_mode
-from scaleformer.decoding.config import choose_decoding
+from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
+from scaleformer.decoding.ensemble import Average
 from scaleformer.evaluation.corpus import choose_corpora
 from scaleformer.evaluation.final import evaluate_translations
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
-from scaleformer.system.schema import AtLeast
-from scaleformer.translation.translator import Translator
+from scaleformer.system.schema import Natural, Positive
+from scaleformer.translation.translator import Precision, Translator
 
 
 @dataclass(frozen=True)
@@ -25,18 +26,18 @@ class Options:
     """The settings; conf/commands/evaluate.yaml describes them."""
 
     checkpoint: str | tuple[str, ...]
-    ensemble: str
+    ensemble: Average
     split: str
     metrics: dict[str, Any]
     ter: bool
-    mode: str | None
-    max_tokens: int | None
-    max_documents: Annotated[int, AtLeast(1)] | None
-    samples: Annotated[int, AtLeast(0)]
+    mode: Mode | None
+    max_tokens: MaxTokens | None
+    max_documents: Positive | None
+    samples: Natural
     output: str | None
     device: str
-    precision: str
-    threads: int | None
+    precision: Precision
+    threads: Positive | None
     seed: int
     decoding: dict[str, Any]
     data: dict[str, Any] | None = None

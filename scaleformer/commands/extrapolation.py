@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from scaleformer.decoding.config import DecodingConfig, choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus, file_name
@@ -18,13 +18,13 @@ from scaleformer.evaluation.length.documents import TestText, choose_lengths, de
 from scaleformer.evaluation.length.extrapolation import FORMAT, Cache, Protocol, System, default_window, measure_all
 from scaleformer.evaluation.length.report import assemble
 from scaleformer.evaluation.length.tables import print_tables
-from scaleformer.evaluation.length.views import Window
+from scaleformer.evaluation.length.views import Unit, ViewMode, Window
 from scaleformer.evaluation.metrics import choose_metrics
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.report.extrapolation import plot_overview
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import AtLeast, listed
+from scaleformer.system.schema import Natural, NonEmpty, Positive, listed
 from scaleformer.translation.translator import Translator
 
 
@@ -32,9 +32,9 @@ from scaleformer.translation.translator import Translator
 class WindowOptions:
     """The group `window`."""
 
-    unit: str | None
-    size: int | None
-    context: int | None
+    unit: Unit | None
+    size: Positive | None
+    context: Natural | None
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ class Options:
     names: str | tuple[str, ...] | None
     lengths: Any
     segments: Any
-    modes: str | tuple[str, ...]
+    modes: ViewMode | NonEmpty[ViewMode]
     window: WindowOptions
-    documents: Annotated[int, AtLeast(1)] | None
-    max_documents: Annotated[int, AtLeast(1)] | None
+    documents: Positive | None
+    max_documents: Positive | None
     split: str
     metrics: dict[str, Any]
     loss: bool
     decode: bool
     loss_only: bool
-    bootstrap_samples: Annotated[int, AtLeast(0)]
-    randomization_trials: Annotated[int, AtLeast(0)]
-    loss_tokens: Annotated[int, AtLeast(1)]
+    bootstrap_samples: Natural
+    randomization_trials: Natural
+    loss_tokens: Positive
     output: str | None
     device: str
-    threads: int | None
+    threads: Positive | None
     seed: int
     decoding: dict[str, Any]
     data: dict[str, Any] | None = None
@@ -133,10 +133,9 @@ def _protocol(systems: list[System], options: Options, given: Sequence[str], lan
     first = systems[0]
     run = replace(first.translator.decoding, strategy="greedy", n_best=1)
     decoding: DecodingConfig = choose_decoding(run, options.decoding, given)
-    modes = tuple(str(mode) for mode in listed(options.modes))
     return Protocol(
         decoding=decoding,
-        modes=modes,
+        modes=tuple(listed(options.modes)),
         window=_window(first.trained, options.window),
         loss=options.loss,
         decode=options.decode and not options.loss_only,
@@ -145,7 +144,7 @@ def _protocol(systems: list[System], options: Options, given: Sequence[str], lan
     )
 
 
-def _window(trained: tuple[str, int] | None, settings: WindowOptions) -> Window | None:
+def _window(trained: tuple[Unit, int] | None, settings: WindowOptions) -> Window | None:
     window = default_window(trained)
     if settings.size is None and settings.unit is not None:
         raise ValueError(f"window.unit={settings.unit}: needs a size: set window.size too")

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from scaleformer.report.page import write_report
-from scaleformer.system.schema import AtLeast, listed
+from scaleformer.system.schema import Natural, listed
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,8 @@ class Options:
     run: str | None
     runs: str | tuple[str, ...]
     output: str | None
-    samples: Annotated[int, AtLeast(0)]
-    segments: Annotated[int, AtLeast(0)]
+    samples: Natural
+    segments: Natural
     wandb: bool
 
 

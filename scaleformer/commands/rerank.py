@@ -16,9 +16,10 @@ from typing import Any
 
 from scaleformer.commands.score import read_records
 from scaleformer.evaluation.metrics import choose_metrics
-from scaleformer.evaluation.minimum_risk import LEVELS, best_segments, choose, document_utilities
+from scaleformer.evaluation.minimum_risk import Metric, best_segments, choose, document_utilities
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
+from scaleformer.text.documents import Level
 from scaleformer.translation.files.lines import translation_writer
 
 
@@ -28,15 +29,13 @@ class Options:
 
     input: str
     output: str
-    metric: str
-    level: str
+    metric: Metric
+    level: Level
     metrics: dict[str, Any]
 
 
 def main(options: Options, given: Sequence[str]) -> None:
     check_file("output", options.output)
-    if options.level not in LEVELS:
-        raise ValueError(f"level={options.level}: choose one of {', '.join(LEVELS)}")
     metric = choose(options.metric, choose_metrics({}, options.metrics, given))
     records, _ = read_records(options.input, "n_best")
     moved = 0

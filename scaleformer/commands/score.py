@@ -14,26 +14,25 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from rich.console import Console
 
 from scaleformer.evaluation.final import print_positions, print_report
 from scaleformer.evaluation.log_probabilities import DocumentScore, perplexity, rescore, score_documents
 from scaleformer.evaluation.metrics import choose_metrics
-from scaleformer.evaluation.plain import FIELDS as PLAIN_FIELDS
 from scaleformer.evaluation.plain import read_plain, read_references, score_plain, write_plain
 from scaleformer.formats.json_lines import parse_object
 from scaleformer.formats.lines import Input
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import check_file
-from scaleformer.system.schema import AtLeast, fits
+from scaleformer.system.schema import Positive, fits
 from scaleformer.translation.files.lines import translation_writer
 from scaleformer.translation.translations import DocumentHypothesis
 from scaleformer.translation.translator import Translator
 
-FIELDS = ("n_best", *PLAIN_FIELDS)
+FIELDS = ("n_best", "hypothesis", "target")
 OF_REFERENCE = ("ter", "metrics")
 OF_MODEL = ("checkpoint", "tag", "length_penalty", "old_weight", "batch_tokens")
 
@@ -48,13 +47,13 @@ class Options:
     reference: str | None
     ter: bool
     metrics: dict[str, Any]
-    field: str
+    field: Literal["auto", "n_best", "hypothesis", "target"]
     tag: str | None
     length_penalty: float | None
     old_weight: float
-    batch_tokens: Annotated[int, AtLeast(1)] | None
+    batch_tokens: Positive | None
     device: str
-    threads: int | None
+    threads: Positive | None
 
 
 def main(options: Options, given: Sequence[str]) -> None:
@@ -118,7 +117,7 @@ def _score_plain(options: Options, given: Sequence[str]) -> None:
     if foreign := [name for name in OF_MODEL if any(one.split("=")[0] == name for one in given)]:
         raise ValueError(f"{', '.join(foreign)}: only for checkpoint=, and reference= takes no model: leave it out")
     if not options.output.endswith(".json"):
-        raise ValueError(f"output={options.output}: wanted FILE.json; the aligned texts go to FILE.jsonl")
+        raise ValueError(f"output is {options.output}: it must be FILE.json; the aligned texts go to FILE.jsonl")
     assert options.reference is not None
     documents = read_references(options.reference)
     metrics = choose_metrics({}, options.metrics, given)
@@ -163,8 +162,6 @@ def read_records(name: str, field: str) -> tuple[list[dict[str, Any]], str]:
         records.append({**record, "id": str(record.get("id", number))})
     if not records:
         raise DataError(f"{where}: no documents")
-    if field != "auto" and field not in FIELDS:
-        raise ValueError(f"field={field}: choose one of auto, {', '.join(FIELDS)}")
     chosen = next((f for f in FIELDS if f in records[0]), None) if field == "auto" else field
     if chosen is None:
         raise DataError(f"{where}:1: nothing to score: wanted a field {', '.join(FIELDS)}")

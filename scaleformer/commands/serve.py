@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scaleformer.decoding.config import choose_decoding
-from scaleformer.system.schema import AtLeast
-from scaleformer.translation.files.translating import SPLITS
-from scaleformer.translation.translator import Translator
+from scaleformer.system.schema import Positive, Range
+from scaleformer.translation.files.translating import Split
+from scaleformer.translation.translator import Precision, Translator
 
 log = logging.getLogger(__name__)
 
@@ -28,18 +28,18 @@ class Options:
 
     checkpoint: str
     host: str
-    port: Annotated[int, AtLeast(0)]
+    port: Annotated[int, Range(ge=0, le=65535)]
     token: str | None
-    body: Annotated[int, AtLeast(1000)]
-    waiting: Annotated[int, AtLeast(1000)]
-    longest: Annotated[int, AtLeast(10)]
-    seconds: Annotated[float, AtLeast(1)]
+    body: Annotated[int, Range(ge=1000)]
+    waiting: Annotated[int, Range(ge=1000)]
+    longest: Annotated[int, Range(ge=10)]
+    seconds: Annotated[float, Range(ge=1)]
     tag: str | None
-    split: str
+    split: Split
     source_language: str | None
     device: str
-    precision: str
-    threads: int | None
+    precision: Precision
+    threads: Positive | None
     decoding: dict[str, Any]
 
 
@@ -51,8 +51,6 @@ def main(options: Options, given: Sequence[str]) -> None:
         from scaleformer.server.sources import Splitting
     except ModuleNotFoundError as error:
         raise ValueError(f"serving needs {error.name}: pip install 'scaleformer[serve]'") from None
-    if options.split not in SPLITS:
-        raise ValueError(f"split={options.split}: choose one of {', '.join(SPLITS)}")
     token = options.token or os.environ.get("SCALEFORMER_TOKEN") or None
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         raise ValueError("token: wanted ASCII letters, digits and punctuation without spaces")

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus
-from scaleformer.evaluation.terminology import ASKS, find_asked, score_terms, two_ways
+from scaleformer.evaluation.terminology import Ask, find_asked, score_terms, two_ways
 from scaleformer.evaluation.translation_run import results_folder
 from scaleformer.system.files import check_file
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import AtLeast
+from scaleformer.system.schema import Positive
 from scaleformer.translation.translator import Translator
 
 
@@ -28,20 +28,18 @@ class Options:
     """The settings; conf/commands/terms.yaml describes them."""
 
     checkpoint: str
-    count: Annotated[int, AtLeast(1)]
-    ask: str
+    count: Positive
+    ask: Ask
     split: str
     output: str | None
     device: str
-    threads: int | None
+    threads: Positive | None
     seed: int
     decoding: dict[str, Any]
     data: dict[str, Any] | None = None
 
 
 def main(options: Options, given: Sequence[str]) -> None:
-    if options.ask not in ASKS:
-        raise ValueError(f"ask={options.ask}: choose one of {', '.join(ASKS)}")
     check_file("output", options.output)
     translator = Translator.load(options.checkpoint, options.device)
     decoding = choose_decoding(translator.decoding, options.decoding, given)

@@ -39,7 +39,6 @@ class Names(Settings):
     """The settings with their types, as far as known; they are handed over as composed."""
 
     experiment: str
-    resume: str | None
     hydra: HydraNames
 
 

@@ -18,31 +18,34 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from scaleformer.checkpoints.run_config import trained_mode
-from scaleformer.decoding.config import choose_decoding
+from scaleformer.decoding.config import MaxTokens, Mode, choose_decoding
+from scaleformer.decoding.ensemble import Average
 from scaleformer.formats.lines import Input
 from scaleformer.formats.terms import read_terms
 from scaleformer.system.bars import translation_bar
 from scaleformer.system.files import check_file
-from scaleformer.system.schema import AtLeast, listed
+from scaleformer.system.schema import Positive, listed
 from scaleformer.translation.alternatives import alternatives_config, find_alternatives
 from scaleformer.translation.files.lines import (
+    Boundaries,
+    LinesFormat,
     choose_format,
     choose_output_format,
     read_documents,
     translation_writer,
     write_translations,
 )
-from scaleformer.translation.files.translating import FileRequest, are_files, check_options, translate_files
+from scaleformer.translation.files.translating import FileRequest, Split, are_files, check_options, translate_files
 from scaleformer.translation.memory import Memory, recall
 from scaleformer.translation.pieces import PieceTranslator
 from scaleformer.translation.resumable import resumable_translations
 from scaleformer.translation.terms import merge_terms, tell_of_terms
 from scaleformer.translation.told import Told, as_settings
 from scaleformer.translation.translations import Translation
-from scaleformer.translation.translator import Translator
+from scaleformer.translation.translator import Precision, Translator
 from scaleformer.translation.word_alignments import align_words, alignments_path, write_alignments
 
 log = logging.getLogger(__name__)
@@ -55,23 +58,23 @@ class Options:
     checkpoint: str | tuple[str, ...]
     input: str | tuple[str, ...]
     output: str
-    format: str
-    output_format: str
-    mode: str | None
+    format: LinesFormat
+    output_format: LinesFormat
+    mode: Mode | None
     tag: str | None
-    max_tokens: int | None
-    boundaries: str
+    max_tokens: MaxTokens | None
+    boundaries: Boundaries
     ids: str | None
-    split: str
+    split: Split
     source_language: str | None
     memory: str | None
     terms: str | None
     align: str | None
-    alternatives: Annotated[int, AtLeast(1)] | None
-    ensemble: str
+    alternatives: Positive | None
+    ensemble: Average
     device: str
-    precision: str
-    threads: int | None
+    precision: Precision
+    threads: Positive | None
     decoding: dict[str, Any]
 
 
@@ -186,12 +189,12 @@ def main(options: Options, given: Sequence[str]) -> None:
         )
 
 
-def _load(options: Options) -> tuple[Translator, str]:
+def _load(options: Options) -> tuple[Translator, Mode]:
     """The model, and the mode: the model's own if not given."""
     how = options.device, options.tag, options.ensemble, options.precision
     translator = Translator.load(options.checkpoint, *how)
     translator.tag_tokens()  # raises if a tag is missing
-    own = "document" if options.max_tokens is not None else trained_mode(translator.config)
+    own: Mode = "document" if options.max_tokens is not None else trained_mode(translator.config)
     return translator, options.mode or own
 
 

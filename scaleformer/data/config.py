@@ -6,20 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from scaleformer.data.synthetic.corpus import SyntheticConfig
-from scaleformer.system.schema import from_mapping, shown
+from scaleformer.system.schema import Natural, Positive, Range, Share, check_fields, from_mapping, shown
+from scaleformer.text.documents import Level
 from scaleformer.vocabulary import tag_name
 
-FORMATS = ("synthetic", "jsonl", "text", "hub")
-BOUNDARIES = ("blank", "ids", "lines")
-LEVELS = ("document", "segment")
+Format = Literal["synthetic", "jsonl", "text", "hub"]
+Boundaries = Literal["blank", "ids", "lines"]
 # Settings that only one format reads.
 _READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "text", "holdout": "jsonl"}
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,15 +50,15 @@ class CorpusConfig:
     weight  its share of the examples is this weight divided by the sum of all weights
     """
 
-    weight: float | None = None
+    weight: Annotated[float, Range(gt=0)] | None = None
     tag: str | None = None
-    format: str = ""
+    format: Format = "synthetic"
     path: str | None = None
     source_suffix: str = ""
     target_suffix: str = ""
     target_language: str | None = None
-    boundaries: str = ""
-    holdout: tuple[float, float] = (0.0, 0.0)
+    boundaries: Boundaries = "blank"
+    holdout: tuple[Share, Share] = (0.0, 0.0)
     streaming: bool = False
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     hub: HubConfig = field(default_factory=HubConfig)
@@ -109,69 +108,54 @@ class DataConfig:
     seed              of cuts, joins and order
     """
 
-    format: str = "synthetic"
+    format: Format = "synthetic"
     path: str | None = None
     corpora: dict[str, Any] | None = None
-    temperature: float = 1.0
+    temperature: Annotated[float, Range(gt=0)] = 1.0
     tag: str | None = None
     source_suffix: str = "source"
     target_suffix: str = "target"
     target_language: str | None = None
-    boundaries: str = "blank"
-    holdout: tuple[float, float] = (0.05, 0.05)
-    level: str = "document"
-    max_tokens: int = 512
-    batch_tokens: int = 8192
-    overlong: str = "keep"
+    boundaries: Boundaries = "blank"
+    holdout: tuple[Share, Share] = (0.05, 0.05)
+    level: Level = "document"
+    max_tokens: Annotated[int, Range(ge=3)] = 512
+    batch_tokens: Annotated[int, Range(ge=6)] = 8192
+    overlong: Literal["keep", "error"] = "keep"
     multi_resolution: bool = False
-    join_segments: tuple[int, int] | None = None
-    drop_separators: float = 0.0
-    merge_segments: float = 0.0
-    mask_spans: float = 0.0
-    annotate_terms: float = 0.0
-    max_ratio: float | None = None
+    join_segments: tuple[Positive, Positive] | None = None
+    drop_separators: Annotated[float, Range(ge=0, lt=1)] = 0.0
+    merge_segments: Share = 0.0
+    mask_spans: Share = 0.0
+    annotate_terms: Share = 0.0
+    max_ratio: Annotated[float, Range(ge=1)] | None = None
     streaming: bool = False
     consecutive: bool = False
-    window: int = 50_000
-    num_workers: int = 0
-    num_proc: int = 1
+    window: Positive = 50_000
+    num_workers: Natural = 0
+    num_proc: Positive = 1
     cache_dir: str = "data/cache"
-    seed: int = 1
+    seed: Natural = 1
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     hub: HubConfig = field(default_factory=HubConfig)
 
     def __post_init__(self) -> None:
-        _one_of("data.format", self.format, FORMATS)
-        _one_of("data.boundaries", self.boundaries, BOUNDARIES)
+        check_fields(self, "data")
         if self.path is not None and self.format in ("synthetic", "hub"):
             raise ValueError(
-                f"data.path={shown(self.path)}: data.format={self.format} reads no path: add data=jsonl or data=text"
+                f"data.path is {shown(self.path)}: data.format={self.format} reads no path: add data=jsonl or data=text"
             )
-        _one_of("data.overlong", self.overlong, ("keep", "error"))
-        _one_of("data.level", self.level, LEVELS)
-        for name, least in (("max_tokens", 3), ("batch_tokens", 6), ("window", 1), ("num_workers", 0), ("num_proc", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"data.{name}={getattr(self, name)}: wanted at least {least}")
-        if self.seed < 0:
-            raise ValueError(f"data.seed={self.seed}: wanted 0 or more")
-        if len(self.holdout) != 2 or min(self.holdout) < 0 or sum(self.holdout) >= 1:
-            raise ValueError(f"data.holdout={list(self.holdout)}: wanted the shares of [valid, test], together below 1")
-        if not 0 <= self.drop_separators < 1:
-            raise ValueError(f"data.drop_separators={self.drop_separators}: wanted a share from 0 to below 1")
-        for name in ("merge_segments", "mask_spans", "annotate_terms"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.{name}={getattr(self, name)}: wanted a share from 0 to 1")
-        if self.max_ratio is not None and self.max_ratio < 1:
-            raise ValueError(f"data.max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
+        if sum(self.holdout) >= 1:
+            raise ValueError(f"data.holdout is {shown(self.holdout)}: the shares of valid and test must be below 1")
         if self.join_segments is not None:
-            join = self.join_segments
-            if len(join) != 2 or not 1 <= join[0] <= join[1]:
-                raise ValueError(f"data.join_segments={list(join)}: wanted null or [fewest, most], fewest at least 1")
+            join = shown(self.join_segments)
+            if self.join_segments[0] > self.join_segments[1]:
+                raise ValueError(f"data.join_segments is {join}: it must be [fewest, most]")
             if self.multi_resolution:
                 raise ValueError("data.join_segments and data.multi_resolution exclude each other: set one of them")
             if self.level == "segment":
                 raise ValueError(
-                    f"data.join_segments={list(join)}: data.level=segment cannot join segments: add "
+                    f"data.join_segments is {join}: data.level=segment cannot join segments: add "
                     "data.join_segments=null"
                 )
         if self.consecutive:
@@ -185,15 +169,12 @@ class DataConfig:
         usual = {setting.name: setting.default for setting in fields(self)}
         for name, format in _READ_BY.items():
             if (value := getattr(self, name)) != usual[name] and self.format != format:
-                given = shown(list(value) if isinstance(value, tuple) else value)
                 raise ValueError(
-                    f"data.{name}={given}: only data.format={format} reads it, not {self.format}: add data={format} or "
-                    f"remove data.{name}"
+                    f"data.{name} is {shown(value)}: only data.format={format} reads it, not {self.format}: add "
+                    f"data={format} or remove data.{name}"
                 )
         if self.tag is not None:
             _tag("data.tag", self.tag)
-        if not self.temperature > 0:
-            raise ValueError(f"data.temperature={self.temperature}: wanted a number above 0")
         assert self.parts is not None  # computing it checks every corpus
 
     @property
@@ -217,12 +198,12 @@ class DataConfig:
             return {}
         if clashing := {name: getattr(self, name) for name in ("path", "tag") if getattr(self, name) is not None}:
             name, value = next(iter(clashing.items()))
-            raise ValueError(f"data.{name}={shown(value)}: set it for each corpus of data.corpora instead")
+            raise ValueError(f"data.{name} is {shown(value)}: set it for each corpus of data.corpora instead")
         self._check_names()
         weighted = [name for name, entry in self.corpora.items() if _entry(name, entry).weight is not None]
         if weighted and self.temperature != 1:
             raise ValueError(
-                f"data.temperature={self.temperature}: it is for corpora without weights, but "
+                f"data.temperature is {self.temperature}: it is for corpora without weights, but "
                 f"data.corpora.{weighted[0]}.weight is set: remove one of them"
             )
         if weighted and len(weighted) < len(self.corpora):
@@ -248,7 +229,7 @@ class DataConfig:
         seen: dict[str, str] = {}
         for name in map(str, self.corpora or ()):
             if not re.fullmatch(r"\w[\w.-]*", name):
-                raise ValueError(f"data.corpora: {shown(name)} is not a name: wanted letters, digits, _ . or -")
+                raise ValueError(f"data.corpora: {shown(name)} is no name: it must be of letters, digits, _ . and -")
             if (other := seen.setdefault(name.lower(), name)) != name:
                 raise ValueError(f"data.corpora: {other} and {name} differ only in case: rename one")
 
@@ -269,20 +250,14 @@ class DataConfig:
 def _entry(name: str, entry: Any) -> CorpusConfig:
     where = f"data.corpora.{name}"
     if not isinstance(entry, Mapping):
-        raise ValueError(f"{where}={shown(entry)}: it is a group of settings: {where}.path, {where}.weight, ...")
-    found = from_mapping(CorpusConfig, {str(key): value for key, value in entry.items()}, where)
-    if found.weight is not None and not found.weight > 0:
-        raise ValueError(f"{where}.weight={found.weight}: wanted a number above 0 (or remove the corpus)")
-    return found
+        raise ValueError(
+            f"{where} is {shown(entry)}: it must be a group of settings: {where}.path, {where}.weight, ..."
+        )
+    return from_mapping(CorpusConfig, {str(key): value for key, value in entry.items()}, where)
 
 
 def _tag(name: str, tag: str) -> None:
     try:
         tag_name(tag)
     except ValueError as error:
-        raise ValueError(f"{name}={error}") from None
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}={shown(value)}: choose one of {', '.join(choices)}")
+        raise ValueError(f"{name} is {error}") from None

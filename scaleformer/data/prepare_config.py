@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Annotated, Literal
 
 from scaleformer.data.align.filters import FILTERS
-from scaleformer.data.config import BOUNDARIES
+from scaleformer.data.config import Boundaries
 from scaleformer.formats import recognition
 from scaleformer.formats.recognition import BITEXTS
-from scaleformer.formats.segments import GRAINS
+from scaleformer.formats.segments import Grain
 from scaleformer.formats.suites import SUITES
-from scaleformer.system.schema import shown
+from scaleformer.system.schema import Natural, OneOf, Positive, Range, Share, check_fields, check_type, shown
 
 CORPORA = ("jsonl", "text", *BITEXTS, "raw", "hub", "sacrebleu", "translations")
 FORMATS = (*CORPORA, *SUITES)
@@ -30,24 +31,18 @@ READ_BY = {
     "checkpoint": ("raw", "translations"),
     **dict.fromkeys(("source", "aligner", "unmatched", "min_confidence", "filters"), ("raw",)),
 }
-CHOICES = {
-    "format": FORMATS,
-    "boundaries": BOUNDARIES,
-    "unmatched": ("keep", "drop"),
-    "aligner": ("lexicon", "translation"),
-}
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
     """Settings of a conversion; `conf/commands/prepare.yaml` says what each means."""
 
-    format: str
+    format: Annotated[str, OneOf(FORMATS)]
     input: str | None
     output: str
     target: str | None = None
     ids: str | None = None
-    boundaries: str = "blank"
+    boundaries: Boundaries = "blank"
     subset: str | None = None
     split: str | None = None
     data_files: dict[str, str] | None = None
@@ -57,26 +52,23 @@ class PrepareConfig:
     source_language: str | None = None
     target_language: str | None = None
     documents: str | None = None
-    context: int | None = 10
+    context: Natural | None = 10
     source: str | None = None
-    aligner: str = "lexicon"
+    aligner: Literal["lexicon", "translation"] = "lexicon"
     checkpoint: str | None = None
-    unmatched: str = "keep"
-    min_confidence: float = 0.0
-    filters: tuple[str, ...] | None = None
-    valid: float = 0.05
-    test: float = 0.05
+    unmatched: Literal["keep", "drop"] = "keep"
+    min_confidence: Share = 0.0
+    filters: tuple[Annotated[str, OneOf(FILTERS)], ...] | None = None
+    valid: Share = 0.05
+    test: Share = 0.05
     seed: int = 1
     drop_empty: bool = True
     drop_identical: bool = False
-    max_ratio: float | None = None
-    min_segments: int = 1
+    max_ratio: Annotated[float, Range(ge=1)] | None = None
+    min_segments: Positive = 1
 
     def __post_init__(self) -> None:
-        for name, choices in {**CHOICES, **({"split": (None, *GRAINS)} if self.format == "raw" else {})}.items():
-            if (value := getattr(self, name)) not in choices:
-                wanted = ", ".join(choice for choice in choices if choice is not None)
-                raise ValueError(f"{name}={shown(value)}: choose one of {wanted}")
+        check_fields(self, "")
         if self.format != "raw" and self.input is None:
             raise ValueError(f"format={self.format} needs input=")
         if self.format == "text" and self.target is None:
@@ -89,20 +81,14 @@ class PrepareConfig:
             readers, value = READ_BY.get(option.name, FORMATS), getattr(self, option.name)
             if self.format not in readers and value != option.default:
                 raise ValueError(
-                    f"{option.name}={shown(value)}: only format={'|'.join(readers)} reads it, not {self.format}"
+                    f"{option.name} is {shown(value)}: only format={'|'.join(readers)} reads it, not {self.format}"
                 )
-        if not (self.valid >= 0 and self.test >= 0 and self.valid + self.test <= 1):
-            raise ValueError(f"valid={self.valid} test={self.test}: wanted shares, together at most 1")
-        if self.max_ratio is not None and not self.max_ratio >= 1:
-            raise ValueError(f"max_ratio={self.max_ratio}: wanted null or a factor of at least 1")
-        if self.min_segments < 1:
-            raise ValueError(f"min_segments={self.min_segments}: wanted at least 1")
+        if self.valid + self.test > 1:
+            raise ValueError(f"valid={self.valid} test={self.test}: the shares must be at most 1 together")
         if self.format == "raw":
             self._check_raw()
         if self.format == "contrapro" and self.documents is None:
             raise ValueError("format=contrapro needs documents=DIR, the folder that its setup_opensubs.sh creates")
-        if self.context is not None and self.context < 0:
-            raise ValueError(f"context={self.context}: wanted 0 or more segments, or null for all")
 
     def _check_raw(self) -> None:
         if (self.input is None) != (self.source is not None and self.target is not None) or (
@@ -112,9 +98,6 @@ class PrepareConfig:
         for name in ("source_language", "target_language"):
             if not getattr(self, name):
                 raise ValueError(f"format=raw needs {name}=, such as en")
-        if unknown := [name for name in self.filters or () if name not in FILTERS]:
-            raise ValueError(f"filters={shown(unknown[0])}: choose from {', '.join(FILTERS)}")
-        if not 0 <= self.min_confidence <= 1:
-            raise ValueError(f"min_confidence={self.min_confidence}: wanted between 0 and 1")
+        check_type("split", self.split, Grain | None)
         if (self.aligner == "translation") != (self.checkpoint is not None):
             raise ValueError("aligner=translation and checkpoint=RUN belong together: give both or neither")

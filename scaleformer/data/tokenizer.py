@@ -11,12 +11,12 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import sentencepiece as spm
 
 from scaleformer.data.escaping import escape, escaped_with, unescape
-from scaleformer.system.schema import shown
+from scaleformer.system.schema import Natural, Range, check_fields, check_type
 from scaleformer.vocabulary import (
     BOS,
     EOS,
@@ -35,7 +35,7 @@ SPECIAL = len(SPECIAL_PIECES)
 # Characters for which sentencepiece's trainer drops a sentence (tab: its boundary mark) or that it reserves (null,
 # U+2585).
 _UNTRAINABLE = re.compile("[\t\n\r\0\u2585]")
-_MODEL_TYPES = ("unigram", "bpe")
+ModelType = Literal["unigram", "bpe"]
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 T = TypeVar("T")
@@ -56,26 +56,17 @@ class TokenizerConfig:
     extend             null, or a text file with one term per line to add as pieces to the vocabulary of init_from
     """
 
-    vocab_size: int = 8000
-    model_type: str = "unigram"
+    vocab_size: Annotated[int, Range(gt=SPECIAL)] = 8000
+    model_type: ModelType = "unigram"
     joint: bool = True
     byte_fallback: bool = True
-    character_coverage: float = 0.9995
+    character_coverage: Annotated[float, Range(gt=0, le=1)] = 0.9995
     split_digits: bool = False
-    max_segments: int = 0
+    max_segments: Natural = 0
     extend: str | None = None
 
     def __post_init__(self) -> None:
-        if self.model_type not in _MODEL_TYPES:
-            raise ValueError(f"tokenizer.model_type={shown(self.model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
-        if not 0 < self.character_coverage <= 1:
-            raise ValueError(f"tokenizer.character_coverage={self.character_coverage}: choose a number in (0, 1]")
-        if self.vocab_size <= SPECIAL:
-            raise ValueError(
-                f"tokenizer.vocab_size={self.vocab_size}: choose at least {SPECIAL + 1} ({SPECIAL} pieces are special)"
-            )
-        if self.max_segments < 0:
-            raise ValueError(f"tokenizer.max_segments={self.max_segments}: choose 0 or a positive number")
+        check_fields(self, "tokenizer")
 
 
 class Tokenizer:
@@ -123,8 +114,7 @@ class Tokenizer:
 
         Raises ValueError if the vocabulary is larger than the texts allow, or too small for their characters.
         """
-        if model_type not in _MODEL_TYPES:
-            raise ValueError(f"tokenizer.model_type={shown(model_type)}: choose one of {', '.join(_MODEL_TYPES)}")
+        check_type("tokenizer.model_type", model_type, ModelType)
         count, escaped = 0, escaped_with(tags)
 
         def sentences() -> Iterator[str]:

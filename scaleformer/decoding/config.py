@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
 from scaleformer.system.measure import read_size
+from scaleformer.system.schema import Natural, Positive, Range, check_fields, from_mapping, shown
 
-STRATEGIES = ("greedy", "beam", "sample")
+Strategy = Literal["greedy", "beam", "sample"]
+#: How documents are translated: as a whole, each segment on its own, or so first and then each after those before it.
+Mode = Literal["document", "segment", "two-pass"]
+#: Most tokens of a piece of a document that is translated separately: at least a token, `<sep>` and `</s>`.
+MaxTokens = Annotated[int, Range(ge=3)]
 
 
 @dataclass(frozen=True)
@@ -49,81 +55,39 @@ class DecodingConfig:
                        what is written: long documents stand beside each other then. None: by batch_tokens
     """
 
-    strategy: str = "beam"
-    beam_size: int = 5
-    length_penalty: float = 1.0
-    n_best: int = 1
-    max_length_ratio: float = 2.0
-    max_length_offset: int = 10
+    strategy: Strategy = "beam"
+    beam_size: Positive = 5
+    length_penalty: Annotated[float, Range(ge=0, le=10)] = 1.0
+    n_best: Positive = 1
+    max_length_ratio: Annotated[float, Range(ge=0)] = 2.0
+    max_length_offset: Positive = 10
     match_segments: bool = True
     merge_segments: bool = True
-    no_repeat_ngram_size: int = 0
-    min_length_ratio: float = 0.0
-    repetition_penalty: float = 1.0
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    seed: int = 1
-    batch_tokens: int = 8192
+    no_repeat_ngram_size: Annotated[int, Range(ge=0, le=100)] = 0
+    min_length_ratio: Annotated[float, Range(ge=0)] = 0.0
+    repetition_penalty: Annotated[float, Range(ge=1, le=100)] = 1.0
+    temperature: Annotated[float, Range(ge=1e-6)] = 1.0
+    top_k: Natural = 0
+    top_p: Annotated[float, Range(gt=0, le=1)] = 1.0
+    seed: Natural = 1
+    batch_tokens: Positive = 8192
     memory_limit: str | int | None = None
 
     def __post_init__(self) -> None:
-        wrong = [f"{name}={getattr(self, name)!r} (wanted {wanted})" for name, wanted in self._faults()]
-        if wrong:
-            raise ValueError(f"decoding settings are wrong: {'; '.join(wrong)}")
-
-    def _faults(self) -> list[tuple[str, str]]:
-        def number(name: str) -> bool:  # finite, and of 64 bits: what torch computes with
-            value = getattr(self, name)
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-
-        def whole(name: str) -> bool:
-            return isinstance(getattr(self, name), int) and number(name)
-
-        limit, size = self.memory_limit, self.memory_limit_bytes
-        most = self.beam_size if self.strategy == "beam" else 1 if self.strategy == "greedy" else 2**31
-        checks = [
-            ("strategy", self.strategy in STRATEGIES, f"one of {', '.join(STRATEGIES)}"),
-            ("beam_size", whole("beam_size") and self.beam_size >= 1, "a whole number of at least 1"),
-            ("length_penalty", number("length_penalty") and 0 <= self.length_penalty <= 10, "a number from 0 to 10"),
-            ("n_best", whole("n_best") and self.n_best >= 1, "a whole number of at least 1"),
-            ("max_length_ratio", number("max_length_ratio") and self.max_length_ratio >= 0, "a number of at least 0"),
-            ("max_length_offset", whole("max_length_offset") and self.max_length_offset >= 1, "1 or more"),
-            ("match_segments", isinstance(self.match_segments, bool), "true or false"),
-            ("merge_segments", isinstance(self.merge_segments, bool), "true or false"),
-            (
-                "no_repeat_ngram_size",
-                whole("no_repeat_ngram_size") and 0 <= self.no_repeat_ngram_size <= 100,
-                "a whole number from 1 to 100, 0 for no such rule",
-            ),
-            ("min_length_ratio", number("min_length_ratio") and self.min_length_ratio >= 0, "a number of at least 0"),
-            (
-                "repetition_penalty",
-                number("repetition_penalty") and 1 <= self.repetition_penalty <= 100,
-                "a number from 1, for none, to 100",
-            ),
-            ("temperature", number("temperature") and self.temperature >= 1e-6, "a number of at least 0.000001"),
-            ("top_k", whole("top_k") and self.top_k >= 0, "a whole number, 0 for all"),
-            ("top_p", number("top_p") and 0 < self.top_p <= 1, "a number above 0 and at most 1"),
-            ("seed", whole("seed") and self.seed >= 0, "a whole number of at least 0"),
-            ("batch_tokens", whole("batch_tokens") and self.batch_tokens >= 1, "a whole number of at least 1"),
-            ("memory_limit", limit is None or size is not None, "a size as 2GiB or 512MiB, or null"),
-        ]
-        faults = [(name, wanted) for name, right, wanted in checks if not right]
-        if not faults and self.n_best > most:
-            faults.append(("n_best", f"at most {most} with strategy={self.strategy}"))
-        if not faults and self.min_length_ratio and not self.match_segments:
-            faults.append(("min_length_ratio", "0 with match_segments=false, which knows no segment's source"))
-        return faults
-
-    @classmethod
-    def from_mapping(cls, settings: Mapping[str, Any]) -> DecodingConfig:
-        """From a dictionary; ValueError names keys that do not exist."""
-        known = [f.name for f in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            raise ValueError(f"no such decoding setting: {', '.join(unknown)}; there are {', '.join(known)}")
-        return cls(**settings)
+        check_fields(self, "decoding")
+        if self.memory_limit is not None and self.memory_limit_bytes is None:
+            given = shown(self.memory_limit)
+            raise ValueError(f"decoding.memory_limit is {given}: it must be a size as 2GiB or 512MiB, or null")
+        most = {"greedy": 1, "beam": self.beam_size, "sample": math.inf}[self.strategy]
+        if self.n_best > most:
+            raise ValueError(
+                f"decoding.n_best is {self.n_best}: it must be at most {most} with decoding.strategy={self.strategy}"
+            )
+        if self.min_length_ratio and not self.match_segments:
+            raise ValueError(
+                f"decoding.min_length_ratio is {self.min_length_ratio}: it must be 0 with "
+                "decoding.match_segments=false, which knows no segment's source"
+            )
 
     def refuse_unread(self, given: Iterable[str], prefix: str = "") -> None:
         """ValueError where the strategy does not read one of the settings `given`, called with `prefix` before their
@@ -133,15 +97,14 @@ class DecodingConfig:
             reader = readers.get(name, self.strategy)
             if reader != self.strategy and (name, getattr(self, name)) != ("beam_size", 1):
                 raise ValueError(
-                    f"{prefix}{name}={getattr(self, name)}: the strategy is {self.strategy}, which has no "
+                    f"{prefix}{name} is {getattr(self, name)}: the strategy is {self.strategy}, which has no "
                     f"{'beam' if reader == 'beam' else 'sampling'}: set {prefix}strategy={reader} too"
                 )
 
     @property
     def memory_limit_bytes(self) -> int | None:
         """`memory_limit` as a number; None without, or where it is no size."""
-        given = self.memory_limit
-        return None if given is None or isinstance(given, (bool, float)) else read_size(given)
+        return None if self.memory_limit is None else read_size(self.memory_limit)
 
     @property
     def rows(self) -> int:
@@ -162,6 +125,6 @@ def choose_decoding(run: DecodingConfig, settings: Mapping[str, Any], overrides:
     keys = [override.split("=")[0].lstrip("+") for override in overrides]
     given = {key.removeprefix("decoding.") for key in keys if key.startswith("decoding.")}
     whole = settings if "decoding" in keys else {**asdict(run), **{key: settings[key] for key in given}}
-    chosen = DecodingConfig.from_mapping(whole)
+    chosen = from_mapping(DecodingConfig, whole, "decoding")
     chosen.refuse_unread(sorted(given), "decoding.")
     return chosen

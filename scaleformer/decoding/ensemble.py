@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-AVERAGES = ("probabilities", "logs")
+from scaleformer.system.schema import check_type
+
+Average = Literal["probabilities", "logs"]
 
 
 class Ensemble(nn.Module):
     """Models with the same vocabulary as one `scaleformer.decoding.search.DecodableModel`: averages their
     probabilities, or with "logs" their log-probabilities (the renormalized geometric mean)."""
 
-    def __init__(self, models: Sequence[nn.Module], average: str = "probabilities") -> None:
+    def __init__(self, models: Sequence[nn.Module], average: Average = "probabilities") -> None:
         super().__init__()
-        if average not in AVERAGES:
-            raise ValueError(f"ensemble={average}: choose one of {', '.join(AVERAGES)}")
+        check_type("ensemble", average, Average)
         self.models: Any = nn.ModuleList(models)
         self.average = average
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scaleformer.checkpoints.run_config import test_split
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.corpus import result_label
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.positions import quality_by_position
@@ -40,7 +40,7 @@ def evaluate_translations(
     metrics: Metrics | None = None,
     samples: int = 5,
     ter: bool = True,
-    mode: str = "document",
+    mode: Mode = "document",
     max_tokens: int | None = None,
     tag: str | None = None,
     show_samples: bool = True,

@@ -6,12 +6,12 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Signature
 
-from scaleformer.system.schema import from_mapping
+from scaleformer.system.schema import OneOf, check_fields, from_mapping
 from scaleformer.text.words import written_without_spaces
 
 # Tokenizers that split words at spaces, or (flores200) serve languages of both kinds.
@@ -64,18 +64,17 @@ class Metrics:
     Raises ValueError for an unknown tokenizer, or one whose requirements are missing.
     """
 
-    tokenize: str = "auto"
+    tokenize: Annotated[str, OneOf(TOKENIZERS)] = "auto"
     lowercase: bool = False
 
     def __post_init__(self) -> None:
-        if self.tokenize not in TOKENIZERS:
-            raise ValueError(f"metrics.tokenize={self.tokenize}: choose one of {', '.join(TOKENIZERS)}")
+        check_fields(self, "metrics")
         try:
             self.bleu()
         except Exception as error:  # failed imports, downloads, dictionaries
             reason = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
-                f"metrics.tokenize={self.tokenize} does not work here: {_WANTED.get(self.tokenize, reason)}; "
+                f"metrics.tokenize is {self.tokenize}, which does not work here: {_WANTED.get(self.tokenize, reason)}; "
                 "metrics.tokenize=char, 13a, zh and none need no installation"
             ) from error
 

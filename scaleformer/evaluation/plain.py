@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
@@ -17,10 +17,10 @@ from scaleformer.formats.json_lines import parse_object, read_jsonl
 from scaleformer.formats.lines import Input
 from scaleformer.system.errors import DataError
 from scaleformer.system.provenance import provenance, write_result
-from scaleformer.system.schema import shown
+from scaleformer.system.schema import check_type, shown
 from scaleformer.text.documents import Document, one_line
 
-FIELDS = ("hypothesis", "target")
+Field = Literal["auto", "hypothesis", "target"]
 ALIGNMENT = (
     "as many segments as the reference: by index; otherwise the text is cut into as many as the reference has, by "
     "the cheapest edit of its words"
@@ -113,12 +113,11 @@ def read_plain(name: str, documents: Sequence[Document], field: str = "auto") ->
 
 
 def _from_records(source: Input, documents: Sequence[Document], field: str) -> list[list[str] | str]:
-    if field not in ("auto", *FIELDS):
-        raise ValueError(f"field={field}: choose one of auto, {', '.join(FIELDS)}")
+    check_type("field", field, Field)
     found: list[tuple[str | None, list[str] | str]] = []
     for number, line in source.lines():
         where = f"{source.name}:{number}"
-        wanted = FIELDS if field == "auto" else (field,)
+        wanted = ("hypothesis", "target") if field == "auto" else (field,)
         record = parse_object(line, where, " or ".join(wanted))
         key = next((key for key in wanted if key in record), None)
         value = None if key is None else record[key]

@@ -82,10 +82,10 @@ def compare_systems(
     chosen = metrics or Metrics()
     for what, number in (("bootstrap_samples", bootstrap_samples), ("randomization_trials", randomization_trials)):
         if number < 1:  # 0 would mean sacrebleu's own default
-            raise ValueError(f"{what}={number}: wanted at least 1")
+            raise ValueError(f"{what} is {number}: it must be at least 1")
     seed = os.environ.get("SACREBLEU_SEED", "12345")
     if seed.lower() != "none" and not (seed.isascii() and seed.isdigit()):
-        raise ValueError(f"SACREBLEU_SEED={seed}: wanted a whole number of at least 0, or none")
+        raise ValueError(f"SACREBLEU_SEED is {seed}: it must be an int of at least 0, or none")
     if len(hypotheses) < 2:
         raise ValueError(f"{len(hypotheses)} systems to compare: wanted at least 2")
     if not references:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import sacrebleu
 
@@ -15,7 +16,7 @@ from scaleformer.text.terms import Term, find_terms, pattern_of
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
-ASKS = ("reference", "other")
+Ask = Literal["reference", "other"]
 LIKELY = 0.1  # least probability of each of the two translations, in either direction
 SHORTEST = 4  # letters in such a word
 
@@ -67,7 +68,7 @@ def _same(form: str, other: str) -> bool:
 
 
 def find_asked(
-    documents: Iterable[Document], ways: dict[str, tuple[str, str]], count: int, ask: str, around: int = 2
+    documents: Iterable[Document], ways: dict[str, tuple[str, str]], count: int, ask: Ask, around: int = 2
 ) -> list[Asked]:
     """The first `count` segments whose source has exactly one of the words and whose reference has one translation.
     No segment is in two windows, and no word is tested more often than a tenth of `count`, rounded up.

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.alignment import by_bead
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import BleuReport, evaluate_documents
@@ -38,7 +38,7 @@ class Evaluation:
     documents: Sequence[TranslatedDocument]
     report: BleuReport
     decoding: DecodingConfig
-    mode: str
+    mode: Mode
     max_tokens: int | None
     seconds: float | None
 
@@ -52,7 +52,7 @@ def evaluate(
     decoding: DecodingConfig | None = None,
     metrics: Metrics | None = None,
     ter: bool = True,
-    mode: str = "document",
+    mode: Mode = "document",
     max_tokens: int | None = None,
     tag: str | None = None,
 ) -> Iterator[Evaluation]:

@@ -12,9 +12,7 @@ from scaleformer.evaluation.alignment import align_segments
 from scaleformer.formats.lines import read_lines
 from scaleformer.system.errors import DataError
 from scaleformer.system.files import atomic_writer
-from scaleformer.text.documents import one_line
-
-LEVELS = ("document", "segment")
+from scaleformer.text.documents import Level, one_line
 
 
 @dataclass(frozen=True)
@@ -90,14 +88,11 @@ def origin(path: str | Path) -> dict[str, Any]:
         return {}
 
 
-def lines_of(documents: Sequence[TranslatedDocument], level: str = "segment") -> ParallelLines:
+def lines_of(documents: Sequence[TranslatedDocument], level: Level = "segment") -> ParallelLines:
     """One line per document, its segments joined by a space, or one line per reference segment, hypotheses aligned.
 
     Where segment counts of source and reference differ, the sources of segments are empty.
-    Raises ValueError for an unknown level.
     """
-    if level not in LEVELS:
-        raise ValueError(f"level={level}: choose one of {', '.join(LEVELS)}")
     lines = ParallelLines([], [], [])
     for d in documents:
         if level == "document":
@@ -115,11 +110,8 @@ def windows_of(documents: Sequence[TranslatedDocument], window: int, stride: int
     """One line for each window of so many segments, joined by a space, as SLIDE [Raunak 2023] scores them.
 
     Windows begin at every `stride`-th segment and lie within a document; the last one ends with the document. A shorter
-    document is one window. Segment counts of source and reference are equal. Raises ValueError for a window or stride
-    below 1.
+    document is one window. Segment counts of source and reference are equal.
     """
-    if min(window, stride) < 1:
-        raise ValueError(f"window={window} stride={stride}: wanted 1 or more segments")
     lines = ParallelLines([], [], [])
     for document in documents:
         own = lines_of([document])

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, islice
-from typing import Any
+from typing import Any, Literal
 
 from scaleformer.system.errors import DataError
 from scaleformer.text.spans import find_spans, mask
 from scaleformer.vocabulary import PLACEHOLDERS
 
 KINDS = ("title", "paragraph", "item", "cell", "code")
-GRAINS = ("sentence", "paragraph", "none")
+Grain = Literal["sentence", "paragraph", "none"]
 MARK = "\ufffc"  # stands for a span in the text of a block
 _MARKS = re.compile(f"{MARK}+")
 _PLACEHOLDER = re.compile("|".join(PLACEHOLDERS))
@@ -179,7 +179,7 @@ class Segment:
 
 
 def split_block(block: Block, language: str, grain: str) -> list[Segment]:
-    """The segments of a block, which contain all its letters. grain: of `GRAINS`; all but sentence keep it whole.
+    """The segments of a block, which contain all its letters. grain: of `Grain`; all but sentence keep it whole.
 
     Spans around the whole segment, such as marks around a sentence, stay outside. A sentence with more spans than
     there are placeholders is split between them. Raises DataError if sentencex is not installed.

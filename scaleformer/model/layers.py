@@ -36,8 +36,6 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, hidden: int, dropout: float, activation: str) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"model.activation is {activation!r}: choose one of {', '.join(ACTIVATIONS)}")
         self.expand = Linear(width, hidden)
         self.activation = ACTIVATIONS[activation]()
         self.dropout = Dropout(dropout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,10 @@ from torch.utils.checkpoint import checkpoint
 
 from scaleformer.batch import Batch
 from scaleformer.model.attention import SITES, Attention, build_attention
-from scaleformer.model.layers import DecoderLayer, Dropout, EncoderLayer, LayerState
+from scaleformer.model.layers import ACTIVATIONS, DecoderLayer, Dropout, EncoderLayer, LayerState
 from scaleformer.ops.common.matmul import Int8Weight, Linear
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import OneOf, Positive, Range, check_fields
 
 
 @dataclass(frozen=True)
@@ -27,39 +28,30 @@ class ModelConfig:
     sites       exceptions by site: {"encoder" | "decoder" | "cross": {"name": ..., ...}}
     """
 
-    source_vocabulary: int
-    target_vocabulary: int
+    source_vocabulary: Positive
+    target_vocabulary: Positive
     shared_vocabulary: bool = True
-    encoder_layers: int = 4
-    decoder_layers: int = 4
-    width: int = 128
-    feedforward: int = 256
-    heads: int = 4
-    dropout: float = 0.1
-    activation: str = "relu"
+    encoder_layers: Positive = 4
+    decoder_layers: Positive = 4
+    width: Positive = 128
+    feedforward: Positive = 256
+    heads: Positive = 4
+    dropout: Annotated[float, Range(ge=0, lt=1)] = 0.1
+    activation: Annotated[str, OneOf(ACTIVATIONS)] = "relu"
     tie_embeddings: bool = True
     gradient_checkpointing: bool = False
     attention: Mapping[str, Any] = field(default_factory=lambda: {"name": "segment_recall"})
-    sites: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sites: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        wrong = []
-        sizes = ("source_vocabulary", "target_vocabulary", "width", "feedforward", "heads")
-        for name in (*sizes, "encoder_layers", "decoder_layers"):
-            if getattr(self, name) < 1:
-                wrong.append(f"model.{name} is {getattr(self, name)}, but must be at least 1")
-        if not 0 <= self.dropout < 1:
-            wrong.append(f"model.dropout is {self.dropout}, but must be in [0, 1)")
+        check_fields(self, "model")
         if self.shared_vocabulary and self.source_vocabulary != self.target_vocabulary:
-            wrong.append(
+            raise ValueError(
                 f"a shared vocabulary cannot have two sizes, {self.source_vocabulary} and {self.target_vocabulary}: "
                 "set tokenizer.joint=true or model.shared_vocabulary=false"
             )
-        unknown = set(self.sites) - set(SITES)
-        if unknown:
-            wrong.append(f"model.sites has no site {', '.join(sorted(unknown))}: the sites are {', '.join(SITES)}")
-        if wrong:
-            raise ValueError("; ".join(wrong))
+        if unknown := set(self.sites) - set(SITES):
+            raise ValueError(f"model.sites has no site {', '.join(sorted(unknown))}: the sites are {', '.join(SITES)}")
 
 
 #: source tokens, with pads, encoded at once in translation (or one document), which bounds the memory

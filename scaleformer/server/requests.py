@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode, Strategy
 from scaleformer.server.worker import Settings
-from scaleformer.system.schema import shown
+from scaleformer.system.schema import from_mapping, shown
 from scaleformer.text.terms import is_expression
+from scaleformer.translation.files.translating import Split
 from scaleformer.translation.terms import terms_of
 
 
@@ -32,7 +33,7 @@ class Options(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    strategy: Literal["greedy", "beam", "sample"] | None = None
+    strategy: Strategy | None = None
     beam_size: Annotated[int, Field(ge=1, le=16)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
     n_best: Annotated[int, Field(ge=1, le=16)] | None = None
@@ -47,18 +48,18 @@ class Options(BaseModel):
     top_k: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    mode: Literal["document", "segment", "two-pass"] = "document"
+    mode: Mode = "document"
     max_tokens: Annotated[int, Field(ge=3, le=1_000_000)] | None = None
     tag: Annotated[Text, Field(max_length=100)] | None = None
     terms: Annotated[dict[Text, Text], Field(max_length=1000)] | None = None
-    split: Literal["auto", "sentence", "paragraph"] | None = None
+    split: Split | None = None
     source_language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] | None = None
     align: bool = False
 
     def settings(self, decoding: DecodingConfig) -> Settings:
         """The server's settings, overridden by these. Raises ValueError if they do not fit together."""
         given = {name: value for name, value in self.model_dump(exclude_none=True).items() if name in _DECODING}
-        chosen = DecodingConfig.from_mapping({**asdict(decoding), **given})
+        chosen = from_mapping(DecodingConfig, {**asdict(decoding), **given}, "decoding")
         chosen.refuse_unread(given)
         terms = self.terms or {}
         if expression := next(filter(is_expression, terms), None):

@@ -15,7 +15,7 @@ from scaleformer.server.requests import Options, SourceDocument
 from scaleformer.server.worker import Settings
 from scaleformer.system.errors import DataError
 from scaleformer.translation.files.documents import LinesFile, ProseFile, document_of, open_file
-from scaleformer.translation.files.translating import choose_file_decoding, choose_splitting
+from scaleformer.translation.files.translating import Split, choose_file_decoding, choose_splitting
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.translator import Translator
 
@@ -42,7 +42,7 @@ class Source:
 class Splitting:
     """How prose is split by default."""
 
-    split: str
+    split: Split
     source_language: str | None
 
     def choose(self, translator: Translator, options: Options) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
 
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.server.metrics import Metrics
 from scaleformer.system.allocator import give_back_memory
 from scaleformer.system.errors import is_out_of_memory, one_line
@@ -30,7 +30,7 @@ class Settings:
     """The settings that a batch shares; see `Translator.translate_documents`. align: whether to align words, too."""
 
     decoding: DecodingConfig
-    mode: str = "document"
+    mode: Mode = "document"
     max_tokens: int | None = None
     tag: str | None = None
     terms: tuple[tuple[str, str], ...] = ()

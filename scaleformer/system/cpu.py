@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import torch
 
 from scaleformer.system.allocator import bound_kernel_caches, keep_freed_memory
 
 
-def set_up_cpu(threads: Any) -> None:
+def set_up_cpu(threads: int | None) -> None:
     """Set the number of CPU threads (None for all cores), keep freed memory (`keep_freed_memory`) and bound the kernel
-    caches (`bound_kernel_caches`). Raises ValueError unless `threads` is None or a positive integer."""
+    caches (`bound_kernel_caches`)."""
     keep_freed_memory()
     bound_kernel_caches()
-    if threads is None:
-        return
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise ValueError(f"threads={threads}: wanted a whole number of at least 1, or null for all cores")
-    torch.set_num_threads(threads)
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 @cache

@@ -1,22 +1,79 @@
-"""Settings as dataclasses, made from plain keys and values: every type is checked, every error is one line."""
+"""Settings as dataclasses: types and bounds stand beside each field and are checked here; every error is one line."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class AtLeast:
-    """The smallest allowed value of a number: `samples: Annotated[int, AtLeast(0)]`."""
+class Constraint(Protocol):
+    """What `Annotated` says of a value beyond its type."""
 
-    least: float
+    def holds(self, value: Any) -> bool:
+        """Whether a value of the type is allowed."""
+        ...
+
+    def name(self, kind: str) -> str:
+        """The name of the type with its constraint."""
+        ...
+
+
+@dataclass(frozen=True)
+class Range:
+    """The bounds of a number, itself allowed (ge, le) or not (gt, lt): `Annotated[float, Range(ge=0, lt=1)]`."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def holds(self, value: float) -> bool:
+        low = (self.ge is None or value >= self.ge) and (self.gt is None or value > self.gt)
+        return low and (self.le is None or value <= self.le) and (self.lt is None or value < self.lt)
+
+    def name(self, kind: str) -> str:
+        words = {"of at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
+        return f"{kind} {' and '.join(f'{word} {bound}' for word, bound in words.items() if bound is not None)}"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """The choices of a text that are listed elsewhere, `Annotated[str, OneOf(OPTIMIZERS)]`; all others are written as
+    `Literal["min", "max"]`."""
+
+    choices: Collection[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "choices", tuple(self.choices))  # hashable, as members of a union have to be
+
+    def holds(self, value: str) -> bool:
+        return value in self.choices
+
+    def name(self, kind: str) -> str:
+        return f"one of {', '.join(self.choices)}"
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A list that is not empty."""
+
+    def holds(self, value: Collection[Any]) -> bool:
+        return len(value) > 0
+
+    def name(self, kind: str) -> str:
+        return f"nonempty {kind}"
+
+
+Natural = Annotated[int, Range(ge=0)]
+Positive = Annotated[int, Range(ge=1)]
+Share = Annotated[float, Range(ge=0, le=1)]
+NonEmpty = Annotated[tuple[T, ...], Filled()]
 
 
 def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
@@ -27,8 +84,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     type, or a value that the class refuses.
     """
     assert is_dataclass(kind)
-    hints = get_type_hints(kind, include_extras=True)
-    prefix = f"{where}." if where else ""
+    hints, prefix = hints_of(kind), f"{where}." if where else ""
     if unknown := [key for key in values if key not in hints]:
         raise ValueError(unknown_setting(f"{prefix}{shown(unknown[0])[1:-1]}", [f"{prefix}{h}" for h in hints], hints))
     made: dict[str, Any] = {}
@@ -39,7 +95,7 @@ def from_mapping(kind: type[T], values: Mapping[str, Any], where: str) -> T:
             value = from_mapping(hint, value, f"{prefix}{key}")
         elif is_dataclass(hint) and not isinstance(value, Mapping):
             names = ", ".join(f"{prefix}{key}.{f.name}" for f in fields(hint))
-            raise ValueError(f"{prefix}{key}={shown(value)}: it is a group of settings: {names}")
+            raise ValueError(f"{prefix}{key} is {shown(value)}: it must be a group of settings: {names}")
         elif isinstance(value, list):
             value = tuple(value)
         check_type(f"{prefix}{key}", value, hint)
@@ -64,8 +120,20 @@ def type_of(kind: type, name: str) -> Any:
     hint: Any = kind
     for part in name.split("."):
         inner = next((choice for choice in (hint, *get_args(hint)) if is_dataclass(choice)), None)
-        hint = get_type_hints(inner, include_extras=True).get(part) if inner is not None else None
+        hint = hints_of(inner).get(part) if inner is not None else None
     return hint
+
+
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The types of the fields of a class, or of the arguments of a function, with their constraints."""
+    return get_type_hints(kind, include_extras=True)
+
+
+def check_fields(settings: Any, where: str) -> None:
+    """Raise ValueError as `from_mapping` does for a dataclass that is made by its constructor."""
+    prefix = f"{where}." if where else ""
+    for name, hint in hints_of(type(settings)).items():
+        check_type(f"{prefix}{name}", getattr(settings, name), hint)
 
 
 def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], nearest: str | None = None) -> str:
@@ -79,27 +147,46 @@ def unknown_setting(key: str, known: Iterable[str], shown_names: Iterable[str], 
 
 def check_type(name: str, value: Any, hint: Any) -> None:
     """Raise ValueError with the setting's name unless its value fits a type: int, `float | None`, `tuple[str, ...]`,
-    `Annotated[int, AtLeast(1)]`."""
+    `Annotated[int, Range(ge=1)]`, `Literal["min", "max"]`."""
     if not fits(value, hint):
-        raise ValueError(f"{name}={shown(value)}: wanted {type_name(hint)}")
+        wanted = type_name(hint)
+        article = "an " if wanted[0] == "i" else "a " if wanted[0] in "bfslng" else ""
+        raise ValueError(f"{name} is {shown(value)}: it must be {article}{wanted}")
 
 
 def type_name(hint: Any) -> str:
-    """A type as a user of the command line writes it: `int of at least 1 | null`, `list of str`."""
+    """A type as a user of the command line writes it: `int of at least 1 or null`, `list of str`."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return f"{type_name(arguments[0])} of at least {arguments[1].least:g}"
+        constraint: Constraint = arguments[1]
+        return constraint.name(type_name(arguments[0]))
+    if origin is Literal:
+        return OneOf(arguments).name("str")
     if origin in (Union, UnionType):
-        return " | ".join(type_name(choice) for choice in arguments)
+        return " or ".join(type_name(choice) for choice in arguments)
     if origin is tuple:
         if arguments[-1] is Ellipsis:
             return f"list of {type_name(arguments[0])}"
         return f"[{', '.join(map(type_name, arguments))}]"
-    if origin is dict or hint is dict:
+    if isinstance(origin or hint, type) and issubclass(origin or hint, Mapping):
         return "{name: value}"
     if is_dataclass(hint):
         return "group"
     return "null" if hint in (None, type(None)) else "any" if hint is Any else str(hint.__name__)
+
+
+def plain_type(hint: Any) -> Any:
+    """A type without constraints: `tuple[str, ...] | None` for a list of choices or null."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return plain_type(arguments[0])
+    if origin is Literal:
+        return type(arguments[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(map(plain_type, arguments))]  # noqa: UP007
+    if origin is tuple:
+        return tuple[tuple(part if part is Ellipsis else plain_type(part) for part in arguments)]  # type: ignore[misc]
+    return hint
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -113,7 +200,9 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True
     if origin is Annotated:
-        return fits(value, arguments[0]) and value >= arguments[1].least
+        return fits(value, arguments[0]) and arguments[1].holds(value)
+    if origin is Literal:
+        return isinstance(value, str) and value in arguments
     if origin in (Union, UnionType):
         return any(fits(value, choice) for choice in arguments)
     if origin is tuple:
@@ -122,10 +211,9 @@ def fits(value: Any, hint: Any) -> bool:
         if arguments[-1] is Ellipsis:
             return all(fits(item, arguments[0]) for item in value)
         return len(value) == len(arguments) and all(map(fits, value, arguments))
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            fits(k, arguments[0]) and fits(v, arguments[1]) for k, v in value.items()
-        )
+    if origin is not None:  # a mapping
+        keys, values = arguments
+        return isinstance(value, origin) and all(fits(k, keys) and fits(v, values) for k, v in value.items())
     if hint in (int, float) and (isinstance(value, bool) or (isinstance(value, (int, float)) and not _usual(value))):
         return False
     if hint is None:
@@ -139,7 +227,10 @@ def _usual(number: float) -> bool:
 
 
 def shown(value: object, most: int = 60) -> str:
-    """`repr` of an input value, cut to about `most` characters for one-line messages."""
+    """An input value, cut to about `most` characters for one-line messages: as `repr`, but null, true and false."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    value = list(value) if isinstance(value, tuple) else value
     text = repr(value[: most + 1]) if isinstance(value, str) else repr(value)
     return text if len(text) <= most + 2 else f"{text[:most]}..."
 

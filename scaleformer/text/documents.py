@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
+#: What is one example, or one line of a score.
+Level = Literal["document", "segment"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 Beads = tuple[tuple[int, int], ...]  # counts of source and target segments per bead, () where all match one to one
 
 

@@ -57,8 +57,6 @@ class TranslationModule(pl.LightningModule):
         compiled: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing is {label_smoothing}: it must be in [0, 1)")
         self.model = model
         self.package = package
         self.optimizer_config = optimizer

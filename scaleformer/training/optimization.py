@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+from scaleformer.system.schema import Natural, OneOf, Range, Share, check_fields
+
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-SCHEDULES = ("inverse_sqrt", "cosine", "constant")
 
 
 @dataclass(frozen=True)
@@ -22,22 +24,15 @@ class OptimizerConfig:
     parameters of an attention (relative embeddings, gates, salience), for which zero is no simpler than other values.
     """
 
-    name: str = "adamw"
-    learning_rate: float = 1e-3
+    name: Annotated[str, OneOf(OPTIMIZERS)] = "adamw"
+    learning_rate: Annotated[float, Range(gt=0)] = 1e-3
     beta1: float = 0.9
     beta2: float = 0.98
-    eps: float = 1e-9
-    weight_decay: float = 0.01
+    eps: Annotated[float, Range(gt=0)] = 1e-9
+    weight_decay: Annotated[float, Range(ge=0)] = 0.01
 
     def __post_init__(self) -> None:
-        if self.name not in OPTIMIZERS:
-            raise ValueError(f"optimizer.name is {self.name!r}: choose one of {', '.join(OPTIMIZERS)}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"optimizer.learning_rate is {self.learning_rate}: it must be above 0")
-        if not 0 <= self.weight_decay < math.inf:
-            raise ValueError(f"optimizer.weight_decay is {self.weight_decay}: it must be at least 0, and finite")
-        if not 0 < self.eps < math.inf:
-            raise ValueError(f"optimizer.eps is {self.eps}: it must be above 0, and finite")
+        check_fields(self, "optimizer")
 
     def build(self, parameters: Iterable[tuple[str, nn.Parameter]], fused: bool = False) -> torch.optim.Optimizer:
         """parameters: named (`named_parameters`); frozen ones are left out. fused: one kernel for all, several times
@@ -67,20 +62,15 @@ class ScheduleConfig:
     floor         share of the peak at which the cosine ends
     """
 
-    name: str = "inverse_sqrt"
-    warmup_steps: int = 1000
+    name: Literal["inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"
+    warmup_steps: Natural = 1000
     total_steps: int | None = None
-    floor: float = 0.0
+    floor: Share = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in SCHEDULES:
-            raise ValueError(f"schedule.name is {self.name!r}: choose one of {', '.join(SCHEDULES)}")
+        check_fields(self, "schedule")
         if self.name == "cosine" and (self.total_steps is None or self.total_steps <= 0):
             raise ValueError("schedule.name=cosine needs an end: set trainer.max_steps or schedule.total_steps")
-        if self.warmup_steps < 0:
-            raise ValueError(f"schedule.warmup_steps is {self.warmup_steps}: it must be at least 0")
-        if not 0 <= self.floor <= 1:
-            raise ValueError(f"schedule.floor is {self.floor}: it must be in [0, 1], a share of the peak")
         if self.floor and self.name != "cosine":
             raise ValueError(f"schedule.floor is {self.floor}: only schedule=cosine has a floor, not {self.name}")
 

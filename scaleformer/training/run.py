@@ -112,15 +112,15 @@ def best_value(parts: Run) -> float | None:
 def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     """Build and check all parts of a training; writes nothing into the folder of the run."""
     settings = read_settings(config)
-    directory = Path(config["run_dir"])
-    checkpoint, package = open_checkpoint(config["resume"]) if config["resume"] else (None, None)
+    directory = Path(settings.run_dir)
+    checkpoint, package = open_checkpoint(settings.resume) if settings.resume else (None, None)
     refuse_held(directory, checkpoint)
     if package is not None:
         check_settings(package, config)
     step = 0 if package is None else package["step"]
-    set_up_cpu(config["threads"])
+    set_up_cpu(settings.threads)
 
-    parent = load_parent(config["init_from"], settings.tokenizer) if config["init_from"] and not package else None
+    parent = load_parent(settings.init_from, settings.tokenizer) if settings.init_from and not package else None
     notes = []
     if parent is not None and settings.tokenizer.extend is not None:
         parent, note = extend_parent(parent, settings.tokenizer)
@@ -131,14 +131,14 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
     data = data_module(settings.data, settings.tokenizer, tokenizers)
     loggers = build_loggers(settings.logger, directory, None if package is None else step)
     trainer = build_trainer(
-        config["trainer"],
-        callbacks=build_callbacks(settings.callbacks, directory, data, config["seed"], signals, settings.metrics),
+        settings.trainer,
+        callbacks=build_callbacks(settings.callbacks, directory, data, settings.seed, signals, settings.metrics),
         logger=loggers,
         plugins=[SafeCheckpointIO()],
     )
     prepare(data, settings)
 
-    pl.seed_everything(config["seed"], verbose=False)
+    pl.seed_everything(settings.seed, verbose=False)
     model_config = replace(
         settings.model,
         source_vocabulary=data.source_tokenizer.vocab_size,
@@ -156,9 +156,9 @@ def build(config: Mapping[str, Any], signals: SignalWatch) -> Run:
         make_package(model_config, dict(config), data.source_tokenizer, data.target_tokenizer, origin),
         settings.optimizer,
         settings.schedule,
-        config["label_smoothing"],
+        settings.label_smoothing,
         StepGuard(settings.callbacks.max_bad_steps),
-        config["trainer"]["compile"] == "auto",
+        settings.trainer["compile"] == "auto",
     )
     return Run(directory, config, settings, checkpoint, step, data, loggers, trainer, module, notes)
 

@@ -93,15 +93,15 @@ def check_trainer(trainer: pl.Trainer, options: dict[str, Any]) -> None:
                 "(to overfit a few documents: data.synthetic.train, or a small file)"
             )
     if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy, ShardedStrategy)):
-        raise ValueError(f"trainer.strategy={strategy}: wanted auto, ddp or fsdp")
+        raise ValueError(f"trainer.strategy is {strategy}: it must be auto, ddp or fsdp")
     if copies_this_process(trainer):
-        raise ValueError(f"trainer.strategy={strategy} copies this process: wanted ddp, which starts new ones")
+        raise ValueError(f"trainer.strategy is {strategy}, which copies this process: it must be ddp")
     if trainer.precision.endswith("-true") and trainer.precision != "32-true":  # 64 too: it becomes 64-true
-        raise ValueError(f"trainer.precision={precision}: weights stay in fp32: wanted 32-true, bf16-mixed or 16-mixed")
+        raise ValueError(f"trainer.precision is {precision}: it must be 32-true, bf16-mixed or 16-mixed")
     if trainer.world_size > 1 and isinstance(options["val_check_interval"], str):
         raise ValueError(
-            f"trainer.val_check_interval={options['val_check_interval']}: the clocks of {trainer.world_size} processes "
-            "differ, and some would wait for the others: wanted a number of batches"
+            f"trainer.val_check_interval is {options['val_check_interval']}: it must be a number of batches, since the "
+            f"clocks of {trainer.world_size} processes differ, and some would wait for the others"
         )
     if isinstance(trainer.strategy, ShardedStrategy):
         for callback in trainer.callbacks:  # type: ignore[attr-defined]

@@ -11,11 +11,11 @@ from typing import cast
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.decoding.ensemble import Ensemble
+from scaleformer.decoding.ensemble import Average, Ensemble
 from scaleformer.model.transformer import Transformer
 
 
-def load_ensemble(paths: Sequence[str | Path], device: torch.device, average: str = "probabilities") -> LoadedModel:
+def load_ensemble(paths: Sequence[str | Path], device: torch.device, average: Average = "probabilities") -> LoadedModel:
     """Several models as one, with the settings and tokenizers of the first and a hash over all of them.
 
     Raises ValueError in one line if vocabularies differ or the average is unknown, and as `load_model`.

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.translator import Translator
 
@@ -33,7 +33,7 @@ def resumable_translations(
     *,
     ids: Sequence[str] | None = None,
     max_tokens: int | None = None,
-    mode: str = "document",
+    mode: Mode = "document",
     tag: str | None = None,
     progress: Callable[[float, int], None] | None = None,
     **options: Any,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from scaleformer.decoding.config import Mode
+
 
 @dataclass(frozen=True)
 class DocumentHypothesis:
@@ -68,7 +70,7 @@ def nothing(segments: int) -> Translation:
     return Translation((DocumentHypothesis(("",) * segments, 0.0, 0.0, True),), segments, 0)
 
 
-def join(parts: list[Translation], mode: str) -> Translation:
+def join(parts: list[Translation], mode: Mode) -> Translation:
     """Join the translations of a document's pieces and sum their numbers; by segment each part is one segment."""
     best = [part.hypotheses[0] for part in parts]
     if mode != "document":

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from scaleformer.checkpoints.model_file import LoadedModel, load_model
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, MaxTokens, Mode
+from scaleformer.decoding.ensemble import Average
 from scaleformer.model.transformer import Transformer
 from scaleformer.system.devices import resolve_device
+from scaleformer.system.schema import check_type, from_mapping
 from scaleformer.translation.ensembles import load_ensemble
 from scaleformer.translation.notices import warn_of_cut, warn_of_empty, warn_of_long
 from scaleformer.translation.pieces import Piece, PieceTranslator, cut_pieces
@@ -25,9 +27,8 @@ from scaleformer.translation.translations import DocumentHypothesis, Translation
 from scaleformer.translation.two_pass import translate_twice
 from scaleformer.translation.word_alignments import Links, align_words
 
-MODES = ("document", "segment", "two-pass")
-BY_SEGMENT = MODES[1:]
-PRECISIONS = ("fp32", "int8")
+BY_SEGMENT = ("segment", "two-pass")
+Precision = Literal["fp32", "int8"]
 
 
 class Translator:
@@ -55,7 +56,7 @@ class Translator:
         self.parent = loaded.parent
         self.segmentation = loaded.segmentation
         self.device = loaded.device
-        self.decoding = decoding or DecodingConfig.from_mapping(self.config.get("decoding") or {})
+        self.decoding = decoding or from_mapping(DecodingConfig, self.config.get("decoding") or {}, "decoding")
         self.tag = tag
         if tag is not None:
             self.tag_tokens(tag)
@@ -65,8 +66,8 @@ class Translator:
         return f"Translator({str(self.path)!r}, {parameters:,} parameters, {self.device}, {self.decoding})"
 
     @property
-    def precision(self) -> str:
-        """One of `PRECISIONS`."""
+    def precision(self) -> Precision:
+        """That of the weights."""
         return "int8" if any(getattr(model, "output_int8", None) for model in self.model.modules()) else "fp32"
 
     @classmethod
@@ -75,8 +76,8 @@ class Translator:
         path: str | Path | Sequence[str | Path],
         device: str | torch.device | None = None,
         tag: str | None = None,
-        ensemble: str = "probabilities",
-        precision: str = "fp32",
+        ensemble: Average = "probabilities",
+        precision: Precision = "fp32",
     ) -> Translator:
         """Load a run directory, a checkpoint file, an exported model or OWNER/NAME from the Hugging Face Hub, onto
         `device` or else a GPU if there is one. Several paths form an ensemble, which averages `probabilities` or
@@ -85,8 +86,7 @@ class Translator:
         Raises ValueError in one line if the model is missing, truncated or of a different version, or for an unknown
         device, tag or precision.
         """
-        if precision not in PRECISIONS:
-            raise ValueError(f"precision={precision}: choose one of {', '.join(PRECISIONS)}")
+        check_type("precision", precision, Precision)
         paths = [path] if isinstance(path, (str, Path)) else list(path)
         if len(paths) == 1:
             loaded = load_model(paths[0], resolve_device(device))
@@ -107,7 +107,7 @@ class Translator:
         documents: Sequence[Sequence[str]],
         *,
         max_tokens: int | None = None,
-        mode: str = "document",
+        mode: Mode = "document",
         tag: str | None = None,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
@@ -141,7 +141,7 @@ class Translator:
         *,
         ids: Sequence[str] | None = None,
         max_tokens: int | None = None,
-        mode: str = "document",
+        mode: Mode = "document",
         tag: str | None = None,
         fixed: Sequence[Texts] | None = None,
         begin: Sequence[Texts] | None = None,
@@ -179,15 +179,13 @@ class Translator:
                     final segment and the texts of these segments (see `streaming.SegmentStreams`); if it returns False,
                     the document is given up and its partial translation returned
         """
-        config = DecodingConfig.from_mapping({**asdict(config or self.decoding), **decoding})
+        config = from_mapping(DecodingConfig, {**asdict(config or self.decoding), **decoding}, "decoding")
         config.refuse_unread(decoding)
         check_documents(documents)
-        if mode not in MODES:
-            raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
+        check_type("mode", mode, Mode)
+        check_type("max_tokens", max_tokens, MaxTokens | None)
         if max_tokens is not None and mode in BY_SEGMENT:
             raise ValueError(f"max_tokens={max_tokens} is for documents, mode={mode} for segments: set only one")
-        if max_tokens is not None and max_tokens < 3:
-            raise ValueError(f"max_tokens={max_tokens}: wanted at least 3 (a token, <sep> and </s>)")
         if config.n_best > 1 and (max_tokens is not None or mode in BY_SEGMENT):
             raise ValueError(f"n_best={config.n_best}: only the best hypotheses of pieces can be joined; set n_best=1")
         told = told_of(documents, fixed, begin, config.match_segments)

@@ -149,7 +149,7 @@ def obstacle(name: str, arguments: Sequence[str], folder: Path) -> str | None:
                     return f"no {part} here"
         if lacking := [path for path in re.findall(r"path: *([\w./-]+)", value) if not (folder / path).exists()]:
             return f"no {lacking[0]} here"
-        if re.search(r"\.\.\.|\bNAME\b|\[key", word):
+        if re.search(r"\.\.\.|\b(NAME|MODE)\b|\[key", word):
             return "is a pattern"
     return None
 

@@ -24,7 +24,7 @@ def test_a_copy_is_the_source_and_its_segments_are_numbered() -> None:
     assert torch.equal(batch.source, batch.target_output)
     assert batch.source_segments[0].tolist() == [0] * 6 + [1] * 6 + [2]
     assert batch.target_segments[0].tolist() == [0] * 6 + [1] * 6 + [2]
-    with pytest.raises(ValueError, match="task is 'sort': choose one of copy, translation"):
+    with pytest.raises(ValueError, match="task is 'sort': it must be one of copy, translation"):
         documents("sort", torch.Generator())
 
 

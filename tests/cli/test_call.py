@@ -73,9 +73,9 @@ def test_help_describes_every_setting(name: str) -> None:
         assert f"\n  {setting.name}" in text
         assert setting.text in " ".join(text.split()) or " ".join(setting.text.split()) in " ".join(text.split())
     if name == "translate":  # only its own keys and those of the search
-        assert "decoding.beam_size = 5  (int)" in text
+        assert "decoding.beam_size = 5  (int of at least 1)" in text
         assert "optimizer" not in text
-        assert "max_tokens = null  (int | null)" in text
+        assert "max_tokens = null  (int of at least 3 or null)" in text
 
 
 def test_comments_are_those_of_the_same_line_or_the_line_above() -> None:
@@ -235,7 +235,7 @@ def test_a_missing_setting_is_reported(capsys, monkeypatch) -> None:
 
 def test_a_wrong_type_is_reported(capsys, monkeypatch) -> None:
     said = error_of(capsys, monkeypatch, "comet", "translations=x", "gpus=-1")
-    assert said == "gpus=-1: wanted int of at least 0"
+    assert said == "gpus is -1: it must be an int of at least 0"
 
 
 def test_the_defaults_of_a_command_with_changes() -> None:

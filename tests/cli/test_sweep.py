@@ -16,7 +16,10 @@ def test_a_failing_job_does_not_end_a_sweep(tmp_path: Path, command: Command) ->
     options = ("trainer.max_steps=1", "trainer.val_check_interval=1", f"hydra.sweep.dir={tmp_path / 'all of it'}")
     code, out, err = command("data.max_tokens=64,1,128", "-m", *options)
     assert code == 1
-    assert err.splitlines()[-1] == "job 1 failed (data.max_tokens=1): data.max_tokens=1: wanted at least 3"
+    assert (
+        err.splitlines()[-1]
+        == "job 1 failed (data.max_tokens=1): data.max_tokens is 1: it must be an int of at least 3"
+    )
     assert [path.name for path in sorted((tmp_path / "all of it").glob("*/"))] == ["0", "2"]
     for number, tokens in ((0, 64), (2, 128)):
         run = tmp_path / "all of it" / str(number)

@@ -113,14 +113,18 @@ def test_the_tables_show_errors_ratios_and_slopes() -> None:
     assert quality[4].startswith("| `broken` |  | nothing |")
 
 
-@pytest.mark.parametrize(("given", "message"), [("[nonesuch]", "nonesuch: choose from"), ("[]", "none: choose from")])
+@pytest.mark.parametrize(
+    ("given", "message"), [("[nonesuch]", "nonesuch': it must be one of"), ("[]", r"\[\]: it must be a nonempty")]
+)
 def test_an_unknown_choice_is_refused(given: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         COMMAND.read([f"mechanisms={given}"])
 
 
 def test_an_unknown_stage_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"stages is \[train,sleep\]: choose from tasks, train, lengths"):
+    with pytest.raises(
+        ValueError, match=r"stages is \['train', 'sleep'\]: it must be a list of one of tasks, train, lengths"
+    ):
         COMMAND.read(["stages=[train,sleep]"])
 
 

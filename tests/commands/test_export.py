@@ -57,9 +57,9 @@ def test_other_options_of_the_attention(run: Path, tmp_path: Path, monkeypatch, 
     [
         ("{keep: 3}", "has no option keep; it has algorithm, explore, horizon, kept, near, recency, slope"),
         ("{near: 2}", "near cannot be changed after training: the weights of"),
-        ("{kept: 0}", "model.attention.kept is 0: it must be at least 1"),
-        ("{kept: many}", "model.attention.kept is 'many': it must be a whole number"),
-        ("3", "attention=3: wanted {name: value} | null"),
+        ("{kept: 0}", "model.attention.kept is 0: it must be an int of at least 1"),
+        ("{kept: many}", "model.attention.kept is 'many': it must be an int"),
+        ("3", "attention is 3: it must be {name: value} or null"),
     ],
 )
 def test_what_cannot_be_changed(run: Path, tmp_path: Path, monkeypatch, capsys, attention: str, message: str) -> None:

@@ -104,11 +104,11 @@ def test_a_corpus_without_labels_is_refused(command, tmp_path):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("documents=abc", "documents='abc': wanted int of at least 1"),
-        ("context=abc", "context='abc': wanted int | null"),
-        ("segments=5", "segments=5: wanted [int, int] | null"),
-        ("max_distance=abc", "max_distance='abc': wanted int"),
-        ("generative=perhaps", "generative='perhaps': wanted bool"),
+        ("documents=abc", "documents is 'abc': it must be an int of at least 1"),
+        ("context=abc", "context is 'abc': it must be an int of at least 0 or null"),
+        ("segments=5", "segments is 5: it must be [int, int] or null"),
+        ("max_distance=abc", "max_distance is 'abc': it must be an int of at least 1"),
+        ("generative=perhaps", "generative is 'perhaps': it must be a bool"),
     ],
 )
 def test_errors_of_context_are_one_line(run, command, tmp_path, setting, message):
@@ -168,9 +168,9 @@ def test_records_that_cannot_be_scored_are_reported(run, command, tmp_path, reco
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("batch_tokens=abc", "batch_tokens='abc': wanted int of at least 1 | null"),
-        ("length_penalty=abc", "length_penalty='abc': wanted float | null"),
-        ("old_weight=abc", "old_weight='abc': wanted float"),
+        ("batch_tokens=abc", "batch_tokens is 'abc': it must be an int of at least 1 or null"),
+        ("length_penalty=abc", "length_penalty is 'abc': it must be a float or null"),
+        ("old_weight=abc", "old_weight is 'abc': it must be a float"),
     ],
 )
 def test_errors_of_score_are_one_line(run, command, tmp_path, setting, message):
@@ -196,7 +196,7 @@ def test_attention_of_a_document(run, command, tmp_path):
     for wrong, message in (
         (["text=a", f"input={path}"], "wanted one text to look at"),
         ([f"input={path}", "document=1"], "document=1: "),
-        ([f"input={path}", "document=abc"], "document='abc': wanted int"),
+        ([f"input={path}", "document=abc"], "document is 'abc': it must be an int"),
         ([f"input={path}", "segments=9"], "has 3 segments"),
     ):
         code, _, err = command("attention-maps", *where, *wrong)
@@ -214,7 +214,7 @@ def test_the_page_of_a_run(command, tmp_path):
     }  # fmt: skip
     code, _, err = command("plot")
     assert (code, err) == (1, "error: no run to draw: give run=RUN or runs=[RUN,RUN]\n")
-    assert "samples='abc': wanted int" in error_line(command("plot", f"run={run}", "samples=abc"))
+    assert "samples is 'abc': it must be an int" in error_line(command("plot", f"run={run}", "samples=abc"))
     code, _, err = command("plot", f"runs={run}", f"output={tmp_path / 'one'}")
     assert code == 0, err
     assert (tmp_path / "one" / "report.html").is_file()

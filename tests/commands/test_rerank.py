@@ -11,6 +11,7 @@ import pytest
 from scaleformer.commands.rerank import Options, main
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.minimum_risk import choose, document_utilities
+from scaleformer.system.schema import from_mapping
 
 LISTS = [[["the dog", "x"], ["a cat sees", "it runs"], ["a cat", "it runs"]], [["same"], ["same"]]]
 
@@ -20,7 +21,7 @@ def rerank(folder: Path, lists: list[list[list[str]]] = LISTS, **settings: Any) 
     records = [{"source": one[0], "n_best": [{"segments": segments} for segments in one]} for one in lists]
     source.write_text("".join(json.dumps(record) + "\n" for record in records))
     options = {"metric": "chrf", "level": "document", "metrics": {"tokenize": "auto", "lowercase": False}, **settings}
-    main(Options(str(source), str(output), **options), [])
+    main(from_mapping(Options, {"input": str(source), "output": str(output), **options}, ""), [])
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
@@ -37,9 +38,9 @@ def test_the_most_similar_to_all_is_chosen(tmp_path, capsys, level):
 
 
 def test_what_is_wrong_is_named(tmp_path):
-    with pytest.raises(ValueError, match="metric=ter: choose one of chrf, bleu"):
+    with pytest.raises(ValueError, match="metric is 'ter': it must be one of chrf, bleu"):
         rerank(tmp_path, metric="ter")
-    with pytest.raises(ValueError, match="level=word: choose one of document, segment"):
+    with pytest.raises(ValueError, match="level is 'word': it must be one of document, segment"):
         rerank(tmp_path, level="word")
     with pytest.raises(ValueError, match=r"in\.jsonl: document 1: segment counts differ \(2, 1\)"):
         rerank(tmp_path, [[["a", "b"], ["a"]]], level="segment")

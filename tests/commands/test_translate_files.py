@@ -134,7 +134,7 @@ def test_omitted_and_misplaced_parts_are_reported(translate, tmp_path, caplog):
         (["input=packed.md.gz", "output=out.md"], "packed.md.gz: is compressed: unpack it first"),
         (["input=en", "output=out", "decoding=beam", "decoding.n_best=2"], "a file holds one translation"),
         (["input=en", "output=out", "boundaries=blank"], "boundaries=blank: for lines of text"),
-        (["input=en", "output=out", "split=word"], "split=word: choose one of auto, sentence, paragraph"),
+        (["input=en", "output=out", "split=word"], "split is 'word': it must be one of auto, sentence, paragraph"),
         (["input=en", "output=out", "source_language=null"], "set source_language=en, or split=paragraph"),
     ],
 )

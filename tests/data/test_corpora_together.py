@@ -90,27 +90,27 @@ def test_mistakes_give_one_line(cache: Path, folders: dict[str, str], tmp_path: 
         assert "\n" not in str(error.value)
 
     for weight in (0, -1.5):
-        refused(ValueError, rf"data\.corpora\.long\.weight={weight}: wanted a number above 0", long={"weight": weight})
+        refused(ValueError, rf"\.long\.weight is {weight}: it must be a float above 0", long={"weight": weight})
     refused(ValueError, r"data\.corpora\.short\.weight is missing: long has a weight", short={"weight": None})
     refused(ValueError, r"data\.corpora\.long\.wieght: no such setting \(did you mean", long={"wieght": 1})
     refused(ValueError, r"data\.corpora\.long\.max_tokens: no such setting", long={"max_tokens": 1})
-    refused(ValueError, r"data\.corpora\.long\.path=3: wanted str", long={"path": 3})
-    refused(ValueError, r"data\.corpora\.long: data\.format='x': choose one of", long={"format": "x"})
-    refused(ValueError, r"long: data\.tag='sep': <sep> is a reserved piece", long={"tag": "sep"})
-    refused(ValueError, r"long: data\.tag='0x41': <0x41> is a reserved piece", long={"tag": "0x41"})
-    refused(ValueError, r"long: data\.tag='a b': wanted a letter or digit", long={"tag": "a b"})
-    refused(ValueError, r"data\.path='x': set it for each corpus of data\.corpora", path="x")
-    refused(ValueError, r"data\.tag='x': set it for each corpus of data\.corpora", tag="x")
-    refused(ValueError, r"data\.temperature=2\.0: it is for corpora without weights", temperature=2.0)
-    refused(ValueError, r"data\.temperature=0\.0: wanted a number above 0", temperature=0.0)
+    refused(ValueError, r"data\.corpora\.long\.path is 3: it must be a str", long={"path": 3})
+    refused(ValueError, r"data\.corpora\.long\.format is 'x': it must be one of", long={"format": "x"})
+    refused(ValueError, r"long: data\.tag is 'sep': <sep> is a reserved piece", long={"tag": "sep"})
+    refused(ValueError, r"long: data\.tag is '0x41': <0x41> is a reserved piece", long={"tag": "0x41"})
+    refused(ValueError, r"long: data\.tag is 'a b': it must be a letter or digit", long={"tag": "a b"})
+    refused(ValueError, r"data\.path is 'x': set it for each corpus of data\.corpora", path="x")
+    refused(ValueError, r"data\.tag is 'x': set it for each corpus of data\.corpora", tag="x")
+    refused(ValueError, r"data\.temperature is 2\.0: it is for corpora without weights", temperature=2.0)
+    refused(ValueError, r"data\.temperature is 0\.0: it must be a float above 0", temperature=0.0)
     streamed = {"long": {"weight": None, "streaming": True}, "short": {"weight": None}}
     refused(ValueError, r"data\.corpora\.long\.weight is missing: a streamed corpus", **streamed)
     for name in ("Long", "a b", "", "../x"):
         entries = {"long": {"path": "a"}, name: {"path": "b"}}
-        with pytest.raises(ValueError, match=r"data\.corpora: .*(differ only in case|is not a name)"):
+        with pytest.raises(ValueError, match=r"data\.corpora: .*(differ only in case|is no name)"):
             DataConfig(format="jsonl", corpora=entries)
     (tmp_path / "test.jsonl").write_text(Document("a", ("x",), ("y",)).to_json() + "\n")
     refused(DataError, r"^data\.corpora\.short: .*: no 'train' split; present: test", short={"path": str(tmp_path)})
     refused(DataError, r"^data\.corpora\.short: .*none: no such file or folder", short={"path": str(tmp_path / "none")})
-    with pytest.raises(ValueError, match=r"data\.corpora\.a='x': it is a group of settings"):
+    with pytest.raises(ValueError, match=r"data\.corpora\.a is 'x': it must be a group of settings"):
         DataConfig(format="jsonl", corpora={"a": "x"})

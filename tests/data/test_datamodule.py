@@ -140,7 +140,7 @@ def test_known_tokenizers_need_no_training_split(cache: Path, tmp_path: Path) ->
     path = tmp_path / "test.jsonl"
     path.write_text(Document("a", ("x",), ("y",)).to_json() + "\n")
     data = DocumentDataModule(
-        DataConfig(format="jsonl", path=str(tmp_path), cache_dir=cache), tokenizers=(known[0], known[1])
+        DataConfig(format="jsonl", path=str(tmp_path), cache_dir=str(cache)), tokenizers=(known[0], known[1])
     )
     assert [d.id for d in data.documents("test")] == ["a"]
     assert data.encoded("test").segments == 1
@@ -152,7 +152,7 @@ def test_known_tokenizers_need_no_training_split(cache: Path, tmp_path: Path) ->
 
 def test_one_file_has_the_split_all(cache: Path) -> None:
     data = DocumentDataModule(
-        DataConfig(format="jsonl", path=str(SAMPLES / "one_file.jsonl.gz"), cache_dir=cache),
+        DataConfig(format="jsonl", path=str(SAMPLES / "one_file.jsonl.gz"), cache_dir=str(cache)),
         TokenizerConfig(vocab_size=342),
     )
     assert len(data.documents("all")) == 6

@@ -84,7 +84,7 @@ def test_several_corpora_and_two_processes(cache: Path, folders: dict[str, str])
 
 
 def test_refusals() -> None:
-    with pytest.raises(ValueError, match=r"data\.level='word': choose one of document, segment$"):
+    with pytest.raises(ValueError, match=r"data\.level is 'word': it must be one of document, segment$"):
         DataConfig(level="word")
-    with pytest.raises(ValueError, match=r"data\.join_segments=\[1, 8\]: .* add data\.join_segments=null$"):
+    with pytest.raises(ValueError, match=r"data\.join_segments is \[1, 8\]: .* add data\.join_segments=null$"):
         DataConfig(level="segment", join_segments=(1, 8))

@@ -152,7 +152,12 @@ def test_training_accepts_odd_lines(tmp_path: Path) -> None:
         pytest.param(TEXTS, {"vocab_size": 100}, r"vocab_size=100 is smaller than the \d+ pieces .*256", id="small"),
         pytest.param([], {"vocab_size": 500}, "no text to train on", id="no text"),
         pytest.param([" ", "\n"], {"vocab_size": 500}, "no text to train on", id="blank text"),
-        pytest.param(TEXTS, {"vocab_size": 500, "model_type": "word"}, "choose one of unigram, bpe", id="type"),
+        pytest.param(
+            TEXTS,
+            {"vocab_size": 500, "model_type": "word"},
+            "model_type is 'word': it must be one of unigram, bpe",
+            id="type",
+        ),
     ],
 )
 def test_refusals(texts: list[str], options: dict[str, object], message: str) -> None:
@@ -185,10 +190,10 @@ def test_foreign_model() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model_type": "char"}, "model_type='char'"),
-        ({"character_coverage": 0.0}, "character_coverage"),
-        ({"vocab_size": 5}, "vocab_size=5"),
-        ({"max_segments": -1}, "max_segments"),
+        ({"model_type": "char"}, "model_type is 'char': it must be one of unigram, bpe"),
+        ({"character_coverage": 0.0}, "character_coverage is 0.0"),
+        ({"vocab_size": 5}, r"^tokenizer\.vocab_size is 5: it must be an int above \d+$"),
+        ({"max_segments": -1}, "max_segments is -1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -254,7 +254,7 @@ def test_a_segment_is_not_shorter_than_asked_for(strategy: str) -> None:
                 tokens = 0
         assert sizes[0] >= 2
         assert sizes[-1] >= (4 if len(sizes) == 3 else 0)
-    with pytest.raises(ValueError, match=r"min_length_ratio=0.5 \(wanted 0 with match_segments=false"):
+    with pytest.raises(ValueError, match=r"min_length_ratio is 0.5: it must be 0 with decoding.match_segments=false"):
         free(min_length_ratio=0.5)
 
 

@@ -114,5 +114,5 @@ def test_windows_of_segments(package, tmp_path: Path, monkeypatch, capsys):
     result = json.loads((tmp_path / "comet-test-window2.json").read_text(encoding="utf-8"))
     assert (result["window"], result["stride"], result["segments"]) == (2, 2, [1, 1, 0.5, 1])
     assert "4 windows of 2 segments" in out
-    with pytest.raises(ValueError, match="window=0 stride=1: wanted 1 or more segments"):
-        windows_of([], 0)
+    code, _, err = run_command(monkeypatch, capsys, "comet", f"translations={path}", "window=0")
+    assert (code, err) == (1, "error: window is 0: it must be an int of at least 1\n")

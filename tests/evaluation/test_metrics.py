@@ -49,10 +49,10 @@ def test_a_missing_requirement_of_a_tokenizer_is_reported(tokenize, wanted, monk
     monkeypatch.setattr("scaleformer.evaluation.metrics.BLEU", missing)
     with pytest.raises(ValueError, match=wanted) as error:
         Metrics(tokenize)
-    assert str(error.value).startswith(f"metrics.tokenize={tokenize} does not work here: ")
+    assert str(error.value).startswith(f"metrics.tokenize is {tokenize}, which does not work here: ")
     assert "\n" not in str(error.value)
 
 
 def test_an_unknown_tokenizer():
-    with pytest.raises(ValueError, match=r"metrics\.tokenize=best: choose one of auto, 13a, "):
+    with pytest.raises(ValueError, match=r"metrics\.tokenize is 'best': it must be one of auto, 13a, "):
         Metrics("best")

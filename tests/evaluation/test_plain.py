@@ -80,7 +80,7 @@ def test_faults_are_reported(tmp_path):
         read(*records)
     with pytest.raises(DataError, match="2 documents, the reference has 3: give each an id"):
         read('{"target": "a"}', '{"target": "b"}')
-    with pytest.raises(ValueError, match="field=n_best: choose one of auto, hypothesis, target"):
+    with pytest.raises(ValueError, match="field is 'n_best': it must be one of auto, hypothesis, target"):
         read('{"target": "a"}', field="n_best")
     with pytest.raises(DataError, match=r"empty\.jsonl: no documents"):
         read_references(write(tmp_path / "empty.jsonl"))
@@ -109,8 +109,12 @@ def test_mismatched_inputs(score, tmp_path):
     run = make_run(tmp_path / "run")
     plain = [f"input={text}", f"reference={reference}"]
     for given, message in (
-        ([*plain, f"output={tmp_path / 's.txt'}"], "wanted FILE.json; the aligned texts go to FILE.jsonl"),
+        ([*plain, f"output={tmp_path / 's.txt'}"], "it must be FILE.json; the aligned texts go to FILE.jsonl"),
         ([*plain, f"output={tmp_path / 's.json'}", f"checkpoint={run}"], "checkpoint: only for checkpoint=, and ref"),
+        (
+            [*plain, f"output={tmp_path / 's.json'}", "field=source"],
+            "field is 'source': it must be one of auto",
+        ),
         ([f"input={text}", f"output={tmp_path / 's.json'}"], "checkpoint= is missing: give a model"),
         (
             [f"input={text}", f"output={tmp_path / 's.json'}", f"checkpoint={run}", "ter=false"],

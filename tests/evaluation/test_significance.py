@@ -120,7 +120,7 @@ def test_brackets_in_names_are_shown_as_they_are(comparison):
 
 def test_zero_samples_are_refused():
     for name in ("bootstrap_samples", "randomization_trials"):
-        with pytest.raises(ValueError, match=f"{name}=0: wanted at least 1"):
+        with pytest.raises(ValueError, match=f"{name} is 0: it must be at least 1"):
             compare_systems(SYSTEMS, REFERENCES, **{name: 0})
 
 
@@ -150,5 +150,5 @@ def test_a_tie_is_not_a_difference():
 
 def test_a_wrong_seed_is_refused(monkeypatch):
     monkeypatch.setenv("SACREBLEU_SEED", "abc")
-    with pytest.raises(ValueError, match="SACREBLEU_SEED=abc: wanted a whole number"):
+    with pytest.raises(ValueError, match="SACREBLEU_SEED is abc: it must be an int"):
         compare_systems(SYSTEMS, REFERENCES)

@@ -228,7 +228,7 @@ def test_files_and_settings_are_checked(tmp_path: Path, documents: Path) -> None
         list(read_suite("contrapro", entries, Counter(), Documents(str(documents))))
     with pytest.raises(ValueError, match="format=contrapro needs documents=DIR"):
         PrepareConfig("contrapro", "i", "o")
-    with pytest.raises(ValueError, match="context=-1: wanted 0 or more segments"):
+    with pytest.raises(ValueError, match="context is -1: it must be an int of at least 0"):
         PrepareConfig("contrapro", "i", "o", documents="d", context=-1)
-    with pytest.raises(ValueError, match=r"valid=0\.0: only format=jsonl\|text\|"):
+    with pytest.raises(ValueError, match=r"valid is 0\.0: only format=jsonl\|text\|"):
         PrepareConfig("voita", "i", "o", valid=0.0)

@@ -71,7 +71,7 @@ def configuration(rng: Rng, folder: Path) -> None:
         values = {"format": "jsonl", "input": str(folder / "none"), "output": str(folder / "out"), **values}
         for key, value in values.items():
             typed(f"{key}={value}", prepare_command)
-    read = DecodingConfig.from_mapping if kind is DecodingConfig else partial(from_mapping, kind, where="data")
+    read = partial(from_mapping, kind, where="decoding" if kind is DecodingConfig else "data")
     found = answer(lambda: read(values))
     for name in getattr(found, "__dataclass_fields__", {}):
         value = getattr(found, name)

@@ -8,9 +8,10 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 from xml.sax.saxutils import escape
 
-from scaleformer.data.config import BOUNDARIES
+from scaleformer.data.config import Boundaries
 from scaleformer.data.prepare import PrepareConfig, prepare
 from scaleformer.formats.bitexts import Bitext, read_bitext
 from scaleformer.formats.json_lines import read_jsonl
@@ -49,7 +50,7 @@ def gz(rng: Rng, folder: Path) -> None:
 
 
 def text_pair(rng: Rng, folder: Path) -> None:
-    boundaries = rng.choice(BOUNDARIES)
+    boundaries = rng.choice(get_args(Boundaries))
     documents = [document(rng, i) for i in range(rng.randrange(4))]
     files = [[segment_ for d in documents for segment_ in (*getattr(d, side), "")] for side in ("source", "target")]
     files.append([d.id for d in documents for _ in range(len(d.source) + 1)])

@@ -271,10 +271,10 @@ def test_vocabularies_and_embeddings_are_shared_as_configured() -> None:
     ("changes", "message"),
     [
         ({"width": 30}, "multiple of model.heads"),
-        ({"activation": "tanh"}, "choose one of relu, gelu, silu"),
+        ({"activation": "tanh"}, "activation is 'tanh': it must be one of relu, gelu, silu"),
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"target_vocabulary": 21}, "tokenizer.joint=true"),
-        ({"attention": {"name": "nonesuch"}}, "choose one of scaleformer"),
+        ({"attention": {"name": "nonesuch"}}, "it must be one of scaleformer"),
         (
             {"attention": {"name": "softmax", "horizon": 3}},
             "no option horizon: its options are positions, max_positions",

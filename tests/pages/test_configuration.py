@@ -30,8 +30,8 @@ def test_every_setting_is_there(path: Path, text: str) -> None:
 
 
 def test_rows_have_type_and_comment_and_markup_is_escaped(text: str) -> None:
-    assert "| `tokenizer.model_type` | `unigram` | str | unigram \\| bpe |" in text
-    assert "| `data.max_ratio` | `null` | float \\| null | leave out" in text
+    assert "| `tokenizer.model_type` | `unigram` | one of unigram, bpe | unigram \\| bpe |" in text
+    assert "| `data.max_ratio` | `null` | float of at least 1 or null | leave out" in text
     rows = [line for line in text.splitlines() if re.match(r"\| `[\w.]+` \| .* \| .* \| ", line)]
     assert len(rows) > 400
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}

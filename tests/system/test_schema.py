@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 
-from scaleformer.system.schema import AtLeast, check_type, from_mapping, listed, type_name, unknown_setting
+from scaleformer.system.schema import (
+    Natural,
+    NonEmpty,
+    OneOf,
+    Positive,
+    Range,
+    Share,
+    check_fields,
+    check_type,
+    from_mapping,
+    listed,
+    plain_type,
+    type_name,
+    unknown_setting,
+)
+
+SHARE = Annotated[float, Range(gt=0, le=1)]
 
 
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        ("ten", int | None, "x='ten': wanted int | null"),
-        (None, int, "x=None: wanted int"),
-        (True, int, "x=True: wanted int"),
-        (1, bool, "x=1: wanted bool"),
-        (float("inf"), float, "x=inf: wanted float"),
-        (2**63, int, "x=9223372036854775808: wanted int"),
-        (-1, Annotated[int, AtLeast(0)], "x=-1: wanted int of at least 0"),
-        (0, Annotated[int, AtLeast(1)] | None, "x=0: wanted int of at least 1 | null"),
-        ("a", Annotated[float, AtLeast(0)], "x='a': wanted float of at least 0"),
-        (("a",), str | None, "x=('a',): wanted str | null"),
-        (("a", 1), tuple[str, ...], "x=('a', 1): wanted list of str"),
-        ((1,), tuple[int, int], "x=(1,): wanted [int, int]"),
-        ("a", tuple[int, ...] | None, "x='a': wanted list of int | null"),
-        ({"a": "b"}, dict[str, int], "x={'a': 'b'}: wanted {name: value}"),
+        ("ten", int | None, "x is 'ten': it must be an int or null"),
+        (None, int, "x is null: it must be an int"),
+        (True, int, "x is true: it must be an int"),
+        (1, bool, "x is 1: it must be a bool"),
+        (float("inf"), float, "x is inf: it must be a float"),
+        (2**63, int, "x is 9223372036854775808: it must be an int"),
+        (-1, Natural, "x is -1: it must be an int of at least 0"),
+        (0, Positive | None, "x is 0: it must be an int of at least 1 or null"),
+        ("a", Share, "x is 'a': it must be a float of at least 0 and at most 1"),
+        (0, SHARE, "x is 0: it must be a float above 0 and at most 1"),
+        (1.1, SHARE, "x is 1.1: it must be a float above 0 and at most 1"),
+        (1, Annotated[float, Range(ge=0, lt=1)], "x is 1: it must be a float of at least 0 and below 1"),
+        ("c", Literal["a", "b"], "x is 'c': it must be one of a, b"),
+        (1, Literal["a", "b"] | None, "x is 1: it must be one of a, b or null"),
+        ("c", Annotated[str, OneOf({"a": 1, "b": 2})], "x is 'c': it must be one of a, b"),
+        (("a", "c"), tuple[Literal["a", "b"], ...], "x is ['a', 'c']: it must be a list of one of a, b"),
+        ((), NonEmpty[Positive], "x is []: it must be a nonempty list of int of at least 1"),
+        ((0,), NonEmpty[Positive], "x is [0]: it must be a nonempty list of int of at least 1"),
+        (("a",), str | None, "x is ['a']: it must be a str or null"),
+        (("a", 1), tuple[str, ...], "x is ['a', 1]: it must be a list of str"),
+        ((1,), tuple[int, int], "x is [1]: it must be [int, int]"),
+        ("a", tuple[int, ...] | None, "x is 'a': it must be a list of int or null"),
+        ({"a": "b"}, dict[str, int], "x is {'a': 'b'}: it must be {name: value}"),
+        ({1: "b"}, Mapping[str, Any], "x is {1: 'b'}: it must be {name: value}"),
     ],
 )
-def test_a_wrong_type_is_reported(value: object, kind: Any, message: str) -> None:
-    with pytest.raises(ValueError, match="wanted") as error:
+def test_a_wrong_value_is_reported(value: object, kind: Any, message: str) -> None:
+    with pytest.raises(ValueError, match="must be") as error:
         check_type("x", value, kind)
     assert str(error.value) == message
 
@@ -38,18 +65,36 @@ def test_a_wrong_type_is_reported(value: object, kind: Any, message: str) -> Non
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (None, Annotated[int, AtLeast(1)] | None),
-        (0, Annotated[int, AtLeast(0)]),
+        (None, Positive | None),
+        (0, Natural),
         (1, float),
+        (1, SHARE),
+        ("b", Literal["a", "b"]),
+        ("b", Annotated[str, OneOf(["a", "b"])] | None),
+        (("a",), NonEmpty[Literal["a", "b"]]),
         ("text", str | tuple[str, ...]),
         (("a", "b"), str | tuple[str, ...]),
         ((), tuple[int, ...]),
         ((1, 2.5), tuple[int, float]),
         ({"a": [1]}, dict[str, Any]),
+        ({"a": {}}, Mapping[str, Mapping[str, Any]]),
     ],
 )
-def test_right_types(value: object, kind: Any) -> None:
+def test_right_values(value: object, kind: Any) -> None:
     check_type("x", value, kind)
+
+
+def test_the_fields_of_a_dataclass_made_in_python_are_checked() -> None:
+    @dataclass(frozen=True)
+    class Sizes:
+        width: Positive
+        places: tuple[Share, ...] = ()
+
+    check_fields(Sizes(1, (0.5,)), "model")
+    with pytest.raises(ValueError, match=r"^model\.width is 0: it must be an int of at least 1$"):
+        check_fields(Sizes(0), "model")
+    with pytest.raises(ValueError, match=r"^places is \[2\]: it must be a list of float of at least 0 and at most 1$"):
+        check_fields(Sizes(1, (2,)), "")
 
 
 @dataclass(frozen=True)
@@ -74,7 +119,7 @@ def test_a_dataclass_from_nested_keys_and_values() -> None:
         ({"name": "a"}, "group.inner is missing"),
         ({"batch_token": 1}, "group.batch_token: no such setting (did you mean group.batch_tokens?); there are name, "),
         ({"inner": {"sizes": 1}}, "group.inner.sizes: no such setting (did you mean group.inner.size?)"),
-        ({"inner": 1}, "group.inner=1: it is a group of settings: group.inner.size"),
+        ({"inner": 1}, "group.inner is 1: it must be a group of settings: group.inner.size"),
         ({"zzz": 1}, "group.zzz: no such setting; there are name, inner, batch_tokens"),
     ],
 )
@@ -91,9 +136,16 @@ def test_a_known_synonym_wins_over_the_nearest_name() -> None:
 
 
 def test_type_names_for_the_command_line() -> None:
-    kinds = [int, str | None, tuple[str, ...], tuple[int, int] | None, Annotated[int, AtLeast(1)], Inner, Any]
+    kinds = [int, str | None, tuple[str, ...], tuple[int, int] | None, Positive, Literal["a", "b"], Inner, Any]
     assert [type_name(kind) for kind in kinds] == [
-        "int", "str | null", "list of str", "[int, int] | null", "int of at least 1", "group", "any",
+        "int", "str or null", "list of str", "[int, int] or null", "int of at least 1", "one of a, b", "group", "any",
+    ]  # fmt: skip
+
+
+def test_types_without_their_constraints() -> None:
+    kinds = [Positive | None, Literal["a", "b"], NonEmpty[Annotated[str, OneOf("ab")]] | None, dict[str, Any], None]
+    assert [plain_type(kind) for kind in kinds] == [
+        Optional[int], str, Optional[tuple[str, ...]], dict[str, Any], None,  # noqa: UP045
     ]  # fmt: skip
 
 

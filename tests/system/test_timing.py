@@ -167,13 +167,20 @@ def test_choices(script: Benchmark, tmp_path: Path, capsys: pytest.CaptureFixtur
     ("argument", "message"),
     [
         ("colour=red", "colour"),
-        ("lengths=[]", "lengths is []: give at least one"),
-        ("part=whole", "part is 'whole': choose one of compare, terms, long, auto"),
-        ("cases=[sideways]", "cases is ['sideways']: choose from causal; bidirectional; cross"),
-        ("mechanisms=[softmax]", "mechanisms is ['softmax']: choose from scaleformer; segment-recall"),
-        ("cases=[]", "cases is []: choose from causal"),
-        ("repeats=many", "repeats"),
-        ("dtype=wide", "dtype is 'wide': give the name of a torch type"),
+        ("lengths=[]", "lengths is []: it must be a nonempty list of int of at least 1"),
+        ("part=whole", "part is 'whole': it must be one of compare, terms, long, auto"),
+        (
+            "cases=[sideways]",
+            "cases is ['sideways']: it must be a nonempty list of one of causal, bidirectional, cross",
+        ),
+        (
+            "mechanisms=[softmax]",
+            "mechanisms is ['softmax']: it must be a nonempty list of one of scaleformer, segment",
+        ),
+        ("cases=[]", "cases is []: it must be a nonempty list of one of causal"),
+        ("repeats=many", "repeats is 'many': it must be an int"),
+        ("threads=0", "threads is 0: it must be an int of at least 1 or null"),
+        ("dtype=wide", "dtype is 'wide': it must be the name of a torch type"),
     ],
 )
 def test_wrong_options(script: Benchmark, argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

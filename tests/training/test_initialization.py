@@ -162,7 +162,7 @@ def test_any_part_may_be_frozen(cache: Path, tmp_path: Path, pattern: str, froze
         ),
         (("freeze=[dropout]",), "freeze=dropout: matches no weight"),
         (("freeze=[encoder,decoder,embeddings]",), "freeze=[encoder,decoder,embeddings]: this freezes every weight"),
-        (("freeze=encoder",), "freeze=encoder: wanted a list of names, as in freeze=[encoder]"),
+        (("freeze=encoder",), "freeze is 'encoder': it must be a list of str"),
         (("init_from=nothing",), "init_from: nothing: no such run directory, checkpoint file or exported model"),
         (("init_from={foreign}",), "not a scaleformer checkpoint"),
         (

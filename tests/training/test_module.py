@@ -53,11 +53,6 @@ def test_one_row_per_step_for_training_and_validation(tmp_path: Path) -> None:
     assert [float(row["train/learning_rate"]) for row in rows] == pytest.approx([0.01, 0.01])
 
 
-def test_label_smoothing_out_of_range_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"label_smoothing is 1\.0: it must be in \[0, 1\)"):
-        make_module(label_smoothing=1.0)
-
-
 class Spy(Callback):
     """Records the dtype of the decoder's states."""
 

@@ -112,10 +112,10 @@ def test_translations_need_a_known_tag(run: Path, monkeypatch, capsys, tmp_path:
     ("overrides", "line"),
     [
         (("data.corpora={a:{path:x},a:{path:y}}",), "data.corpora: a is given twice: give each a different name"),
-        (("data.corpora={a:{path:x,weight:0}}",), "data.corpora.a.weight=0: wanted a number above 0 (or remove the"),
+        (("data.corpora={a:{path:x,weight:0}}",), "data.corpora.a.weight is 0: it must be a float above 0"),
         (("data.corpora={a:{path:/none}}",), "data.corpora.a: /none: no such file or folder (data.path)"),
-        (("data.corpora=3",), "data.corpora=3: wanted {name: value} | null"),
-        (("data.path=x", "data.tag=sep"), "data.tag='sep': <sep> is a reserved piece"),
+        (("data.corpora=3",), "data.corpora is 3: it must be {name: value} or null"),
+        (("data.path=x", "data.tag=sep"), "data.tag is 'sep': <sep> is a reserved piece"),
     ],
 )
 def test_mistakes_end_in_one_line(command: Command, overrides: tuple[str, ...], line: str) -> None:

@@ -60,7 +60,7 @@ def test_a_model_twice_is_the_model(paths):
 
 
 def test_what_is_no_ensemble_is_one_line(paths, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="ensemble=mean: choose one of probabilities, logs"):
+    with pytest.raises(ValueError, match="ensemble is 'mean': it must be one of probabilities, logs"):
         Translator.load(paths, "cpu", ensemble="mean")
     other = Tokenizer.train([text[::-1] for d in DOCUMENTS for side in ("source", "target") for text in d[side]], 302)
     monkeypatch.setattr(runs, "tokenizer", lambda: other)

@@ -96,7 +96,7 @@ def test_what_fails_after_the_translation_does_not_lose_it(translator, tmp_path,
 
 def test_nothing_finished_leaves_nothing(translator, tmp_path):
     path = tmp_path / "out.part"
-    with pytest.raises(ValueError, match="mode=page"), call(translator, path, mode="page"):
+    with pytest.raises(ValueError, match="mode is 'page'"), call(translator, path, mode="page"):
         pass
     assert not path.exists()
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from scaleformer.benchmarks.models import Sizes
 from scaleformer.benchmarks.quality.programs import EOLE, HUGGING_FACE, JOEYNMT, OURS, call, environment, run_program
@@ -19,6 +19,7 @@ from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.tokenizer import TokenizerConfig
 from scaleformer.evaluation.plain import read_plain, score_plain, write_plain
 from scaleformer.system.files import atomic_writer
+from scaleformer.system.schema import Positive, Range
 from scaleformer.translation.translator import Translator
 
 WHOLE = "whole"  # documents in one pass, by the model that is trained on pieces of them
@@ -38,15 +39,15 @@ class Plan:
     """What all rows share; conf/commands/benchmark_quality.yaml describes it."""
 
     corpus: str
-    minutes: float
+    minutes: Annotated[float, Range(ge=0.1)]
     output: str
-    recipe: str
+    recipe: Literal["own", "ours"]
     experiment: str
     sizes: Sizes
-    max_tokens: int
-    max_documents: int | None
-    segments: int | None
-    threads: int
+    max_tokens: Annotated[int, Range(ge=8)]
+    max_documents: Positive | None
+    segments: Positive | None
+    threads: Positive
     seed: int
     environments: str
 

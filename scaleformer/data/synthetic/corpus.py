@@ -39,6 +39,7 @@ from scaleformer.data.synthetic.lexicon import (
     Term,
     pick,
 )
+from scaleformer.system.schema import Positive, Share, check_fields, shown
 from scaleformer.text.documents import Document
 
 SPLITS = ("train", "valid", "test")
@@ -84,25 +85,18 @@ class SyntheticConfig:
 
     seed: int = 1
     language: int = 1
-    train: int = 4000
-    valid: int = 100
-    test: int = 100
-    segments: tuple[int, int] = (1, 12)
-    max_distance: int = 8
-    topics: float = 0.5
-    terms: float = 0.5
+    train: Positive = 4000
+    valid: Positive = 100
+    test: Positive = 100
+    segments: tuple[Positive, Positive] = (1, 12)
+    max_distance: Positive = 8
+    topics: Share = 0.5
+    terms: Share = 0.5
 
     def __post_init__(self) -> None:
-        if len(self.segments) != 2 or not 1 <= self.segments[0] <= self.segments[1]:
-            raise ValueError(f"data.synthetic.segments={list(self.segments)}: wanted [fewest, most], fewest at least 1")
-        if self.max_distance < 1:
-            raise ValueError(f"data.synthetic.max_distance={self.max_distance}: wanted at least 1")
-        for name in ("topics", "terms"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"data.synthetic.{name}={getattr(self, name)}: wanted a share between 0 and 1")
-        for name in SPLITS:
-            if getattr(self, name) < 1:
-                raise ValueError(f"data.synthetic.{name}={getattr(self, name)}: wanted at least 1 document")
+        check_fields(self, "data.synthetic")
+        if self.segments[0] > self.segments[1]:
+            raise ValueError(f"data.synthetic.segments is {shown(self.segments)}: it must be [fewest, most]")
 
 
 def generate(

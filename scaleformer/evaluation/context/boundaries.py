@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from scaleformer.translation.scoring import target_losses
 from scaleformer.translation.translator import Translator
 from scaleformer.vocabulary import EOS, SEP, SEP0, SEP2, steps_of
 
-MISSING = ("one", "tenth", "paragraphs")
+Missing = Literal["one", "tenth", "paragraphs"]
 LEAST = 3  # segments: two merged ones and one after them
 DISTANCES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, None))
 Progress = Callable[[float, int], None]
@@ -77,7 +77,7 @@ def boundary_place(segments: int) -> int:
     return max(segments // 3 - 1, 0)
 
 
-def missing_boundaries(segments: int, missing: str, rng: np.random.Generator) -> list[int]:
+def missing_boundaries(segments: int, missing: Missing, rng: np.random.Generator) -> list[int]:
     """The indices of segments to merge with the next: "one" `boundary_place`, "tenth" each with probability 1/10,
     "paragraphs" all but the last of every 3 to 8."""
     if missing == "one":

@@ -13,11 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.evaluation.alignment import align_segments
 from scaleformer.evaluation.log_probabilities import score_documents
+from scaleformer.system.schema import check_type
 from scaleformer.text.words import bare_words
-from scaleformer.translation.translator import MODES, Translator
+from scaleformer.translation.translator import Translator
 
 Verdict = Literal["right", "wrong", "unclear"]
 Progress = Callable[[float, int], None]
@@ -126,7 +127,7 @@ def evaluate_context(
     contrastive: bool = True,
     generative: bool = True,
     context: int | None = None,
-    mode: str = "document",
+    mode: Mode = "document",
     decoding: DecodingConfig | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> ContextReport:
@@ -146,8 +147,7 @@ def evaluate_context(
         raise ValueError("no document has a labelled segment: there is nothing to score")
     if context is not None and context < 0:
         raise ValueError(f"context={context}: wanted 0 or more segments, or null for all")
-    if mode not in MODES:  # before the scoring, which takes long
-        raise ValueError(f"mode={mode}: choose one of {', '.join(MODES)}")
+    check_type("mode", mode, Mode)  # before the scoring, which takes long
     if not contrastive and not generative:
         raise ValueError("contrastive=false and generative=false: set one of them to true")
     track: Callable[[str], Progress | None] = progress if progress is not None else lambda what: None
@@ -235,7 +235,7 @@ def _verdicts(
     translator: Translator,
     cases: Sequence[tuple[ContextDocument, Phenomenon]],
     context: int | None,
-    mode: str,
+    mode: Mode,
     decoding: DecodingConfig,
     progress: Progress | None,
 ) -> list[Verdict]:

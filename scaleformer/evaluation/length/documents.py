@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
+from scaleformer.evaluation.length.views import Unit
 from scaleformer.text.documents import Document
 
 TIMES = (0.25, 0.5, 1, 2, 4, 8, 16)
@@ -161,7 +162,7 @@ class LengthSet:
         }
 
 
-def trained_length(config: Mapping[str, Any]) -> tuple[str, int] | None:
+def trained_length(config: Mapping[str, Any]) -> tuple[Unit, int] | None:
     """Unit and size of the longest training example, from the configuration of a run; None if unknown: the most
     segments of `data.join_segments`, else `data.max_tokens`."""
     data = config.get("data") or {}
@@ -201,8 +202,8 @@ def parse_lengths(
                 times = value / trained[1] if trained and trained[0] == unit else None
                 spec = LengthSpec(unit, value, times)
             else:
-                wanted = "token counts of at least 3, segment or whole" if name == "lengths" else "counts of at least 1"
-                raise ValueError(f"{name}: {value!r} is not a length: wanted {wanted}")
+                wanted = "an int of at least 3, segment or whole" if name == "lengths" else "an int of at least 1"
+                raise ValueError(f"{name} has {value!r}: each must be {wanted}")
             if spec.label not in [known.label for known in specs]:
                 specs.append(spec)
     return specs

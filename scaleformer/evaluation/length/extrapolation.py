@@ -15,7 +15,7 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.evaluation.length.decoding import ViewTranslation, translate_views
 from scaleformer.evaluation.length.documents import LengthSet, trained_length
 from scaleformer.evaluation.length.scores import by_size, score_translations
-from scaleformer.evaluation.length.views import MODES, Window, views
+from scaleformer.evaluation.length.views import Unit, ViewMode, Window, views
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.teacher_forcing import EncodedDocument, loss_by_position, token_losses
 from scaleformer.evaluation.translations import TranslatedDocument
@@ -36,7 +36,7 @@ class System:
     translator: Translator
 
     @property
-    def trained(self) -> tuple[str, int] | None:
+    def trained(self) -> tuple[Unit, int] | None:
         """Unit and size of the longest example in its training; see `trained_length`."""
         return trained_length(self.translator.config)
 
@@ -56,16 +56,16 @@ class System:
 class Protocol:
     """What to measure at every length.
 
-    modes   of `scaleformer.evaluation.length.views.MODES`
+    modes   see `scaleformer.evaluation.length.views.views`
     window  for the mode window
     loss, decode  whether to compute the teacher-forced loss, and translations
     metrics       how texts are compared
     loss_tokens   most source and target tokens, padding included, in a batch of the loss
-    Raises ValueError for unknown modes, and where there is nothing to measure.
+    Raises ValueError where there is nothing to measure.
     """
 
     decoding: DecodingConfig
-    modes: tuple[str, ...] = MODES
+    modes: tuple[ViewMode, ...] = ("pass", "segments", "window")
     window: Window | None = None
     loss: bool = True
     decode: bool = True
@@ -73,15 +73,14 @@ class Protocol:
     loss_tokens: int = 8192
 
     def __post_init__(self) -> None:
-        unknown = [mode for mode in self.modes if mode not in MODES]
-        if unknown or not self.modes:
-            raise ValueError(f"modes={list(self.modes)}: choose from {', '.join(MODES)}")
         if not (self.loss or self.decode):
             raise ValueError("loss=false, decode=false: set one of them to true")
         if "window" in self.modes and self.window is None:
             raise ValueError("mode window: the run does not give its size: set window.size and window.unit")
         if self.decoding.n_best != 1:
-            raise ValueError(f"decoding.n_best={self.decoding.n_best}: only the best translation is scored: set 1")
+            raise ValueError(
+                f"decoding.n_best is {self.decoding.n_best}: it must be 1, since only the best translation is scored"
+            )
 
 
 class Cache:
@@ -148,7 +147,9 @@ def measure_all(
     ]
 
 
-def _measure(system: System, mode: str, length: LengthSet, options: Protocol, cache: Cache, bar: Bar) -> Measurement:
+def _measure(
+    system: System, mode: ViewMode, length: LengthSet, options: Protocol, cache: Cache, bar: Bar
+) -> Measurement:
     translator, documents = system.translator, length.documents
     tokenizers = (translator.source_tokenizer, translator.target_tokenizer)
     encoded = [EncodedDocument.of(d.source, d.target, tokenizers) for d in documents]
@@ -227,6 +228,6 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()
 
 
-def default_window(trained: tuple[str, int] | None) -> Window | None:
+def default_window(trained: tuple[Unit, int] | None) -> Window | None:
     """A window of the trained length, half of it context; None if that is unknown."""
     return None if trained is None else Window(trained[0], trained[1], trained[1] // 2)

@@ -14,10 +14,11 @@ from scaleformer.evaluation.length.extrapolation import Measurement
 from scaleformer.evaluation.length.scores import original_documents, paired_t_test, sentence_bleu
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.significance import compare_systems
-from scaleformer.evaluation.translations import LEVELS, ParallelLines, lines_of
+from scaleformer.evaluation.translations import ParallelLines, lines_of
 from scaleformer.system.files import atomic_writer
+from scaleformer.text.documents import LEVELS, Level
 
-Lines = Mapping[tuple[str, str, str], Mapping[str, ParallelLines]]  # by `_key`, then by level
+Lines = Mapping[tuple[str, str, str], Mapping[Level, ParallelLines]]  # by `_key`, then by level
 
 
 def assemble(
@@ -56,7 +57,7 @@ def _key(m: Measurement) -> tuple[str, str, str]:
     return m.system, m.mode, m.length.spec.label
 
 
-def _write_texts(folder: Path, m: Measurement, lines: Mapping[str, ParallelLines]) -> dict[str, str]:
+def _write_texts(folder: Path, m: Measurement, lines: Mapping[Level, ParallelLines]) -> dict[str, str]:
     """Write four files; returns their names, relative to the folder of the result."""
     label = m.length.spec.label
     own = f"{file_name(m.system)}.{m.mode}.{label}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from scaleformer.system.schema import Natural, Positive, check_fields
 from scaleformer.translation.batches import runs
 
-MODES = ("pass", "segments", "window")
+ViewMode = Literal["pass", "segments", "window"]
+Unit = Literal["tokens", "segments"]
 
 
 @dataclass(frozen=True)
@@ -23,23 +26,20 @@ class View:
 class Window:
     """A sliding window: at most `size` source tokens (or segments), at most `context` of them already translated.
 
-    Raises ValueError unless 0 <= context < size.
+    Raises ValueError unless context < size.
     """
 
-    unit: str
-    size: int
-    context: int
+    unit: Unit
+    size: Positive
+    context: Natural
 
     def __post_init__(self) -> None:
-        if self.unit not in ("tokens", "segments"):
-            raise ValueError(f"window.unit={self.unit}: choose tokens or segments")
-        if not 0 <= self.context < self.size:
-            raise ValueError(
-                f"window.size={self.size}, window.context={self.context}: wanted a context of 0 or more, below the size"
-            )
+        check_fields(self, "window")
+        if self.context >= self.size:
+            raise ValueError(f"window.context is {self.context}: it must be below window.size, {self.size}")
 
 
-def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> list[View]:
+def views(mode: ViewMode, tokens: Sequence[int], window: Window | None = None) -> list[View]:
     """The views of a document, given the source tokens of each segment, `<sep>` included.
 
     pass      everything at once
@@ -47,15 +47,12 @@ def views(mode: str, tokens: Sequence[int], window: Window | None = None) -> lis
     window    groups of segments: as many as fit into size - context together with `</s>`; each is preceded by the
               groups before it that fit into the context and the size. A segment that is too long forms its own group;
               a document that fits as a whole is one view
-    Raises ValueError for an unknown mode.
     """
     count = len(tokens)
     if mode == "pass":
         return [View(0, 0, count)]
     if mode == "segments":
         return [View(i, i, i + 1) for i in range(count)]
-    if mode != "window":
-        raise ValueError(f"mode {mode!r}: choose from {', '.join(MODES)}")
     assert window is not None
     sizes = list(tokens) if window.unit == "tokens" else [1] * count
     room = window.size - (window.unit == "tokens")  # </s>

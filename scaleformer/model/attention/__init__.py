@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -37,6 +35,7 @@ from scaleformer.model.attention.shaw import ShawAttention
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.model.attention.softmax_gated import SoftmaxGatedAttention
 from scaleformer.model.attention.spe import StochasticPositionsAttention
+from scaleformer.system.schema import check_type, hints_of
 
 MECHANISMS: dict[str, type[Attention]] = {
     "scaleformer": ScaleformerAttention,
@@ -71,12 +70,6 @@ MECHANISMS: dict[str, type[Attention]] = {
 __all__ = ["MECHANISMS", "SITES", "Attention", "build_attention", "options_of"]
 
 GIVEN = ("site", "width", "heads", "layer", "layers")  # to a constructor, beside its options
-KINDS: dict[str, tuple[tuple[type, ...], str]] = {
-    "bool": ((bool,), "true or false"),
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "str": ((str,), "a word"),
-}
 
 log = logging.getLogger(__name__)
 
@@ -113,25 +106,22 @@ def build_attention(
         wanted = f"its options are {', '.join(known)}" if known else "it has no options"
         raise ValueError(f"attention {name!r} has no option {', '.join(unknown)}: {wanted}")
     for option, value in options.items():
-        kinds, wanted = KINDS[known[option]]
-        number = not isinstance(value, float) or math.isfinite(value)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds) or not number:
-            raise ValueError(f"model.attention.{option} is {value!r}: it must be {wanted}")
+        check_type(f"model.attention.{option}", value, known[option])
     place = {"layer": layer, "layers": layers}
-    placed = {name: place[name] for name in place if name in inspect.signature(mechanism).parameters}
+    placed = {name: place[name] for name in place if name in hints_of(mechanism.__init__)}
     return mechanism(site, width, heads, **options, **placed)
 
 
 def _check_name(where: str, name: Any, given: Any) -> None:
     """Raise ValueError unless `name` is an available mechanism."""
     if not isinstance(name, str) or name not in MECHANISMS:
-        raise ValueError(f"{where} is {given!r}: choose one of {', '.join(MECHANISMS)}")
+        raise ValueError(f"{where} is {given!r}: it must be one of {', '.join(MECHANISMS)}")
 
 
-def options_of(name: str) -> dict[str, str]:
-    """The options of a mechanism and their types."""
-    parameters = inspect.signature(MECHANISMS[name]).parameters.values()
-    return {p.name: p.annotation for p in parameters if p.name not in GIVEN}
+def options_of(name: str) -> dict[str, Any]:
+    """The options of a mechanism and their types, with their bounds."""
+    hints = hints_of(MECHANISMS[name].__init__)
+    return {option: hint for option, hint in hints.items() if option not in (*GIVEN, "return")}
 
 
 @lru_cache

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
-from scaleformer.model.attention.options import one_of
+from scaleformer.model.attention.options import Algorithm, FeatureMap
 from scaleformer.ops import (
-    FEATURE_MAPS,
     CausalState,
     CrossState,
     causal_init,
@@ -19,7 +18,6 @@ from scaleformer.ops import (
     cross_step,
     relative_kernel_attention,
 )
-from scaleformer.ops.common.checks import ALGORITHMS
 from scaleformer.ops.kernel.exponents import ExponentState, exponent_attention, exponent_memory, exponent_state
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -41,10 +39,10 @@ class KernelizedAttention(Attention):
     #: with exponents: normalise scores jointly (True), or queries over features and keys over positions (False)
     joint: ClassVar[bool] = True
 
-    def __init__(self, site: str, width: int, heads: int, feature_map: str = "elu1", algorithm: str = "auto") -> None:
+    def __init__(
+        self, site: str, width: int, heads: int, feature_map: FeatureMap = "elu1", algorithm: Algorithm = "auto"
+    ) -> None:
         super().__init__(site, width, heads)
-        one_of(FEATURE_MAPS, feature_map=feature_map)
-        one_of(ALGORITHMS, algorithm=algorithm)
         self.feature_map = feature_map
         self.algorithm = algorithm
         self.by_exponents = feature_map == "exp"

@@ -1,32 +1,18 @@
-"""Shared parts of the mechanisms' constructors: checks of options, and initial values of parameters."""
+"""Shared parts of the mechanisms' constructors: types of options, and initial values of parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from typing import Annotated
 
 import torch
 from torch import nn
 
+from scaleformer.ops.common.checks import ALGORITHMS
+from scaleformer.ops.common.feature_maps import FEATURE_MAPS
+from scaleformer.system.schema import OneOf
 
-def at_least(least: int, **options: float) -> None:
-    """Raise ValueError for an option below `least`, with its name in the configuration."""
-    for name, value in options.items():
-        if value < least:
-            raise ValueError(f"model.attention.{name} is {value}: it must be at least {least}")
-
-
-def between(least: float, most: float, **options: float) -> None:
-    """Raise ValueError for an option outside [least, most], with its name in the configuration."""
-    for name, value in options.items():
-        if not least <= value <= most:
-            raise ValueError(f"model.attention.{name} is {value}: it must be between {least} and {most}")
-
-
-def one_of(choices: Collection[str], **options: str) -> None:
-    """Raise ValueError for an option that is not among the choices, with its name in the configuration."""
-    for name, value in options.items():
-        if value not in choices:
-            raise ValueError(f"model.attention.{name} is {value!r}: choose one of {', '.join(choices)}")
+Algorithm = Annotated[str, OneOf(ALGORITHMS)]
+FeatureMap = Annotated[str, OneOf(FEATURE_MAPS)]
 
 
 def relative_embedding(heads: int, horizon: int, width: int) -> nn.Parameter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.model.attention.state import KeyValueCache
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Range
 
 
 class RotaryAttention(SoftmaxAttention):
@@ -26,15 +27,13 @@ class RotaryAttention(SoftmaxAttention):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     absolute_positions: ClassVar[bool] = False
 
-    def __init__(self, site: str, width: int, heads: int, base: float = 10_000.0) -> None:
+    def __init__(self, site: str, width: int, heads: int, base: Annotated[float, Range(gt=1)] = 10_000.0) -> None:
         super().__init__(site, width, heads)
         if self.head_width % 2:
             raise ValueError(
                 f"rotary attention rotates pairs and cannot use a head width of {self.head_width}: set model.width and "
                 "model.heads so that model.width / model.heads is even"
             )
-        if base <= 1:
-            raise ValueError(f"model.attention.base is {base}: it must be greater than 1")
         self.base = base
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:

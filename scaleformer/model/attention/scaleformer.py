@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
-from scaleformer.model.attention.options import at_least, one_of
+from scaleformer.model.attention.options import Algorithm, FeatureMap
 from scaleformer.ops import get_feature_map
+from scaleformer.system.schema import Positive
 
-RELATIVE = ("mapped", "raw")
 RAW_FLOOR = 1e-4
 
 
@@ -36,16 +36,14 @@ class ScaleformerAttention(KernelizedAttention):
         site: str,
         width: int,
         heads: int,
-        horizon: int = 16,
-        feature_map: str = "elu1",
-        algorithm: str = "auto",
-        relative: str = "mapped",
+        horizon: Positive = 16,
+        feature_map: FeatureMap = "elu1",
+        algorithm: Algorithm = "auto",
+        relative: Literal["mapped", "raw"] = "mapped",
         symmetric: bool = False,
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
         self.by_exponents = False  # phi(K) + phi(P) is not an exponential
-        at_least(1, horizon=horizon)
-        one_of(RELATIVE, relative=relative)
         self.horizon = horizon
         self.raw = relative == "raw"
         self.symmetric = symmetric

@@ -6,14 +6,14 @@ are chosen.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.base import Attention, OwnState
 from scaleformer.model.attention.estimates import Extent, Held, most_of
-from scaleformer.model.attention.options import at_least, log_gate, one_of, relative_embedding
+from scaleformer.model.attention.options import log_gate, relative_embedding
 from scaleformer.model.attention.state import FIRST_ROOM
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.recall.attention import RECALL_ALGORITHMS, segment_recall_attention
@@ -21,6 +21,7 @@ from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_ini
 from scaleformer.ops.recall.decoding_cross import recall_cross_state
 from scaleformer.ops.recall.decoding_text import recall_causal_states
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Natural, OneOf, Positive, Range
 
 _RECENCY = (0.0, 0.1, 0.3, 1.0)  # repeated over the heads: from the most salient tokens to the most recent
 
@@ -56,18 +57,15 @@ class SegmentRecallAttention(Attention):
         site: str,
         width: int,
         heads: int,
-        near: int = 3,
-        horizon: int = 16,
+        near: Natural = 3,
+        horizon: Positive = 16,
         slope: float = 1.0,
-        kept: int = 64,
-        recency: float = 1.0,
-        explore: float = 1.0,
-        algorithm: str = "auto",
+        kept: Positive = 64,
+        recency: Annotated[float, Range(ge=0)] = 1.0,
+        explore: Annotated[float, Range(ge=0)] = 1.0,
+        algorithm: Annotated[str, OneOf(RECALL_ALGORITHMS)] = "auto",
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(0, near=near, recency=recency, explore=explore)
-        at_least(1, horizon=horizon, kept=kept)
-        one_of(RECALL_ALGORITHMS, algorithm=algorithm)
         self.kept = kept
         self.explore = explore
         self.algorithm = algorithm

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from scaleformer.model.attention.options import at_least, relative_embedding
+from scaleformer.model.attention.options import relative_embedding
 from scaleformer.model.attention.relative_softmax import RelativeSoftmaxAttention, Terms
+from scaleformer.system.schema import Positive
 
 
 class ShawAttention(RelativeSoftmaxAttention):
@@ -18,9 +19,8 @@ class ShawAttention(RelativeSoftmaxAttention):
     horizon  R, the distance in tokens beyond which all keys count as equally far
     """
 
-    def __init__(self, site: str, width: int, heads: int, horizon: int = 16) -> None:
+    def __init__(self, site: str, width: int, heads: int, horizon: Positive = 16) -> None:
         super().__init__(site, width, heads)
-        at_least(1, horizon=horizon)
         self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
 
     def terms(self, reach: int, like: Tensor) -> Terms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,19 +10,17 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from scaleformer.model.attention.base import Attention
 from scaleformer.model.attention.estimates import Held
-from scaleformer.model.attention.options import at_least, one_of
 from scaleformer.model.attention.positions import LearnedPositions
 from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache, room, write
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Positive
 
 #: below this many queries times keys torch's fused kernel is up to seven times slower in bf16 than in fp32 on a CPU
 SHORT = 512 * 512
 
 #: queries up to which two products are faster than torch's fused kernel, in decoding on a CPU
 FEW = 8
-
-POSITIONS = ("sinusoidal", "learned", "none")
 
 
 class SoftmaxAttention(Attention):
@@ -41,11 +39,14 @@ class SoftmaxAttention(Attention):
     held: ClassVar[Held] = Held(aside=1)
 
     def __init__(
-        self, site: str, width: int, heads: int, positions: str = "sinusoidal", max_positions: int = 1024
+        self,
+        site: str,
+        width: int,
+        heads: int,
+        positions: Literal["sinusoidal", "learned", "none"] = "sinusoidal",
+        max_positions: Positive = 1024,
     ) -> None:
         super().__init__(site, width, heads)
-        one_of(POSITIONS, positions=positions)
-        at_least(1, max_positions=max_positions)
         self.positions = positions
         self.max_positions = max_positions
 

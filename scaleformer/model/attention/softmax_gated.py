@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from scaleformer.model.attention.base import Attention
 from scaleformer.model.attention.estimates import Held
-from scaleformer.model.attention.options import at_least, log_gate, relative_embedding
+from scaleformer.model.attention.options import log_gate, relative_embedding
 from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache, grow, room, write
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.segments.gate import pair_gates
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Positive, Range
 
 
 class SoftmaxGatedAttention(Attention):
@@ -46,13 +47,12 @@ class SoftmaxGatedAttention(Attention):
         site: str,
         width: int,
         heads: int,
-        horizon: int = 16,
-        reach: int = 4,
+        horizon: Positive = 16,
+        reach: Positive = 4,
         slope: float = 1.0,
-        far_tokens: float = 20,
+        far_tokens: Annotated[float, Range(ge=1)] = 20,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, horizon=horizon, reach=reach, far_tokens=far_tokens)
         self.far_tokens = far_tokens
         if site != "cross":
             self.relative_embedding = relative_embedding(heads, horizon, self.head_width)

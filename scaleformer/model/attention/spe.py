@@ -11,8 +11,9 @@ from torch.nn import functional
 
 from scaleformer.model.attention.estimates import Held
 from scaleformer.model.attention.kernelized import KernelizedAttention
-from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.options import Algorithm, FeatureMap
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Positive
 
 BLOCK_NUMBERS = 1 << 20
 
@@ -46,13 +47,12 @@ class StochasticPositionsAttention(KernelizedAttention):
         site: str,
         width: int,
         heads: int,
-        realizations: int = 64,
-        sines: int = 5,
-        feature_map: str = "elu1",
-        algorithm: str = "auto",
+        realizations: Positive = 64,
+        sines: Positive = 5,
+        feature_map: FeatureMap = "elu1",
+        algorithm: Algorithm = "auto",
     ) -> None:
         super().__init__(site, width, heads, feature_map, algorithm)
-        at_least(1, realizations=realizations, sines=sines)
         self.feature_width = realizations
         shape = heads, self.head_width, sines
         self.raw_frequencies = nn.Parameter(torch.randn(shape) - 2)  # periods of about 5 to 50 tokens

@@ -15,7 +15,7 @@ def _shape(x: Tensor) -> str:
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise ValueError unless `value` is one of `choices`."""
     if value not in choices:
-        raise ValueError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
+        raise ValueError(f"{name} is {value!r}: it must be one of {', '.join(choices)}")
 
 
 def check_positive(name: str, value: float) -> None:

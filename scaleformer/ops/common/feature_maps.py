@@ -79,5 +79,5 @@ def get_feature_map(name: str) -> FeatureMap:
     if name == "mapped":
         return MAPPED
     if name not in FEATURE_MAPS:
-        raise ValueError(f"feature_map is {name!r}: choose one of {', '.join(FEATURE_MAPS)}")
+        raise ValueError(f"feature_map is {name!r}: it must be one of {', '.join(FEATURE_MAPS)}")
     return FEATURE_MAPS[name]

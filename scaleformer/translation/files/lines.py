@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
-from typing import TextIO
+from typing import Literal, TextIO
 
 from scaleformer.formats.json_lines import parse_document
 from scaleformer.formats.lines import Input, read_lines
@@ -23,8 +23,8 @@ from scaleformer.translation.told import Told, parse_told
 from scaleformer.translation.translations import Translation
 from scaleformer.translation.word_alignments import Links, as_pharaoh
 
-FORMATS = ("jsonl", "text")
-BOUNDARIES = ("file", "blank", "ids", "lines")
+LinesFormat = Literal["auto", "text", "jsonl"]
+Boundaries = Literal["file", "blank", "ids", "lines"]
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,20 @@ class DocumentFile:
         return f"{self.documents[document].id}, segment {segment + 1}"
 
 
-def choose_format(format: str, source: Input) -> str:
-    """ "jsonl" or "text": the given format, or for "auto" the recognised one. Raises ValueError for others, given
-    or recognised."""
-    if format in FORMATS:
-        return format
+def choose_format(format: LinesFormat, source: Input) -> str:
+    """ "jsonl" or "text": the given format, or for "auto" the recognised one. Raises ValueError where it is another."""
     if format != "auto":
-        raise ValueError(f"format={format}: choose one of auto, {', '.join(FORMATS)}")
+        return format
     found = recognise(source.begin, source.name)
-    if found.name not in FORMATS:
+    if found.name not in ("jsonl", "text"):
         force = "" if found.binary else "; format=text reads it as plain text, marks included"
         raise ValueError(f"{source.name}: {found.title}, wanted text (one segment per line) or JSON Lines{force}")
     return found.name
 
 
-def choose_output_format(output_format: str, name: str, format: str) -> str:
+def choose_output_format(output_format: LinesFormat, name: str, format: str) -> str:
     """ "jsonl" or "text": the given format, or for "auto" that of the output name, else `format`, that of the input.
-    Raises ValueError for other formats, and for text from JSON Lines, which would lose names and references."""
-    if output_format not in ("auto", *FORMATS):
-        raise ValueError(f"output_format={output_format}: choose one of auto, {', '.join(FORMATS)}")
+    Raises ValueError for text from JSON Lines, which would lose names and references."""
     if output_format == "text" and format == "jsonl":
         raise ValueError("output_format=text: JSON Lines input needs JSON Lines output: leave it out")
     named = by_name(name)
@@ -86,7 +81,7 @@ def choose_output_format(output_format: str, name: str, format: str) -> str:
     return output_format
 
 
-def read_documents(source: Input, format: str, boundaries: str = "file", ids: str | None = None) -> DocumentFile:
+def read_documents(source: Input, format: str, boundaries: Boundaries = "file", ids: str | None = None) -> DocumentFile:
     """Read a file, a pipe or stdin, compressed (gzip) or not.
 
     boundaries  for text, whose blank lines are not segments: "file" one document; "blank" blank lines end documents;
@@ -94,8 +89,6 @@ def read_documents(source: Input, format: str, boundaries: str = "file", ids: st
     A text of blank lines has no documents, only gaps. Raises DataError with file and line, also for empty input;
     ValueError for settings that do not fit.
     """
-    if boundaries not in BOUNDARIES:
-        raise ValueError(f"boundaries={boundaries}: choose one of {', '.join(BOUNDARIES)}")
     if (boundaries == "ids") != (ids is not None):
         raise ValueError("boundaries=ids and ids=FILE belong together: line n of the file names the document of line n")
     if format == "jsonl" and boundaries != "file":
@@ -115,7 +108,7 @@ def read_documents(source: Input, format: str, boundaries: str = "file", ids: st
     return found
 
 
-def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: str, ids: str | None) -> DocumentFile:
+def _read_text(lines: Iterable[tuple[int, str]], where: str, boundaries: Boundaries, ids: str | None) -> DocumentFile:
     texts: dict[str, list[tuple[int, int, str]]] = {}  # gap, line and text of each segment, by document
     names = iter(read_lines(ids)) if ids is not None else None
     current, gap, label = "", 0, ""

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from scaleformer.decoding.config import DecodingConfig
+from scaleformer.decoding.config import DecodingConfig, Mode
 from scaleformer.formats.lines import Input
 from scaleformer.formats.recognition import TRANSLATED, recognise
 from scaleformer.system.bars import translation_bar
@@ -25,7 +25,7 @@ from scaleformer.translation.told import as_settings
 from scaleformer.translation.translator import Translator
 
 log = logging.getLogger(__name__)
-SPLITS = ("auto", "sentence", "paragraph")
+Split = Literal["auto", "sentence", "paragraph"]
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class FileRequest:
 
     inputs: tuple[str, ...]
     output: str
-    split: str = "auto"
+    split: Split = "auto"
     source_language: str | None = None
-    mode: str = "document"
+    mode: Mode = "document"
     max_tokens: int | None = None
     memory: Memory | None = None
     terms: Terms = field(default_factory=dict)
 
 
-def are_files(name: str, format: str, split: str) -> bool:
+def are_files(name: str, format: str, split: Split) -> bool:
     """Whether an input is a folder, or a file in a format other than lines."""
     if name == "-" or format != "auto":
         return False
@@ -115,10 +115,8 @@ def translate_files(translator: Translator, asked: FileRequest, config: Decoding
         log.warning("%d %s: %s%s", where.total(), reason, names, " ..." if len(where) > 5 else "")
 
 
-def choose_splitting(translator: Translator, split: str, source_language: str | None) -> tuple[str, str]:
+def choose_splitting(translator: Translator, split: Split, source_language: str | None) -> tuple[str, str]:
     """The grain and the language of the segments: as given, or as in training. Raises ValueError."""
-    if split not in SPLITS:
-        raise ValueError(f"split={split}: choose one of {', '.join(SPLITS)}")
     known = translator.segmentation
     grain = known.get("grain") or "sentence" if split == "auto" else split
     language = source_language or known.get("source_language")

@@ -141,9 +141,12 @@ def test_rows_that_copy(
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("rows=[fairseq-sentences]", "rows names fairseq-sentences: choose from scaleformer-sentences"),
-        ("recipe=best", "recipe=best: choose own or ours"),
-        ("minutes=0", "minutes=0: wanted at least 0.1"),
+        (
+            "rows=[fairseq-sentences]",
+            "rows is ['fairseq-sentences']: it must be a list of one of scaleformer",
+        ),
+        ("recipe=best", "recipe is 'best': it must be one of own, ours"),
+        ("minutes=0", "minutes is 0: it must be a float of at least 0.1"),
     ],
 )
 def test_wrong_options(argument: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -211,7 +211,7 @@ def test_words_are_distinct() -> None:
     ids=["none", "swapped", "distance", "share", "no documents"],
 )
 def test_settings_are_checked(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=rf"data\.synthetic\.{message}="):
+    with pytest.raises(ValueError, match=rf"data\.synthetic\.{message} is "):
         SyntheticConfig(**options)  # type: ignore[arg-type]
 
 

@@ -242,7 +242,7 @@ def test_files_of_the_wrong_kind_are_reported(tmp_path):
         ([document(phenomena=(Phenomenon(2, ("sie rennt",)),))], {}, "equals the right one"),
         ([document()], {"context": -1}, "context=-1"),
         ([document()], {"contrastive": False, "generative": False}, "set one of them to true"),
-        ([document()], {"mode": "twopass"}, "mode=twopass: choose one of document, segment, two-pass"),
+        ([document()], {"mode": "twopass"}, "mode is 'twopass': it must be one of document, segment, two-pass"),
     ],
     ids=["nothing", "outside", "no wrong", "same", "context", "neither", "mode"],
 )

@@ -126,7 +126,7 @@ def test_parsing_lengths():
     assert [spec.times for spec in specs] == [None, None, None, 1.0]
     assert parse_lengths(None, 100, None) == [LengthSpec("segments", 100)]
     for lengths, segments in ((["long"], None), ([2], None), ([True], None), (None, [0]), ([2.5], None)):
-        with pytest.raises(ValueError, match="is not a length: wanted"):
+        with pytest.raises(ValueError, match="each must be an int of at least"):
             parse_lengths(lengths, segments, None)
 
 

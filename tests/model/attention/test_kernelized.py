@@ -215,8 +215,8 @@ def test_efficient_normalises_queries_over_features_and_keys_over_positions(site
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"name": "kernelized", "feature_map": "mapped"}, "choose one of elu1, relu, exp, squared_relu"),
-        ({"name": "scaleformer", "relative": "plain"}, "choose one of mapped, raw"),
+        ({"name": "kernelized", "feature_map": "mapped"}, "it must be one of elu1, relu, exp, squared_relu"),
+        ({"name": "scaleformer", "relative": "plain"}, "it must be one of mapped, raw"),
         ({"name": "performer", "features": 0}, "features is 0"),
         ({"name": "performer", "redraw_every": -1}, "redraw_every is -1"),
     ],

@@ -108,7 +108,7 @@ def test_the_longest_texts(sites: dict[str, Any], expected: tuple[float, float])
         ({"name": "rotary"}, "cross", "'rotary' cannot serve the cross site: choose one of scaleformer"),
         ({"name": "rotary", "base": 1}, "encoder", "base is 1"),
         ({"name": "shaw", "horizon": 0}, "encoder", "horizon is 0"),
-        ({"name": "softmax", "positions": "absolute"}, "encoder", "choose one of sinusoidal, learned, none"),
+        ({"name": "softmax", "positions": "absolute"}, "encoder", "it must be one of sinusoidal, learned, none"),
         ({"name": "softmax", "max_positions": 0}, "encoder", "max_positions is 0"),
     ],
     ids=["site", "base", "horizon", "positions", "max_positions"],

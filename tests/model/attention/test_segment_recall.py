@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.segment_recall import SegmentRecallAttention
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -124,7 +125,7 @@ def test_noise_is_for_training_alone() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"near": -1}, "near is -1: it must be at least 0"),
+        ({"near": -1}, "near is -1: it must be an int of at least 0"),
         ({"kept": 0}, "kept is 0"),
         ({"horizon": 0}, "horizon is 0"),
         ({"recency": -0.5}, "recency is -0.5"),
@@ -134,4 +135,4 @@ def test_noise_is_for_training_alone() -> None:
 )
 def test_wrong_options_are_named(options: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=f"model.attention.{message}"):
-        SegmentRecallAttention("encoder", 8, 2, **options)  # type: ignore[arg-type]
+        build_attention({"name": "segment_recall", **options}, "encoder", 8, 2)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from scaleformer.model.attention import build_attention
 from scaleformer.model.attention.softmax_gated import SoftmaxGatedAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 
@@ -67,7 +68,7 @@ def test_equals_the_double_loop_with_all_gradients(site: str) -> None:
 
 def test_wrong_options_are_named() -> None:
     with pytest.raises(ValueError, match=r"model.attention.reach is 0"):
-        SoftmaxGatedAttention("encoder", 8, 2, reach=0)
+        build_attention({"name": "softmax_gated", "reach": 0}, "encoder", 8, 2)
 
 
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])

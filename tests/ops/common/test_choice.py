@@ -94,7 +94,7 @@ def test_a_choice_in_words() -> None:
 
 
 def test_an_unknown_mechanism() -> None:
-    with pytest.raises(ValueError, match="mechanism is 'softmax': choose one of scaleformer, segment_recall"):
+    with pytest.raises(ValueError, match="mechanism is 'softmax': it must be one of scaleformer, segment_recall"):
         choose_algorithm("softmax", 10, 10, 64)
 
 

@@ -62,5 +62,5 @@ def test_inverse() -> None:
 
 
 def test_unknown_map() -> None:
-    with pytest.raises(ValueError, match="feature_map is 'gelu': choose one of elu1, relu, exp, squared_relu"):
+    with pytest.raises(ValueError, match="feature_map is 'gelu': it must be one of elu1, relu, exp, squared_relu"):
         get_feature_map("gelu")

@@ -244,8 +244,8 @@ ERRORS = {
     "rel-short": ({"rel": torch.zeros(1, 4)}, r"rel has shape \(1, 4\)"),
     "rel-width": ({"rel": torch.zeros(5, 3)}, r"rel has shape \(5, 3\)"),
     "rel-heads": ({"rel": torch.zeros(3, 5, 4)}, r"rel has shape \(3, 5, 4\).*\(2, 2R\+1, 4\)"),
-    "feature-map": ({"feature_map": "gelu"}, r"feature_map is 'gelu': choose one of elu1"),
-    "algorithm": ({"algorithm": "fast"}, r"algorithm is 'fast': choose one of auto, linear, quadratic, memory"),
+    "feature-map": ({"feature_map": "gelu"}, r"feature_map is 'gelu': it must be one of elu1"),
+    "algorithm": ({"algorithm": "fast"}, r"algorithm is 'fast': it must be one of auto, linear, quadratic, memory"),
     "chunk-size": ({"chunk_size": 0}, r"chunk_size is 0: it must be at least 1"),
 }
 

@@ -166,7 +166,7 @@ def test_exploring_draws_in_proportion_to_the_exponential_of_the_salience(algori
     [
         ({"kept": 0}, "kept is 0: it must be at least 1"),
         ({"explore": -1.0}, "explore is -1.0: it must be at least 0"),
-        ({"algorithm": "memory"}, "choose one of auto, linear, quadratic"),
+        ({"algorithm": "memory"}, "it must be one of auto, linear, quadratic"),
         ({"salience": torch.zeros(2, 2, 6)}, r"salience has shape \(2, 2, 6\): it must be \(2, 2, 5\)"),
         ({"recency": torch.zeros(3)}, r"recency has shape \(3,\): it must be \(2,\)"),
         ({"recency": torch.tensor([0.0, -0.5])}, r"recency is \[0.0, -0.5\]: it must be at least 0"),

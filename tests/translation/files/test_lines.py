@@ -71,7 +71,6 @@ def test_what_a_document_of_text_is(tmp_path, monkeypatch, boundaries, ids, expe
 @pytest.mark.parametrize(
     ("boundaries", "ids", "message"),
     [
-        ("page", None, "boundaries=page: choose one of file, blank, ids, lines"),
         ("ids", None, "belong together"),
         ("file", "x\n", "belong together"),
         ("ids", "x\n", "ids: ends before line 2 of in"),
@@ -118,7 +117,6 @@ def test_the_output_has_the_format_asked_for(asked: str, name: str, read: str, c
 @pytest.mark.parametrize(
     ("asked", "name", "message"),
     [
-        ("csv", "out", "output_format=csv: choose one of"),
         ("text", "out", "JSON Lines input needs JSON Lines output"),
         ("auto", "out.docx", "output=out.docx: a Word document .docx. cannot be written"),
     ],

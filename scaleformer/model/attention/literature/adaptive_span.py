@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.estimates import Extent, Held
 from scaleformer.model.attention.literature.auxiliary_loss import AuxiliaryLoss
-from scaleformer.model.attention.options import at_least, between, relative_embedding
+from scaleformer.model.attention.options import relative_embedding
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.model.attention.state import FIRST_ROOM, write
 from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.relative import near_softmax_attention, relative_softmax_attention
+from scaleformer.system.schema import Positive, Range, Share
 
 #: the shortest reach that a head is computed with, in tokens
 LEAST_REACH = 16
@@ -51,17 +52,14 @@ class AdaptiveSpanAttention(AuxiliaryLoss, SoftmaxAttention):
         site: str,
         width: int,
         heads: int,
-        max_span: int = 1024,
-        ramp: int = 32,
-        initial: float = 0.1,
-        penalty: float = 2e-6,
-        horizon: int = 16,
+        max_span: Positive = 1024,
+        ramp: Positive = 32,
+        initial: Share = 0.1,
+        penalty: Annotated[float, Range(ge=0)] = 2e-6,
+        horizon: Positive = 16,
         dynamic: bool = False,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, max_span=max_span, ramp=ramp, horizon=horizon)
-        at_least(0, penalty=penalty)
-        between(0, 1, initial=initial)
         self.max_span, self.ramp, self.penalty, self.dynamic = max_span, ramp, penalty, dynamic
         self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
         self._mean: Tensor | None = None  # of the spans of the last batch

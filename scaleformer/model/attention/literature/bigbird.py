@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks, joint_softmax, strips
+from scaleformer.system.schema import Natural, Positive
 
 
 class BigBirdAttention(SoftmaxAttention):
@@ -29,10 +29,8 @@ class BigBirdAttention(SoftmaxAttention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
-    def __init__(self, site: str, width: int, heads: int, block: int = 32, random_blocks: int = 2) -> None:
+    def __init__(self, site: str, width: int, heads: int, block: Positive = 32, random_blocks: Natural = 2) -> None:
         super().__init__(site, width, heads)
-        at_least(1, block=block)
-        at_least(0, random_blocks=random_blocks)
         self.block, self.random_blocks = block, random_blocks
         self.seeds = torch.randint(2**31, (heads,), device="cpu")
 

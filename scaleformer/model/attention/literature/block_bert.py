@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from scaleformer.model.attention.literature.bigbird import pick
-from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks
+from scaleformer.system.schema import Positive, Share
 
 
 class BlockBertAttention(SoftmaxAttention):
@@ -32,10 +32,8 @@ class BlockBertAttention(SoftmaxAttention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
-    def __init__(self, site: str, width: int, heads: int, block: int = 64, shifted: float = 0.5) -> None:
+    def __init__(self, site: str, width: int, heads: int, block: Positive = 64, shifted: Share = 0.5) -> None:
         super().__init__(site, width, heads)
-        at_least(1, block=block)
-        between(0, 1, shifted=shifted)
         self.block = block
         moved = math.ceil(shifted * heads)
         self.shifts = [0] * (heads - moved) + [(n // 2 + 1) * (-1) ** n for n in range(moved)]

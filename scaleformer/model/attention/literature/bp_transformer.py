@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.estimates import Held
-from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.model.attention.state import KeyValueCache, room
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import blockwise_softmax, chunks
+from scaleformer.system.schema import Natural, Positive
 
 CHUNK = 64  # queries that share their keys in `attend`
 NEVER = -1e4  # weight of a pad in its span: its exponential is zero in any precision
@@ -41,10 +41,8 @@ class BPTransformerAttention(SoftmaxAttention):
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     held: ClassVar[Held] = Held(tiles=700, aside=1)
 
-    def __init__(self, site: str, width: int, heads: int, near: int = 4, levels: int = 16) -> None:
+    def __init__(self, site: str, width: int, heads: int, near: Positive = 4, levels: Natural = 16) -> None:
         super().__init__(site, width, heads)
-        at_least(1, near=near)
-        at_least(0, levels=levels)
         self.near, self.levels = near, levels
         self.ring = 2 * near + 2  # the spans of a level from the first one that a step sees to the last one written
         self.salience = nn.Parameter(torch.zeros(heads, self.head_width))  # u

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -19,10 +21,10 @@ from scaleformer.model.attention.literature.compression import (
     rows_of,
 )
 from scaleformer.model.attention.literature.transformer_xl import TransformerXLAttention
-from scaleformer.model.attention.options import at_least, one_of
 from scaleformer.ops.common.matmul import linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import chunks, strips
+from scaleformer.system.schema import Natural, OneOf, Positive, Range
 
 
 class CompressiveAttention(AuxiliaryLoss, TransformerXLAttention):
@@ -60,22 +62,17 @@ class CompressiveAttention(AuxiliaryLoss, TransformerXLAttention):
         site: str,
         width: int,
         heads: int,
-        piece: int = 64,
-        memory: int = 64,
-        compressed: int = 32,
-        rate: int = 4,
-        compression: str = "mean",
-        reconstruction: float = 1.0,
-        clamp: int = 0,
+        piece: Positive = 64,
+        memory: Natural = 64,
+        compressed: Positive = 32,
+        rate: Positive = 4,
+        compression: Annotated[str, OneOf(COMPRESSIONS)] = "mean",
+        reconstruction: Annotated[float, Range(ge=0)] = 1.0,
+        clamp: Natural = 0,
     ) -> None:
         super().__init__(site, width, heads, piece, memory, clamp)
-        at_least(1, compressed=compressed)
-        at_least(0, reconstruction=reconstruction)
-        one_of(COMPRESSIONS, compression=compression)
-        if rate < 1 or piece % rate or memory % rate:
-            raise ValueError(
-                f"model.attention.rate is {rate}: it must be at least 1 and divide piece, {piece}, and memory, {memory}"
-            )
+        if piece % rate or memory % rate:
+            raise ValueError(f"model.attention.rate is {rate}: it must divide piece, {piece}, and memory, {memory}")
         self.compressed, self.rate = compressed, rate
         self.compression, self.reconstruction = compression, reconstruction
         self.carries = compression != "most_used"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
+from scaleformer.model.attention.options import Algorithm
 
 
 class EfficientAttention(KernelizedAttention):
@@ -19,5 +20,5 @@ class EfficientAttention(KernelizedAttention):
 
     joint: ClassVar[bool] = False
 
-    def __init__(self, site: str, width: int, heads: int, algorithm: str = "auto") -> None:
+    def __init__(self, site: str, width: int, heads: int, algorithm: Algorithm = "auto") -> None:
         super().__init__(site, width, heads, feature_map="exp", algorithm=algorithm)

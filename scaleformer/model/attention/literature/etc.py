@@ -7,11 +7,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from scaleformer.model.attention.options import at_least, relative_embedding
+from scaleformer.model.attention.options import relative_embedding
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.segments.layout import SegmentEnds, SegmentLayout, take_positions
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, hide, mix, strips
+from scaleformer.system.schema import Positive
 
 
 class EtcAttention(SoftmaxAttention):
@@ -40,10 +41,9 @@ class EtcAttention(SoftmaxAttention):
     absolute_positions: ClassVar[bool] = False
 
     def __init__(
-        self, site: str, width: int, heads: int, radius: int = 84, horizon: int = 12, hard: bool = False
+        self, site: str, width: int, heads: int, radius: Positive = 84, horizon: Positive = 12, hard: bool = False
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, radius=radius, horizon=horizon)
         self.radius, self.hard = radius, hard
         self.relative_embedding = relative_embedding(heads, horizon, self.head_width)
         self.segment_embedding = relative_embedding(heads, horizon, self.head_width)

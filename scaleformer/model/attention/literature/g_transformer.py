@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from scaleformer.model.attention.base import Attention
 from scaleformer.model.attention.estimates import Extent, Held
-from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.segment_recall import recall_bytes
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.ops.common.matmul import Linear
@@ -19,6 +18,7 @@ from scaleformer.ops.recall.decoding import RecallCausalState, recall_causal_ini
 from scaleformer.ops.recall.decoding_cross import recall_cross_state
 from scaleformer.ops.segments.gate import HIDDEN
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Natural
 
 
 class Both(NamedTuple):
@@ -50,9 +50,10 @@ class GTransformerAttention(Attention):
     own: Tensor
     recency: Tensor
 
-    def __init__(self, site: str, width: int, heads: int, combined: int = 2, layer: int = 0, layers: int = 1) -> None:
+    def __init__(
+        self, site: str, width: int, heads: int, combined: Natural = 2, layer: int = 0, layers: int = 1
+    ) -> None:
         super().__init__(site, width, heads)
-        at_least(0, combined=combined)
         self.combined = combined
         self.whole = SoftmaxAttention(site, width, heads) if combined else None
         self.gate = Linear(2 * width, width) if combined else None

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scaleformer.model.attention.base import Attention
-from scaleformer.model.attention.options import at_least
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.delta.attention import gated_delta_rule, gated_delta_step
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Positive
 
 EPSILON = 1e-6
 
@@ -46,9 +46,8 @@ class GatedDeltaNetAttention(Attention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
 
-    def __init__(self, site: str, width: int, heads: int, kernel: int = 4, chunk: int = 64) -> None:
+    def __init__(self, site: str, width: int, heads: int, kernel: Positive = 4, chunk: Positive = 64) -> None:
         super().__init__(site, width, heads)
-        at_least(1, kernel=kernel, chunk=chunk)
         self.kernel, self.chunk = kernel, chunk
         self.directions = 1 if self.causal else 2
         rates = self.directions * heads

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from scaleformer.model.attention.base import beams_as_queries, queries_as_beams
-from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.model.attention.state import KeyValueCache
 from scaleformer.ops.segments.layout import SegmentLayout
+from scaleformer.system.schema import Positive
 
 
 class LinformerAttention(SoftmaxAttention):
@@ -29,9 +29,8 @@ class LinformerAttention(SoftmaxAttention):
 
     sites: ClassVar[tuple[str, ...]] = ("encoder", "cross")
 
-    def __init__(self, site: str, width: int, heads: int, rank: int = 64, max_length: int = 4096) -> None:
+    def __init__(self, site: str, width: int, heads: int, rank: Positive = 64, max_length: Positive = 4096) -> None:
         super().__init__(site, width, heads)
-        at_least(1, rank=rank, max_length=max_length)
         self.key_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
         self.value_projection = nn.Parameter(torch.randn(rank, max_length) * rank**-0.5)
         self.most_keys = max_length

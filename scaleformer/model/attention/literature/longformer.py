@@ -9,12 +9,12 @@ from torch import Tensor
 
 from scaleformer.model.attention.estimates import Extent, doubled
 from scaleformer.model.attention.literature.marked_cache import MarkedCache
-from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.model.attention.state import FIRST_ROOM, KeyValueCache, room
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import windowed_attention
+from scaleformer.system.schema import Natural, Positive
 
 
 class LongformerAttention(SoftmaxAttention):
@@ -46,20 +46,19 @@ class LongformerAttention(SoftmaxAttention):
         site: str,
         width: int,
         heads: int,
-        window: int = 64,
-        global_tokens: int = 1,
+        window: Positive = 64,
+        global_tokens: Natural = 1,
         segment_tokens: bool = False,
         global_projections: bool = False,
-        bottom_window: int = 0,
-        dilation: int = 1,
-        dilated_heads: int = 0,
+        bottom_window: Natural = 0,
+        dilation: Positive = 1,
+        dilated_heads: Natural = 0,
         layer: int = 0,
         layers: int = 1,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, window=window, dilation=dilation)
-        at_least(0, global_tokens=global_tokens, bottom_window=bottom_window)
-        between(0, heads, dilated_heads=dilated_heads)
+        if dilated_heads > heads:
+            raise ValueError(f"model.attention.dilated_heads is {dilated_heads}: it must be at most {heads}")
         if bottom_window and layers > 1:
             share = layer / (layers - 1)
             window, dilation = round(bottom_window ** (1 - share) * window**share), round(dilation**share)

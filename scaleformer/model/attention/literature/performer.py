@@ -6,9 +6,10 @@ from torch import Tensor
 
 from scaleformer.model.attention.kernelized import KernelizedAttention
 from scaleformer.model.attention.literature.redrawn import Redrawn
-from scaleformer.model.attention.options import at_least
+from scaleformer.model.attention.options import Algorithm
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.random_features import orthogonal_projection, random_exponents
+from scaleformer.system.schema import Natural, Positive
 
 
 class PerformerAttention(Redrawn, KernelizedAttention):
@@ -29,12 +30,11 @@ class PerformerAttention(Redrawn, KernelizedAttention):
         site: str,
         width: int,
         heads: int,
-        features: int = 64,
-        redraw_every: int = 1000,
-        algorithm: str = "auto",
+        features: Positive = 64,
+        redraw_every: Natural = 1000,
+        algorithm: Algorithm = "auto",
     ) -> None:
         super().__init__(site, width, heads, feature_map="exp", algorithm=algorithm)
-        at_least(1, features=features)
         self.feature_width = features
         self.begin_draws(redraw_every)
 

@@ -17,9 +17,7 @@ class Redrawn(nn.Module):
     drawn: int
 
     def begin_draws(self, redraw_every: int) -> None:
-        """Make the first draw. Raises ValueError if redraw_every is negative."""
-        if redraw_every < 0:
-            raise ValueError(f"model.attention.redraw_every is {redraw_every}: it must be at least 0 (0 = never)")
+        """Make the first draw."""
         self.redraw_every = redraw_every
         self.seed, self.passes, self.drawn = int(torch.randint(2**31, (), device="cpu")), 0, 0
         self.draw()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.model.attention.state import FIRST_ROOM, grow
 from scaleformer.ops.common.permuted import Permuted
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
+from scaleformer.system.schema import Positive, Range
 
 #: the score of a token with itself: it counts only if the token sees no other
 ITSELF = -1e5
@@ -58,15 +58,14 @@ class ReformerAttention(SoftmaxAttention):
         site: str,
         width: int,
         heads: int,
-        chunk: int = 32,
-        buckets: int = 16,
-        rounds: int = 2,
+        chunk: Positive = 32,
+        buckets: Annotated[int, Range(ge=2)] = 16,
+        rounds: Positive = 2,
         scaled: bool = True,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, chunk=chunk, rounds=rounds)
-        if buckets < 2 or buckets % 2:
-            raise ValueError(f"model.attention.buckets is {buckets}: it must be an even number, at least 2")
+        if buckets % 2:
+            raise ValueError(f"model.attention.buckets is {buckets}: it must be an even number")
         self.chunk, self.buckets, self.rounds = chunk, buckets, rounds
         self.scale = self.head_width**-0.5 if scaled else 1.0
         self.key = self.query

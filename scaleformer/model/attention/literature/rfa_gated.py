@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,11 @@ from torch.nn import functional
 
 from scaleformer.model.attention.base import Attention, beams_as_queries, queries_as_beams
 from scaleformer.model.attention.literature.redrawn import Redrawn
-from scaleformer.model.attention.options import at_least
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.kernel.decoding import values_with_ones, without_pads
 from scaleformer.ops.kernel.fading import fading_sums
 from scaleformer.ops.segments.layout import NO_SEGMENT, SegmentLayout
+from scaleformer.system.schema import Natural, Positive, Range
 
 #: the least denominator: kernel estimates may be negative, so that their sum may come close to zero
 LEAST = 0.1
@@ -63,18 +63,15 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         site: str,
         width: int,
         heads: int,
-        decoder_features: int = 32,
-        cross_features: int = 256,
+        decoder_features: Positive = 32,
+        cross_features: Positive = 256,
         key_norms: bool = True,
-        redraw_every: int = 1,
-        scale: float = 1.0,
+        redraw_every: Natural = 1,
+        scale: Annotated[float, Range(gt=0)] = 1.0,
         learned_scale: bool = True,
         gate_bias: float = 2.0,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, decoder_features=decoder_features, cross_features=cross_features)
-        if not 0 < scale < math.inf:
-            raise ValueError(f"model.attention.scale is {scale}: it must be above 0")
         self.feature_count = decoder_features if self.causal else cross_features
         self.key_norms = key_norms
         self.log_scale = nn.Parameter(torch.full((heads,), math.log(scale)), requires_grad=learned_scale)

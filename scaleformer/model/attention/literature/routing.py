@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm, normalize, one_hot
 
-from scaleformer.model.attention.options import at_least, between
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.ops.common.precision import full_precision
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.clustered import clustered_attention, wide
 from scaleformer.ops.softmax.windowed import joint_softmax, windowed_attention
+from scaleformer.system.schema import Positive, Share
 
 
 class RoutingState(NamedTuple):
@@ -64,16 +64,14 @@ class RoutingAttention(SoftmaxAttention):
         site: str,
         width: int,
         heads: int,
-        local: float = 0.5,
-        window: int = 64,
-        clusters: int = 16,
-        members: int = 32,
-        decay: float = 0.999,
+        local: Share = 0.5,
+        window: Positive = 64,
+        clusters: Positive = 16,
+        members: Positive = 32,
+        decay: Share = 0.999,
         shared: bool = True,
     ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, window=window, clusters=clusters, members=members)
-        between(0, 1, local=local, decay=decay)
         self.near = math.ceil(local * heads)
         self.window, self.clusters, self.members, self.decay = window, clusters, members, decay
         if shared and self.causal:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from scaleformer.model.attention.options import one_of
 from scaleformer.model.attention.softmax import SoftmaxAttention, fused
 from scaleformer.model.attention.state import KeyValueCache, write
 from scaleformer.ops.segments.layout import SegmentLayout
@@ -21,9 +20,7 @@ from scaleformer.ops.softmax.windowed import (
     strips,
     windowed_attention,
 )
-
-PATTERNS = ("strided", "fixed")
-FACTORS = ("auto", "heads", "layers", "merged")
+from scaleformer.system.schema import Positive
 
 
 class SparseAttention(SoftmaxAttention):
@@ -52,17 +49,15 @@ class SparseAttention(SoftmaxAttention):
         site: str,
         width: int,
         heads: int,
-        pattern: str = "strided",
-        stride: int = 64,
-        summaries: int = 8,
-        factors: str = "auto",
+        pattern: Literal["strided", "fixed"] = "strided",
+        stride: Positive = 64,
+        summaries: Positive = 8,
+        factors: Literal["auto", "heads", "layers", "merged"] = "auto",
         layer: int = 0,
     ) -> None:
         super().__init__(site, width, heads)
-        one_of(PATTERNS, pattern=pattern)
-        one_of(FACTORS, factors=factors)
-        if not 1 <= summaries <= stride:
-            raise ValueError(f"model.attention.summaries is {summaries}: it must be between 1 and the stride, {stride}")
+        if summaries > stride:
+            raise ValueError(f"model.attention.summaries is {summaries}: it must be at most the stride, {stride}")
         self.pattern, self.stride, self.summaries = pattern, stride, summaries
         if factors == "auto":
             factors = "heads" if pattern == "strided" else "merged"

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from scaleformer.model.attention.literature.carried import CarriedStates
-from scaleformer.model.attention.options import at_least
 from scaleformer.model.attention.positions import sinusoids
 from scaleformer.model.attention.softmax import SoftmaxAttention
 from scaleformer.model.attention.state import KeyValueCache
 from scaleformer.ops.common.matmul import Linear
 from scaleformer.ops.segments.layout import SegmentLayout
 from scaleformer.ops.softmax.windowed import BLOCK_SCORES, chunks, strips
+from scaleformer.system.schema import Natural, Positive
 
 
 class TransformerXLAttention(SoftmaxAttention):
@@ -44,10 +44,10 @@ class TransformerXLAttention(SoftmaxAttention):
     #: whether a memory can be carried from one batch to the next
     carries = True
 
-    def __init__(self, site: str, width: int, heads: int, piece: int = 64, memory: int = 64, clamp: int = 0) -> None:
+    def __init__(
+        self, site: str, width: int, heads: int, piece: Positive = 64, memory: Natural = 64, clamp: Natural = 0
+    ) -> None:
         super().__init__(site, width, heads)
-        at_least(1, piece=piece)
-        at_least(0, memory=memory, clamp=clamp)
         self.piece, self.memory, self.clamp = piece, memory, clamp
         self.position = Linear(width, width, bias=False)  # W_r
         nn.init.xavier_uniform_(self.position.weight)

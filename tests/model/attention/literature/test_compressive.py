@@ -233,5 +233,5 @@ def test_wrong_options_are_named(option: str, value: Any) -> None:
 
 
 def test_groups_must_fill_the_pieces() -> None:
-    with pytest.raises(ValueError, match="rate is 3: it must be at least 1 and divide piece, 6, and memory, 4"):
+    with pytest.raises(ValueError, match="rate is 3: it must divide piece, 6, and memory, 4"):
         CompressiveAttention("decoder", 16, 2, piece=6, memory=4, compressed=2, rate=3)

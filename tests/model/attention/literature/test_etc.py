@@ -86,5 +86,5 @@ def test_no_matrix_has_all_pairs_of_tokens(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("option", ["radius", "horizon"])
 def test_wrong_options_are_named(option: str) -> None:
-    with pytest.raises(ValueError, match=f"model.attention.{option} is 0: it must be at least 1"):
+    with pytest.raises(ValueError, match=f"model.attention.{option} is 0: it must be an int of at least 1"):
         build_attention({"name": "etc", option: 0}, "encoder", 16, 2)

@@ -98,5 +98,5 @@ def test_only_combined_layers_have_both_states() -> None:
 
 
 def test_wrong_options_are_named() -> None:
-    with pytest.raises(ValueError, match=r"model.attention.combined is -1: it must be at least 0"):
+    with pytest.raises(ValueError, match=r"model.attention.combined is -1: it must be an int of at least 0"):
         build_attention({"name": "g_transformer", "combined": -1}, "encoder", 16, 2)

@@ -79,5 +79,5 @@ def test_cross_attention_is_that_of_the_fallback() -> None:
 
 @pytest.mark.parametrize("option", ["kernel", "chunk"])
 def test_what_does_not_fit_is_named(option: str) -> None:
-    with pytest.raises(ValueError, match=f"model.attention.{option} is 0: it must be at least 1"):
+    with pytest.raises(ValueError, match=f"model.attention.{option} is 0: it must be an int of at least 1"):
         build_attention({"name": "gated_deltanet", option: 0}, "decoder", 16, 2)

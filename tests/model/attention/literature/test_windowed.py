@@ -195,12 +195,12 @@ def test_the_decoding_state_does_not_grow() -> None:
         ({"name": "longformer", "bottom_window": -1}, "bottom_window is -1"),
         ({"name": "longformer", "global_tokens": 0, "global_projections": True}, "but no token is global"),
         ({"name": "longformer", "dilation": 0}, "dilation is 0"),
-        ({"name": "longformer", "dilated_heads": 3}, "dilated_heads is 3: it must be between 0 and 2"),
+        ({"name": "longformer", "dilated_heads": 3}, "dilated_heads is 3: it must be at most 2"),
         ({"name": "bigbird", "block": 0}, "block is 0"),
         ({"name": "bigbird", "random_blocks": -1}, "random_blocks is -1"),
-        ({"name": "sparse", "pattern": "random"}, "choose one of strided, fixed"),
-        ({"name": "sparse", "factors": "rows"}, "choose one of auto, heads, layers, merged"),
-        ({"name": "sparse", "stride": 4, "summaries": 5}, "between 1 and the stride, 4"),
+        ({"name": "sparse", "pattern": "random"}, "it must be one of strided, fixed"),
+        ({"name": "sparse", "factors": "rows"}, "it must be one of auto, heads, layers, merged"),
+        ({"name": "sparse", "stride": 4, "summaries": 5}, "summaries is 5: it must be at most the stride, 4"),
     ],
 )
 def test_wrong_options_are_named(choice: dict, message: str) -> None:
