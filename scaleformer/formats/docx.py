@@ -15,10 +15,11 @@ from dataclasses import replace
 
 from scaleformer.formats.archives import open_archive, read_part, write_parts
 from scaleformer.formats.markup import Markup, decode_xml, encode_xml
-from scaleformer.formats.paragraphs import Paragraph, attribute, local
+from scaleformer.formats.paragraphs import Paragraph
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, Span
 from scaleformer.formats.splicing import Edit, splice
+from scaleformer.formats.word_markup import WordMarkup, style_kinds
 from scaleformer.system.errors import DataError
 
 _TYPES = "[Content_Types].xml"
@@ -27,12 +28,6 @@ _OTHERS = ("footnotes", "endnotes", "header", "footer")  # in order of translati
 _LEFT = {"chart": "charts", "diagramData": "diagrams", "comments": "parts with comments"}
 _CHOICE, _FALLBACK = (
     f"{{http://schemas.openxmlformats.org/markup-compatibility/2006}}{name}" for name in ("Choice", "Fallback")
-)
-# Of Word (its built-in styles keep these names in every language), LibreOffice and pandoc. "Preformatted Text" and
-# "Plain Text" are not code: a plain text file that becomes a Word document has them throughout.
-_CODE = (
-    *("code", "code block", "inline code", "source code", "source text", "verbatim"),
-    *("html code", "html keyboard", "html preformatted", "html sample", "html typewriter", "macro", "macro text"),
 )
 _OLE = b"\xd0\xcf\x11\xe0"  # first bytes of Word documents before 2007, and of encrypted ones
 
@@ -51,12 +46,9 @@ class DocxFile:
             raise DataError(f"{name}: an old or encrypted Word document: save it as .docx without a password")
         with open_archive(content, name, "docx") as archive:
             names, styles = self._names(archive, name)
-            kinds = {
-                k: v for part in styles for k, v in _kinds(read_part(archive, part, name), f"{name}: {part}").items()
-            }
-            self._parts = {
-                part: _Part(read_part(archive, part, name), f"{name}: {part}", self.left, kinds) for part in names
-            }
+            read = {part: read_part(archive, part, name) for part in (*names, *styles)}
+            kinds = dict(kind for part in styles for kind in style_kinds(read[part], f"{name}: {part}"))
+            self._parts = {part: _Part(read[part], f"{name}: {part}", self.left, kinds) for part in names}
         self.blocks = [block for part in self._parts.values() for block in part.blocks]
 
     def _names(self, archive: zipfile.ZipFile, name: str) -> tuple[list[str], list[str]]:
@@ -84,35 +76,13 @@ class DocxFile:
         return write_parts(self._content, self._parts, changes)
 
 
-def _kinds(content: bytes, where: str) -> dict[str, str]:
-    """The kind of block by the identity of its style. Code is what has a name of code, and styles based on it."""
-    markup = Markup(decode_xml(content, where)[0], where)
-    styles: dict[str, dict[str, str]] = {}
-    for number, token in enumerate(markup.tokens):
-        if token.kind == "start" and local(token) == "style":
-            children = [markup.tokens[child] for child in markup.children(number)]
-            styles[attribute(token, "styleId")] = {local(child): attribute(child, "val") for child in children}
-    found = {}
-    for identity in styles:
-        names: dict[str, str] = {}  # of the style and those that it is based on; a damaged file may have a circle
-        place = identity
-        while place in styles and place not in names:
-            names[place] = styles[place].get("name", "").lower().removesuffix(" char")
-            place = styles[place].get("basedOn", "")
-        if any(name in _CODE for name in names.values()):
-            found[identity] = "code"
-        elif names[identity].startswith(("heading", "title", "subtitle", "list")):
-            found[identity] = "item" if names[identity].startswith("list") else "title"
-    return found
-
-
 class _Part:
     """A part of a document with its paragraphs; blocks: those that are not copies in a fallback; kinds: of blocks, by
     style."""
 
     def __init__(self, content: bytes, where: str, left: Counter[str], kinds: Mapping[str, str]) -> None:
         text, self._encoding = decode_xml(content, where)
-        self._markup = Markup(text, where)
+        self._markup = WordMarkup(text, where)
         self._paragraphs: list[Paragraph] = []
         self._twins: dict[int, int] = {}  # paragraphs of fallbacks, and the ones whose translation they copy
         waiting: dict[tuple[int, object], list[int]] = defaultdict(list)
@@ -154,7 +124,7 @@ class _Part:
         return encode_xml(splice(content, edits), self._encoding)
 
 
-def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, bool, int | None, int | None]]:
+def _paragraph_tokens(markup: WordMarkup) -> Iterator[tuple[int, bool, int | None, int | None]]:
     """The paragraphs that are not deleted, whether each is in a cell, and the number of the alternative content in
     which it is a choice or the fallback."""
     around: list[int] = []
@@ -162,8 +132,8 @@ def _paragraph_tokens(markup: Markup) -> Iterator[tuple[int, bool, int | None, i
         if token.kind == "end":
             around.pop()
         elif token.kind == "start":
-            if local(token) == "p" and not markup.tag(number).endswith("/>"):
-                names = [local(markup.tokens[outer]) or markup.tokens[outer].name for outer in around]
+            if markup.names[number] == "p" and not markup.tag(number).endswith("/>"):
+                names = [markup.names[outer] or markup.tokens[outer].name for outer in around]
                 if "del" not in names and "moveFrom" not in names:
                     choice, fallback = (
                         next((around[i - 1] for i in range(len(names) - 1, 0, -1) if names[i] == kind), None)

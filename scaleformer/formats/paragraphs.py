@@ -8,178 +8,290 @@ such as notes or images at the ends of a paragraph are not part of the block and
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from dataclasses import dataclass, replace
+from itertools import count, groupby
 
 from scaleformer.formats.breaks import plain
-from scaleformer.formats.markup import XML, Markup, Token
+from scaleformer.formats.markup import XML
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.runs import Item, Run, RunWriter, inner_places, join_fields, mark_formats, pair_ranges
 from scaleformer.formats.segments import CODE, BlockBuilder, Span
+from scaleformer.formats.word_markup import Run, WordMarkup
 
-WORD = (
-    "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}",
-    "{http://purl.oclc.org/ooxml/wordprocessingml/main}",  # in strict documents
-)
 _AROUND_RUNS = ("hyperlink", "ins", "moveTo", "smartTag", "customXml", "dir", "bdo")
 _LEFT = {"del": "deleted texts", "moveFrom": "deleted texts", "fldSimple": "fields"}
 _UNSEEN = ("proofErr", "lastRenderedPageBreak", "softHyphen")  # dropped if the words change
 _CHOSEN = ("dropDownList", "comboBox", "date", "checkbox")  # content controls with a list of choices
 _FIELD = ("begin", "separate", "end")
+_RANGES = ("bookmark", "commentRange", "perm", "moveToRange", "customXmlInsRange")  # ...Start and ...End
+_FIELD_NAME = 9  # the most items of a field to search for its name
+_UNDERLINED = re.compile(r"<[\w.-]*:?u[\s/>]")
 
 
-def local(token: Token) -> str:
-    """The name of an element of WordprocessingML without its name space; "" for others."""
-    for namespace in WORD:
-        if token.name.startswith(namespace):
-            return token.name.removeprefix(namespace)
-    return ""
+@dataclass(frozen=True, eq=False)
+class Item:
+    """An item of a paragraph.
 
+    name   of an element or of a part of a field; "text" for a character of a run; "(" and ")" around runs; "format" for
+           the start or end of different formatting; "field" for several items in one
+    text   the character, or the text that is not translated
+    place  in the content of the file
+    run    in which it stands; None between runs
+    """
 
-def attribute(token: Token, name: str) -> str:
-    """An attribute of an element of WordprocessingML; "" if it has none of this name."""
-    return next((value for key, value in token.attributes.items() if key.endswith(f"}}{name}")), "")
+    name: str
+    text: str = ""
+    place: tuple[int, int] = (0, 0)
+    run: Run | None = None
+    pair: int | None = None
+    opens: bool = False
+    inner: tuple[Item, ...] = ()
 
+    def leaves(self) -> Iterator[Item]:
+        """The single items in it, however deep; itself if it is one."""
+        stack = [self]
+        while stack:
+            item = stack.pop()
+            stack.extend(reversed(item.inner))
+            if not item.inner:
+                yield item
 
-def _is_unseen(token: Token) -> bool:
-    """Whether a property of a run is not formatting: its language, or the script for its fonts."""
-    name = local(token)
-    return name in ("lang", "noProof") or (name == "rFonts" and all(key.endswith("}hint") for key in token.attributes))
+    @property
+    def is_prose(self) -> bool:
+        """Whether it is a character of the prose."""
+        return self.name in ("text", "noBreakHyphen")
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a reader sees it as a part of the sentence: a word, a field, a formula."""
+        if self.is_prose:
+            return not self.text.isspace()
+        alone = self.run is None and self.name in ("", "fldSimple")
+        return self.pair is None and (alone or self.name in ("field", "code"))
+
+    @property
+    def shown(self) -> str:
+        """What a text to train on has in its place: text that is not translated looks like code."""
+        text = "".join(leaf.text for leaf in self.leaves())
+        if text.strip() and self.pair is None:
+            return f"`{text.strip()}`"
+        return " " if text or self.name in ("tab", "br", "cr") else ""
 
 
 class Paragraph:
     """A <w:p>; start, stop: the position of its content in the file, which `write` replaces; left: counts what is not
     translated; kinds: of blocks, by style; kind: without such a style. It has no block if it has no words."""
 
-    def __init__(self, markup: Markup, number: int, left: Counter[str], kinds: Mapping[str, str], kind: str) -> None:
+    def __init__(
+        self, markup: WordMarkup, number: int, left: Counter[str], kinds: Mapping[str, str], kind: str
+    ) -> None:
         self._markup = markup
         self._kinds = kinds
         self._left = left
         self._pairs = count()
-        self.start, self.stop = markup.tokens[number].stop, markup.tokens[markup.ends[number]].start
-        for child in markup.children(number):
-            if local(markup.tokens[child]) == "pPr":
-                self.start = markup.element(child)[1]
-        items = pair_ranges(list(self._between(number)), self._pairs)
-        items = join_fields(items, self._pairs, left, markup.content)
-        runs = [item.run for item in items if item.run and item.text and not item.text.isspace()]
+        properties = markup.find(number, "pPr")
+        self.start = markup.tokens[number].stop if properties is None else markup.element(properties)[1]
+        self.stop = markup.tokens[markup.ends[number]].start
+        items = self._joined_fields(self._paired_ranges(list(self._between(number))))
+        runs = [item.run for item in items if item.run and item.is_prose and not item.text.isspace()]
         most = Counter(run.formatting for run in runs).most_common(1)
         self._prose = next((run for run in runs if run.formatting == most[0][0]), None)
-        self._items = mark_formats(items, self._prose.formatting if self._prose else "", self._pairs)
-        style = self._kind(number, "pPr", "pStyle")
-        builder = BlockBuilder(kind if kind == "cell" else style or kind)
-        for place in range(*inner_places(self._items)):
+        self._items = self._marked_formats(items, self._prose.formatting if self._prose else "")
+        style = kinds.get(markup.value(markup.find(number, "pPr", "pStyle")), kind)
+        builder = BlockBuilder(kind if kind == "cell" else style)
+        for place in range(*_inner_places(self._items)):
             item = self._items[place]
-            if item.text:
+            if item.is_prose:
                 builder.character(item.text, place, place + 1)
             elif item.name not in _UNSEEN:
                 builder.span(place, place, place + 1, item.pair, item.opens, shown=item.shown)
         self.block = builder.build() if style != "code" else CODE if items else None
 
-    def _kind(self, number: int, properties: str, style: str) -> str:
-        """What the style means that the properties of a paragraph or a run name; "" for nothing known."""
-        markup = self._markup
-        for child in markup.children(number):
-            if local(markup.tokens[child]) == properties and markup.tokens[child].kind == "start":
-                for inner in markup.children(child):
-                    if local(markup.tokens[inner]) == style:
-                        return self._kinds.get(attribute(markup.tokens[inner], "val"), "")
-        return ""
-
-    def _text(self, number: int) -> str:
-        """The text in an element."""
-        markup = self._markup
-        texts = (n for n in range(number, markup.ends[number]) if local(markup.tokens[n]) == "t")
-        return "".join(markup.tokens[inner].text for n in texts if n in markup.ends for inner in markup.children(n))
-
     def _between(self, number: int) -> Iterator[Item]:
         """The items of a paragraph, or of an element around some of its runs."""
         markup = self._markup
         for child in markup.children(number):
-            token = markup.tokens[child]
-            name = local(token)
-            if token.kind != "start" or name.endswith("Pr"):
+            name, place = markup.names[child], markup.element(child)
+            if markup.tokens[child].kind != "start" or name.endswith("Pr"):
                 continue
-            place = markup.element(child)
             around = child if name in _AROUND_RUNS else self._content_of(child) if name == "sdt" else None
             if name == "r":
                 yield from self._inside(child)
             elif around is not None and not markup.tag(around).endswith("/>"):
                 begin = markup.tokens[around].stop
                 for inner in markup.children(around):
-                    if local(markup.tokens[inner]).endswith("Pr"):
+                    if markup.names[inner].endswith("Pr"):
                         begin = markup.element(inner)[1]
                 pair = next(self._pairs)
-                yield Item("between", "(", place=(place[0], begin), pair=pair, opens=True)
+                yield Item("(", place=(place[0], begin), pair=pair, opens=True)
                 yield from self._between(around)
-                yield Item("between", ")", place=(markup.tokens[markup.ends[around]].start, place[1]), pair=pair)
+                yield Item(")", place=(markup.tokens[markup.ends[around]].start, place[1]), pair=pair)
             else:
                 if name in _LEFT:
                     self._left[_LEFT[name]] += 1
-                known = f"{name} {attribute(token, 'id')}" if name.endswith(("Start", "End")) else name
-                text = self._text(child) if name in ("fldSimple", "sdt") else ""
-                yield Item("between", known, place=place, inner=(Item("text", text=text),))
+                known = f"{name} {markup.value(child, 'id')}" if name.endswith(("Start", "End")) else name
+                yield Item(known, markup.text(child) if name in ("fldSimple", "sdt") else "", place)
 
     def _content_of(self, control: int) -> int | None:
         """The content of a content control; None if it offers choices."""
-        markup, content = self._markup, None
-        for child in markup.children(control):
-            if local(markup.tokens[child]) == "sdtPr":
-                names = (markup.tokens[inner].name.rpartition("}")[2] for inner in markup.children(child))
-                if any(name in _CHOSEN for name in names):
-                    return None
-            elif local(markup.tokens[child]) == "sdtContent":
-                content = child
-        return content
+        markup = self._markup
+        properties = markup.find(control, "sdtPr")
+        if properties is not None and any(markup.tokens[n].local in _CHOSEN for n in markup.children(properties)):
+            return None
+        return markup.find(control, "sdtContent")
 
     def _inside(self, number: int) -> Iterator[Item]:
         """The items of a run."""
         markup = self._markup
-        elements = [child for child in markup.children(number) if markup.tokens[child].kind == "start"]
-        properties = next((child for child in elements if local(markup.tokens[child]) == "rPr"), None)
+        properties = markup.find(number, "rPr")
         run = Run(markup.tag(number), "", "")
         if properties is not None:
-            formatting = "".join(
-                markup.raw(child)
-                for child in markup.children(properties)
-                if markup.tokens[child].kind == "start" and not _is_unseen(markup.tokens[child])
-            )
-            run = Run(run.tag, markup.raw(properties), formatting)
-        is_code = self._kind(number, "rPr", "rStyle") == "code"
-        for child in elements:
-            token = markup.tokens[child]
-            name = local(token)
+            seen = [markup.raw(n) for n in markup.children(properties) if markup.is_formatting(n)]
+            run = Run(run.tag, markup.raw(properties), "".join(seen))
+        is_code = self._kinds.get(markup.value(markup.find(number, "rPr", "rStyle"))) == "code"
+        for child in markup.children(number):
+            name, place = markup.names[child], markup.element(child)
+            if markup.tokens[child].kind != "start" or child == properties:
+                continue
             if name == "t" and is_code:
-                code = Item("inside", text=self._text(child), place=markup.element(child), run=run)
-                yield Item("field", "code", inner=(code,))
+                yield Item("code", inner=(Item("", markup.text(child), place, run),))
             elif name == "t":
-                text = self._text(child)
-                text = text if token.attributes.get(f"{{{XML}}}space") == "preserve" else text.strip(" \t\r\n")
-                yield from (Item("text", text=character, run=run) for character in text)
+                text = markup.text(child)
+                kept = markup.tokens[child].attributes.get(f"{{{XML}}}space") == "preserve"
+                yield from (Item("text", character, run=run) for character in (text if kept else text.strip(" \t\r\n")))
             elif name == "fldChar":
-                kind = attribute(token, "fldCharType")
-                yield Item("inside", kind if kind in _FIELD else "", place=markup.element(child), run=run)
-            elif child != properties:
-                hyphen = "\u2011" if name == "noBreakHyphen" else ""
-                yield Item("inside", name, text=hyphen, place=markup.element(child), run=run)
+                kind = markup.value(child, "fldCharType")
+                yield Item(kind if kind in _FIELD else "", place=place, run=run)
+            elif name == "noBreakHyphen":
+                yield Item(name, "\u2011", place, run)
+            else:
+                yield Item(name, place=place, run=run)
+
+    def _paired_ranges(self, items: list[Item]) -> list[Item]:
+        """Pair the starts and ends of bookmarks and other ranges within this paragraph."""
+        begun: dict[tuple[str, str], int] = {}
+        found = list(items)
+        for place, item in enumerate(items):
+            name, _, identity = item.name.partition(" ")
+            kind = name.removesuffix("Start").removesuffix("End")
+            if kind in _RANGES and name.endswith("Start"):
+                begun[kind, identity] = place
+            elif kind in _RANGES and (start := begun.pop((kind, identity), None)) is not None:
+                pair = next(self._pairs)
+                found[start], found[place] = replace(items[start], pair=pair, opens=True), replace(item, pair=pair)
+        return found
+
+    def _joined_fields(self, items: list[Item]) -> list[Item]:
+        """Merge each field that begins and ends in the same element into one item, and neighbouring code; links keep
+        two ends."""
+        found: list[Item] = []
+        around: list[int | None] = [None]
+        begun: list[tuple[int, int | None, int | None]] = []  # place, element, and the place of the separator
+        for item in items:
+            if item.name == "code" and found and found[-1].name == "code":
+                item = replace(item, inner=(*found.pop().inner, *item.inner))
+            found.append(item)
+            if item.name == "(":
+                around.append(item.pair)
+            elif item.name == ")":
+                around.pop()
+            elif item.name == "begin":
+                begun.append((len(found) - 1, around[-1], None))
+            elif item.name == "separate" and begun and begun[-1][1:] == (around[-1], None):
+                begun[-1] = (*begun[-1][:2], len(found) - 1)
+            elif item.name == "end" and begun:
+                begin, inside, separator = begun.pop()
+                if inside != around[-1]:
+                    continue
+                if separator is not None and self._is_link(found[begin + 1 : min(separator, begin + _FIELD_NAME)]):
+                    pair = next(self._pairs)
+                    found[-1] = Item(")", inner=(item,), pair=pair)
+                    opening = tuple(found[begin : separator + 1])
+                    found[begin : separator + 1] = [Item("(", inner=opening, pair=pair, opens=True)]
+                else:
+                    found[begin:] = [Item("field", inner=tuple(found[begin:]))]
+        if fields := sum(item.name == "field" for item in found):
+            self._left["fields"] += fields
+        return found
+
+    def _is_link(self, items: Sequence[Item]) -> bool:
+        code = "".join(self._markup.content[slice(*item.place)] for item in items if item.name == "instrText")
+        return re.match(r"<[^>]*>\s*HYPERLINK\b", code) is not None
+
+    def _marked_formats(self, items: list[Item], prose: str) -> list[Item]:
+        """Mark where formatting different from the prose begins and ends. No pair encloses only white space, or the end
+        of an element around runs. Underlined white space, a line to write on, is one item."""
+        stretches: list[tuple[Run, int, int]] = []  # characters of the same formatting
+        current: str | None = None
+        for place, item in enumerate(items):
+            if item.name in ("(", ")"):
+                current = None
+            elif item.is_prose and item.run is not None:
+                if item.text.isspace() and not _UNDERLINED.search(item.run.formatting):
+                    continue
+                run, first = stretches.pop()[:2] if item.run.formatting == current else (item.run, place)
+                stretches.append((run, first, place + 1))
+                current = item.run.formatting
+        found: list[Item] = []
+        place = 0
+        for run, first, stop in stretches:
+            part = items[first:stop]
+            found += items[place:first]
+            place = stop
+            if run.formatting == prose:
+                found += part
+            elif all(item.text.isspace() for item in part):
+                found.append(Item("field", inner=tuple(part)))
+            else:
+                pair = next(self._pairs)
+                found += [Item("format", run=run, pair=pair, opens=True), *part, Item("format", pair=pair)]
+        return found + items[place:]
 
     def write(self, changes: Sequence[Change], raw: Callable[[int, int], str]) -> str:
         """The content of the paragraph with changes of its block; raw: the file content between two places."""
         assert self.block is not None
         assert self._prose is not None
-        writer = RunWriter(self._prose, raw)
+        formats: list[tuple[int | None, Run]] = [(None, self._prose)]
+        pieces: list[tuple[Run | None, bool, str]] = []  # the run, whether it is text, the text or XML
+
+        def put(item: Item) -> None:
+            for leaf in item.leaves():
+                if leaf.name == "format":
+                    formats[:] = [(pair, run) for pair, run in formats if pair != leaf.pair]
+                    formats.extend([(leaf.pair, leaf.run)] if leaf.opens and leaf.run else [])
+                else:
+                    is_text = leaf.name == "text"
+                    pieces.append((leaf.run, is_text, leaf.text if is_text else raw(*leaf.place)))
+
         place = 0
         for change in changes:
             start, stop = self.block.origin(change.start, change.stop)
             for item in self._items[place:start]:
-                writer.put(item)
+                put(item)
             for part in change.parts:
                 if isinstance(part, Span) and isinstance(part.content, int):
-                    writer.put(self._items[part.content])
+                    put(self._items[part.content])
                 else:
-                    writer.text(str(part.content) if isinstance(part, Span) else plain(part))
+                    text = str(part.content) if isinstance(part, Span) else plain(part)
+                    pieces.extend([(formats[-1][1], True, text)] if text else [])
             place = stop
         for item in self._items[place:]:
-            writer.put(item)
-        return writer.finished()
+            put(item)
+        runs = ((run, [piece[1:] for piece in some]) for run, some in groupby(pieces, lambda piece: piece[0]))
+        return "".join(run.written(some) if run else "".join(xml for _, xml in some) for run, some in runs)
+
+
+def _inner_places(items: Sequence[Item]) -> tuple[int, int]:
+    """The range of words, fields and formulas in a paragraph, without white space, images and marks at the ends and
+    without pairs around all of it."""
+    read = [place for place, item in enumerate(items) if item.is_read]
+    start, stop = (read[0], read[-1] + 1) if read else (len(items), len(items))
+    while True:
+        outside = [place for place in (*range(start), *range(stop, len(items))) if items[place].pair is not None]
+        ends = Counter(items[place].pair for place in outside)
+        torn = [place for place in outside if ends[items[place].pair] == 1]
+        if not torn:
+            return start, stop
+        start, stop = min(start, torn[0]), max(stop, torn[-1] + 1)

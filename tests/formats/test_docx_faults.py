@@ -151,6 +151,7 @@ def test_no_damage_is_another_error() -> None:
             translate(DocxFile(packed({"word/document.xml": cut}), "a.docx"))
 
 
+FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
 ODD: dict[str, Callable[[], bytes]] = {
     "a folder with an absolute name": lambda: packed({"/x/": b"", "../x": b"y", "word/document.xml": body(p(r("a")))}),
     "a huge attribute": lambda: packed({"word/document.xml": body(f"<w:p w:x='{'x' * 3_000_000}'>{r('a')}</w:p>")}, 0),
@@ -159,6 +160,7 @@ ODD: dict[str, Callable[[], bytes]] = {
     "fields without end": lambda: document(p(r("a"), '<w:r><w:fldChar w:fldCharType="begin"/></w:r>' * 3_000)),
     "ends without field": lambda: document(p(r("a"), '<w:r><w:fldChar w:fldCharType="end"/></w:r>' * 3_000)),
     "nested fields": lambda: document(p(r("a"), field("A", field("HYPERLINK", field("B", r("b"))))) * 50),
+    "deep fields": lambda: document(p(r("a"), "".join(FIELD[0] + FIELD[1] for _ in range(3_000)), FIELD[2] * 3_000)),
     "fields across links": lambda: document(
         p(r("a"), field("A", "</w:hyperlink>" + r("b")).replace("<w:r>", "<w:hyperlink><w:r>", 1))
     ),
