@@ -21,7 +21,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from scaleformer import __version__
 from scaleformer.server.gate import Gate
 from scaleformer.server.requests import ErrorAnswer, FileAnswer, Options, TranslateAnswer, TranslateRequest, answer_of
-from scaleformer.server.service import Opened, Service, in_base64, in_pharaoh
+from scaleformer.server.service import Opened, Service, in_pharaoh
 from scaleformer.server.worker import Done, Written
 from scaleformer.system.schema import shown
 from scaleformer.translation.translations import Translation
@@ -109,7 +109,7 @@ async def translate_file(
         return _stream(opened, _file_events(opened, name))
     found, content = await opened.file(name, [done.translation for done in await opened.wait(request)])
     if report == "json":
-        return JSONResponse(answer_of(FileAnswer(report=found, content=in_base64(content))))
+        return JSONResponse(answer_of(FileAnswer(report=found, content=content)))
     headers = {
         REPORT: json.dumps(answer_of(found)),
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(found.name)}",
@@ -210,7 +210,7 @@ async def _file_events(opened: Opened, name: str) -> AsyncGenerator[str, None]:
             else:
                 yield event
     report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])
-    yield _event("file", answer_of(FileAnswer(report=report, content=in_base64(content))))
+    yield _event("file", answer_of(FileAnswer(report=report, content=content)))
     yield _event("end", {"timing": answer_of(opened.timing())})
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
 from collections.abc import Collection
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scaleformer.server.metrics import Metrics
@@ -57,22 +57,22 @@ class Gate:
         if self._token is not None and scope["path"] not in OPEN:
             given = dict(scope["headers"]).get(b"authorization", b"")
             if not hmac.compare_digest(given, b"Bearer " + self._token):
-                await self._refuse(send, 401, "missing or wrong token: send Authorization: Bearer TOKEN",
-                                   [(b"www-authenticate", b"Bearer")])  # fmt: skip
+                error = "missing or wrong token: send Authorization: Bearer TOKEN"
+                await _refusal(401, error, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
                 return
         if self._present > self._limits.requests and scope["path"] not in OPEN:
             error = f"{self._limits.requests} requests are in progress: try again in 1 s"
-            await self._refuse(send, 429, error, [(b"retry-after", b"1")])
+            await _refusal(429, error, {"Retry-After": "1"})(scope, receive, send)
             return
         try:
             body = await asyncio.wait_for(self._read(receive), READING)
         except asyncio.TimeoutError:
-            await self._refuse(send, 408, f"the request did not arrive within {READING:g} s")
+            await _refusal(408, f"the request did not arrive within {READING:g} s")(scope, receive, send)
             return
         if body is None:
             return
         if len(body) > self._limits.body:
-            await self._refuse(send, 413, f"more than {self._limits.body:,} bytes: send it in parts")
+            await _refusal(413, f"more than {self._limits.body:,} bytes: send it in parts")(scope, receive, send)
             return
         given_out = False
 
@@ -98,8 +98,6 @@ class Gate:
             more = message.get("more_body", False)
         return body
 
-    async def _refuse(self, send: Send, status: int, error: str, headers: Collection[tuple[bytes, bytes]] = ()) -> None:
-        body = json.dumps({"error": error}).encode()
-        head = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *headers]
-        await send({"type": "http.response.start", "status": status, "headers": [*head, (b"connection", b"close")]})
-        await send({"type": "http.response.body", "body": body})
+
+def _refusal(status: int, error: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": error}, status, {**(headers or {}), "Connection": "close"})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import asdict, fields
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 from scaleformer.decoding.config import DecodingConfig, Mode, Strategy
 from scaleformer.server.worker import Settings
@@ -163,7 +164,7 @@ class FileAnswer(BaseModel):
     """A translated file, its content in base64."""
 
     report: FileReport
-    content: str
+    content: Annotated[bytes, PlainSerializer(lambda content: b64encode(content).decode("ascii"), return_type=str)]
 
 
 class ErrorAnswer(BaseModel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -61,21 +60,17 @@ class Service:
 
     async def open(self, documents: Sequence[SourceDocument], options: Options) -> Opened:
         """Queue the documents of a request. Raises HTTPException."""
-        read = lambda: open_documents(  # noqa: E731
-            self.translator, documents, options, self.splitting, options.settings(self.decoding)
-        )
-        return await self._open(read)
+        return await self._open(options, partial(open_documents, self.translator, documents, options, self.splitting))
 
     async def open_file(self, content: bytes, name: str, options: Options) -> Opened:
         """Like `open`, for a file."""
-        read = lambda: open_upload(  # noqa: E731
-            self.translator, content, name, options, self.splitting, options.settings(self.decoding), self.limits.body
-        )
-        return await self._open(read)
+        read = partial(open_upload, self.translator, content, name, options, self.splitting, largest=self.limits.body)
+        return await self._open(options, read)
 
-    async def _open(self, read: Callable[[], list[Source]]) -> Opened:
+    async def _open(self, options: Options, read: Callable[..., list[Source]]) -> Opened:
         try:
-            sources, sizes = await self.in_thread(lambda: self._measure(read()))
+            settings = options.settings(self.decoding)
+            sources, sizes = await self.in_thread(lambda: self._measure(read(settings=settings)))
         except ValueError as error:
             raise HTTPException(422, " ".join(str(error).split("\n"))) from None
         ticket = Ticket()
@@ -242,8 +237,3 @@ class Opened:
 def in_pharaoh(done: Done) -> list[str] | None:
     """The alignments of a document as an answer has them; None where none were requested."""
     return None if done.alignments is None else list(map(as_pharaoh, done.alignments))
-
-
-def in_base64(content: bytes) -> str:
-    """Bytes for JSON."""
-    return base64.b64encode(content).decode("ascii")
