@@ -25,11 +25,7 @@ _READ_BY = {"source_suffix": "text", "target_suffix": "text", "boundaries": "tex
 class HubConfig:
     """A data set of the Hugging Face Hub, or any builder of `datasets.load_dataset` such as "json".
 
-    name, subset        as for `load_dataset`; also data_files, for builders that read files
-    source, target      columns; a dot reaches into a column of dictionaries ("translation.en"). A cell is a segment or
-                        a list of segments
-    document            column whose consecutive equal values form one document; "": each row is a document
-    train, valid, test  the data set's names of the splits, "" for a split that it lacks
+    `conf/data/hub.yaml` says what each setting means.
     """
 
     name: str = ""
@@ -66,46 +62,10 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which documents are read, how they are cut into examples, and how examples form batches.
+    """The group `data`: which documents are read, how they are cut into examples, and how these form batches.
 
-    format            synthetic | jsonl | text | hub
-    path              file or folder; jsonl: one file or train/valid/test.jsonl[.gz]; text: train.en and train.es ...
-    source_suffix, target_suffix  text: suffixes of the two files
-    corpora           null, or several, {name: {path: ..., weight: ...}} (`CorpusConfig`): examples are drawn from them
-                      by weight, and each corpus starts again when it ends
-    temperature       for corpora without weights: weight = number of examples ** (1 / temperature)
-    tag               null, or the tag before every source; "2es" is the piece `<2es>` of the vocabulary
-    target_language   code of the target language (zh, de, por_Latn); None: the suffix of the target files or the name
-                      of the column. It chooses the tokenizer of scores (metrics.tokenize=auto)
-    boundaries        text: "blank" lines on both sides end a document; "ids": a file train.ids names each line's
-                      document; "lines": every line is a document
-    holdout           one jsonl file: shares of its documents that become valid and test
-    level             "document", or "segment": each segment (each bead) is an example, as for a sentence-level model.
-                      Segments with an empty side are left out (counted); multi_resolution and merge_segments then have
-                      no effect
-    max_tokens        longest example on either side, in tokens, `<sep>` and `</s>` included
-    batch_tokens      padded source plus target tokens of a batch
-    overlong          a single segment beyond max_tokens: "keep" (counted) or "error"
-    multi_resolution  draw the cut sizes in every epoch, from one segment to max_tokens
-    join_segments     null, or [fewest, most]: join that many random segments to a document, anew in every epoch
-    drop_separators   share of the separators between the segments of a training example that are removed on one side,
-                      drawn in every epoch, so that the model learns segments that do not match one to one
-    merge_segments    share of the training examples whose segments are joined on both sides, in twos, threes, ... or
-                      all, drawn in every epoch, so that the model learns segments of any grain
-    mask_spans        share of the training pairs whose code, links, placeholders, versions and so on are masked where
-                      both sides have them (`scaleformer.data.augment.masking`)
-    annotate_terms    share of the training pairs whose source gives the translation of one to three of its words
-                      (`scaleformer.data.augment.annotating`), for `translate terms=`; adds pieces to the vocabulary
-    max_ratio         null, or leave out segment pairs whose token counts differ by more than this factor (counted)
-    streaming         read and encode the training split in every epoch instead of keeping it encoded
-    consecutive       keep the examples of a document in one row of consecutive batches, in order, so that attention can
-                      carry its memory from one to the next; batches are then not sorted by length. For one process
-    window            segments that are cut, joined and sorted into batches together when the training split is encoded
-                      during training (streaming)
-    num_workers       processes that prepare batches
-    num_proc          processes that encode a corpus before training
-    cache_dir         folder of Arrow files, tokenizers and encoded corpora, all by content hash
-    seed              of cuts, joins and order
+    `conf/data/base.yaml` says what each setting means. Each bead of segments that do not match one to one counts as a
+    segment. With level="segment", multi_resolution and merge_segments have no effect.
     """
 
     format: Format = "synthetic"

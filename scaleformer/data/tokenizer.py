@@ -43,18 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """Settings of the tokenizers.
-
-    vocab_size         pieces of each vocabulary, including the special ones and the 256 bytes
-    model_type         "unigram" [Kudo 2018] or "bpe" [Sennrich 2016]
-    joint              one vocabulary for both languages (needed for shared embeddings), else one each
-    byte_fallback      characters without a piece become bytes; without it they become `<unk>` and are lost
-    character_coverage share of the characters of the training text that get a piece
-    split_digits       every digit becomes a separate piece
-    max_segments       train on at most this many segments, evenly spread over the training split; 0 means 400,000:
-                       more need much memory and hardly change a vocabulary
-    extend             null, or a text file with one term per line to add as pieces to the vocabulary of init_from
-    """
+    """Settings of the tokenizers; `conf/tokenizer/default.yaml` says what each means."""
 
     vocab_size: Annotated[int, Range(gt=SPECIAL)] = 8000
     model_type: ModelType = "unigram"

@@ -73,15 +73,7 @@ class Label:
 
 @dataclass(frozen=True)
 class SyntheticConfig:
-    """Settings of the generator.
-
-    seed          of the documents; each split has its own stream
-    language      seed of the two languages (all splits share them)
-    train, valid, test  documents of each split
-    segments      fewest and most segments of a document, drawn uniformly
-    max_distance  most segments between a labelled word and the one that decides it, drawn log-uniformly
-    topics, terms share of the segments that introduce a topic or a term, if there is room for its later mention
-    """
+    """Settings of the generator; `conf/data/synthetic.yaml` says what each means."""
 
     seed: int = 1
     language: int = 1
