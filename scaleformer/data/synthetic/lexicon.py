@@ -48,12 +48,6 @@ class Noun:
 
 
 @dataclass(frozen=True)
-class Adjective:
-    source: str
-    target: str
-
-
-@dataclass(frozen=True)
 class Verb:
     """source: the stem, which is the present form. particle: "" or the word at the end of the target clause."""
 
@@ -65,7 +59,8 @@ class Verb:
 
 @dataclass(frozen=True)
 class Phrase:
-    """Words and their translation: adverbs (one to one, one to two, two to one) and adpositions (one to one)."""
+    """Words and their translation: adverbs (one to one, one to two, two to one), and adjectives and adpositions (one to
+    one)."""
 
     source: str
     target: str
@@ -84,7 +79,7 @@ class Lexicon:
     """All open-class words of both languages."""
 
     nouns: tuple[Noun, ...]
-    adjectives: tuple[Adjective, ...]
+    adjectives: tuple[Phrase, ...]
     verbs: tuple[Verb, ...]
     adverbs: tuple[Phrase, ...]
     adpositions: tuple[Phrase, ...]
@@ -106,7 +101,7 @@ class Lexicon:
         kinds = ((1, 1), (1, 2), (2, 1))  # words of an adverb: source, target
         return cls(
             nouns=tuple(Noun(source.word(2), target.word(2), i % 3) for i in range(nouns)),
-            adjectives=tuple(Adjective(source.word(2), target.word(2)) for _ in range(adjectives)),
+            adjectives=tuple(Phrase(source.word(2), target.word(2)) for _ in range(adjectives)),
             verbs=tuple(
                 Verb(source.word(2), target.word(1), target.word(2), target.word(1) if i % 3 == 0 else "")
                 for i in range(verbs)
