@@ -24,12 +24,7 @@ from scaleformer.benchmarks.attention_options import (
     SOFTMAX,
     Options,
 )
-from scaleformer.ops import (
-    SegmentLayout,
-    get_feature_map,
-    relative_kernel_attention,
-    segment_recall_attention,
-)
+from scaleformer.ops import SegmentLayout, get_feature_map, relative_kernel_attention, segment_recall_attention
 from scaleformer.ops.common.relative_positions import relative_scores
 from scaleformer.ops.kernel.paper import algorithm_1, algorithm_2, paper_attention
 from scaleformer.system.timing import alternate, peak_memory, saved_bytes

@@ -70,18 +70,12 @@ class Options:
 
 
 DEFAULTS: dict[str, dict[str, Any]] = {
-    "compare": {
-        "cases": ["causal", "bidirectional", "cross"],
-        "lengths": [256, 512, 1024, 2048, 4096, 8192],
-    },
+    "compare": {"cases": ["causal", "bidirectional", "cross"], "lengths": [256, 512, 1024, 2048, 4096, 8192]},
     "terms": {
         "cases": ["relative term", "kernel term", "kernel term, causal"],
         "lengths": [256, 512, 1024, 2048, 4096],
     },
-    "long": {
-        "cases": ["causal", "bidirectional"],
-        "lengths": [2048, 4096, 8192, 16384, 32768, 65536, 131072],
-    },
+    "long": {"cases": ["causal", "bidirectional"], "lengths": [2048, 4096, 8192, 16384, 32768, 65536, 131072]},
     "auto": {
         "cases": ["causal", "bidirectional", "cross"],
         "lengths": [16, 32, 64, 96, 128, 192, 256, 384, 512, 1024, 4096, 16384],

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 
-from scaleformer.benchmarks.tables import markdown
+from scaleformer.benchmarks.tables import Result, Rows, by_length, distinct, markdown
 from scaleformer.report.style import label, legend_below, line_styles, panels, plain_numbers, save
-
-Result = Mapping[str, Any]
-Rows = Sequence[Result]
 
 
 def attention_tables(result: Result) -> list[str]:
     """Milliseconds of the operators and the softmax time divided by theirs; then their memory."""
     tables, rows = [], result["rows"]
-    for case, passes in _distinct(rows, "case", "passes"):
+    for case, passes in distinct(rows, "case", "passes"):
         chosen = [row for row in rows if (row["case"], row["passes"]) == (case, passes)]
         softmax = any(row["ratio"] is not None for row in chosen)
-        tables.append(_by_length(f"{case}, {passes}: ms" + " (softmax / this)" * softmax, chosen, ("system",), _time))
+        tables.append(by_length(f"{case}, {passes}: ms" + " (softmax / this)" * softmax, chosen, ("system",), _time))
     if any(row["memory"] for row in rows):
         keys = ("case", "passes", "system")
-        tables.append(_by_length("peak MiB", rows, keys, lambda row: f"{row['memory'] / 2**20:.3g}"))
+        tables.append(by_length("peak MiB", rows, keys, lambda row: f"{row['memory'] / 2**20:.3g}"))
     return tables
 
 
@@ -47,11 +42,11 @@ def long_tables(result: Result) -> list[str]:
 def choice_tables(result: Result) -> list[str]:
     """For each mechanism the milliseconds of every algorithm, the choice of `auto`, and its excess over the best."""
     tables, rows = [], result["rows"]
-    for (mechanism,) in _distinct(rows, "mechanism"):
+    for (mechanism,) in distinct(rows, "mechanism"):
         chosen = [row for row in rows if row["mechanism"] == mechanism]
         lengths = sorted({row["length"] for row in chosen})
         lines = []
-        for case, passes in _distinct(chosen, "case", "passes"):
+        for case, passes in distinct(chosen, "case", "passes"):
             found = {row["length"]: row for row in chosen if (row["case"], row["passes"]) == (case, passes)}
             names = dict.fromkeys(name for row in found.values() for name in row["seconds"])
             for name in names:
@@ -65,22 +60,9 @@ def choice_tables(result: Result) -> list[str]:
     return [*tables, f"Largest excess of `auto` over the best: {worst}."]
 
 
-def _by_length(title: str, rows: Rows, keys: tuple[str, ...], cell: Callable[[Result], str]) -> str:
-    lengths = sorted({row["length"] for row in rows})
-    lines = []
-    for key in _distinct(rows, *keys):
-        cells = {row["length"]: cell(row) for row in rows if tuple(row[k] for k in keys) == key}
-        lines.append([", ".join(key), *(cells.get(length, "") for length in lengths)])
-    return markdown([title, *(f"{length:,}" for length in lengths)], lines)
-
-
 def _time(row: Result) -> str:
     ratio = "" if row["ratio"] is None else f" ({row['ratio']:.2f})"
     return f"{row['seconds'] * 1e3:.3g}{ratio}"
-
-
-def _distinct(rows: Iterable[Result], *names: str) -> list[tuple[str, ...]]:
-    return list(dict.fromkeys(tuple(row[name] for name in names) for row in rows))
 
 
 def _key(row: Result) -> str:
@@ -98,14 +80,14 @@ def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> 
     One row of panels for each case, forward and forward+backward ([Scaleformer] Figures 4 to 6).
     """
     unit, words = (1e3, "milliseconds") if quantity == "seconds" else (2**-20, "MiB")
-    cases = [case for (case,) in _distinct(rows, "case")]
-    passes = [name for (name,) in _distinct(rows, "passes")]
-    systems = [system for (system,) in _distinct(rows, "system")]
+    cases = [case for (case,) in distinct(rows, "case")]
+    passes = [name for (name,) in distinct(rows, "passes")]
+    systems = [system for (system,) in distinct(rows, "system")]
     styles = line_styles(systems)
     figure, axes = panels(len(cases) * len(passes), columns=len(passes), width=6, height=3.6)
     for (case, name), axis in zip(product(cases, passes), axes, strict=True):
         chosen = [row for row in rows if (row["case"], row["passes"]) == (case, name) and row[quantity]]
-        for (system,) in _distinct(chosen, "system"):
+        for (system,) in distinct(chosen, "system"):
             points = sorted((row["length"], row[quantity] * unit) for row in chosen if row["system"] == system)
             axis.plot(*zip(*points, strict=True), label=system, **styles[system, ""])
         _scales(axis)
@@ -117,8 +99,8 @@ def draw(rows: Rows, path: Path, conditions: str, quantity: str = "seconds") -> 
 
 def draw_choices(rows: Rows, path: Path, conditions: str) -> None:
     """Time of each algorithm relative to the best, against length; rings mark the choice of `auto`."""
-    mechanisms = [name for (name,) in _distinct(rows, "mechanism")]
-    kinds = _distinct(rows, "case", "passes")
+    mechanisms = [name for (name,) in distinct(rows, "mechanism")]
+    kinds = distinct(rows, "case", "passes")
     names = list(dict.fromkeys(name for row in rows for name in row["seconds"]))
     styles = line_styles(names)
     figure, axes = panels(len(mechanisms) * len(kinds), columns=len(kinds), width=3.2, height=3.0)

@@ -129,14 +129,7 @@ def step_times(model: DecodableModel, batch: Batch, beams: int, steps: int) -> l
 
 
 def measure_curve(
-    attention: str,
-    sizes: Sizes,
-    documents: int,
-    beams: int,
-    positions: int,
-    source: int,
-    segment: int,
-    windows: int,
+    attention: str, sizes: Sizes, documents: int, beams: int, positions: int, source: int, segment: int, windows: int
 ) -> DecodingCurve:
     """One curve: random weights, documents of `source` tokens, `positions` tokens written in `windows` windows."""
     batch = make_batch(documents, source, segment, sizes.vocabulary, torch.Generator().manual_seed(0))

@@ -11,12 +11,10 @@ from typing import Any, NamedTuple
 
 from scaleformer.benchmarks.attention_report import attention_tables, choice_tables
 from scaleformer.benchmarks.attention_report import long_tables as growth_tables
-from scaleformer.benchmarks.tables import markdown
+from scaleformer.benchmarks.tables import Result, by_length, distinct, markdown
 from scaleformer.report.style import label, legend_below, line_styles, panels, plain_numbers, save
 from scaleformer.system.files import atomic_writer
 from scaleformer.system.provenance import device_in_words
-
-Result = Mapping[str, Any]
 
 
 def decoding_tables(result: Result) -> list[str]:
@@ -55,19 +53,11 @@ def decoding_tables(result: Result) -> list[str]:
 def training_tables(result: Result) -> list[str]:
     """Two tables per precision: tokens per second and their ratio to the best peer's; share of the peak, memory."""
     tables = []
-    for precision in dict.fromkeys(row["precision"] for row in result["rows"]):
+    for (precision,) in distinct(result["rows"], "precision"):
         chosen = [row for row in result["rows"] if row["precision"] == precision]
-        peak = result["peaks"][precision] / 1e12
-        for title, cell in (
-            (f"{precision}: tokens/s (over the best peer)", _speed_cell),
-            (f"{precision}: share of {peak:.2f} TFLOP/s, GiB", _cost_cell),
-        ):
-            lengths = sorted({row["length"] for row in chosen})
-            rows = []
-            for system in dict.fromkeys(row["system"] for row in chosen):
-                cells = {row["length"]: cell(row) for row in chosen if row["system"] == system}
-                rows.append([system, *(cells.get(length, "") for length in lengths)])
-            tables.append(markdown([title, *(f"{length:,} tokens" for length in lengths)], rows))
+        cost = f"{precision}: share of {result['peaks'][precision] / 1e12:.2f} TFLOP/s, GiB"
+        speed = f"{precision}: tokens/s (over the best peer)"
+        tables += [by_length(speed, chosen, ("system",), _speed_cell), by_length(cost, chosen, ("system",), _cost_cell)]
     return tables
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+Result = Mapping[str, Any]
+Rows = Sequence[Result]
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -16,3 +20,18 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         + " |"
         for line in lines
     )
+
+
+def by_length(title: str, rows: Rows, keys: tuple[str, ...], cell: Callable[[Result], str]) -> str:
+    """A table with a line for each combination of the keys and a column for each length."""
+    lengths = sorted({row["length"] for row in rows})
+    lines = []
+    for key in distinct(rows, *keys):
+        cells = {row["length"]: cell(row) for row in rows if tuple(row[k] for k in keys) == key}
+        lines.append([", ".join(key), *(cells.get(length, "") for length in lengths)])
+    return markdown([title, *(f"{length:,}" for length in lengths)], lines)
+
+
+def distinct(rows: Iterable[Result], *names: str) -> list[tuple[str, ...]]:
+    """The combinations of values that rows have, in order."""
+    return list(dict.fromkeys(tuple(row[name] for name in names) for row in rows))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
 
 from scaleformer.report import style as plot_style
 
@@ -157,14 +156,10 @@ def _draw(axis: Axes, label: str, shown: Sequence[Curve], curves: Mapping[str, P
                 va="bottom" if curve.best is max else "top",
                 fontsize=8,
             )
-    axis.set_title(label, fontsize=10)
-    axis.set_xlabel("step", fontsize=9)
+    plot_style.label(axis, label, "step")
     plot_style.step_axis(axis)
-    if axis.get_ylim()[1] >= 1000:
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axis.tick_params(labelsize=8)
+    plot_style.plain_numbers(axis, x=False, y=axis.get_ylim()[1] >= 1000)
     axis.margins(y=0.12)
     plot_style.floor_at_zero(axis)
-    axis.grid(alpha=0.3)
     if len(shown) > 1:
         axis.legend(fontsize=8, frameon=False)

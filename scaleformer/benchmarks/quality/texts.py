@@ -32,10 +32,7 @@ def training_lines(corpus: EncodedCorpus, level: str, max_tokens: int) -> Iterat
         segments = plan.segments(example)
         source, target = (
             _line([token for n in segments for token in tokens[offsets[n] : offsets[n + 1]].tolist()])
-            for tokens, offsets in (
-                (corpus.source, corpus.source_offsets),
-                (corpus.target, corpus.target_offsets),
-            )
+            for tokens, offsets in ((corpus.source, corpus.source_offsets), (corpus.target, corpus.target_offsets))
         )
         if source and target:
             yield source, target
