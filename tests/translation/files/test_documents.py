@@ -13,7 +13,7 @@ from scaleformer.translation.files.documents import ProseFile, open_file
 from scaleformer.translation.memory import masked
 from tests.books import book
 from tests.commands.calls import Benchmark
-from tests.formats import test_html
+from tests.formats import test_html, test_subtitles
 from tests.formats.pages import page
 from tests.formats.word import real
 
@@ -25,6 +25,8 @@ SAMPLES = {
     "page.html": test_html.PAGE.encode(),
     "book.epub": book(),
     "real.docx": real(),
+    "page.srt": test_subtitles.FILE.encode(),
+    "page.vtt": test_subtitles.WEB.encode(),
     "wrapped.txt": WRAPPED.encode(),
     "lines.txt": WRAPPED.replace("\n\n", f" {'and more ' * 20}\n").replace("\n", "\r").encode(),
 }
@@ -47,5 +49,5 @@ def test_the_same_segments_train_and_are_translated(name: str, grain: str, tmp_p
     if name.endswith(".docx"):  # formatting has no marks in a text
         letters = [re.sub(r"\s", "", text) for text in texts]
         assert letters == [re.sub(r"⟨.⟩|\s", "", text) for text in file.documents[0]]
-    elif not name.startswith("page") or name == "page.html":  # a span may need its page: a link by its name alone
+    elif not name.startswith("page") or name == "page.html":  # some need their page: a link by its name
         assert texts == file.documents[0]
