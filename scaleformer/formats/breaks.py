@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, Span
+from scaleformer.formats.splicing import Edit
 
 # Characters that XML or a line must not contain: controls, line separators, surrogates.
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff]+")
@@ -21,6 +23,22 @@ class Break(str):
 def plain(text: str) -> str:
     """Model output as a line that is valid in every format."""
     return _UNWRITABLE.sub(" ", text)
+
+
+def escape_html(text: str) -> str:
+    """Prose as text of HTML or XML."""
+    return html.escape(text, quote=False)
+
+
+def make_edits(
+    content: str, blocks: Sequence[Block], changes: Sequence[Sequence[Change]], escape: Callable[[str], str] = str
+) -> list[Edit]:
+    """The changes of blocks with text spans as edits of the content that they come from."""
+    return [
+        (*block.origin(change.start, change.stop), render(block, change, lambda i, j: content[i:j], escape))
+        for block, some in zip(blocks, changes, strict=True)
+        for change in some
+    ]
 
 
 def render(

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
-from scaleformer.formats.breaks import render
+from scaleformer.formats.breaks import escape_html, make_edits
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block, BlockBuilder
-from scaleformer.formats.splicing import Edit, decode, encode, splice
+from scaleformer.formats.splicing import decode, encode, splice
 from scaleformer.system.errors import DataError
 
 # Other elements end a sentence.
@@ -49,18 +49,7 @@ class HtmlFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the changes of each block."""
-        edits = [
-            html_edit(block, change, self.content)
-            for block, some in zip(self.blocks, changes, strict=True)
-            for change in some
-        ]
-        return encode(splice(self.content, edits), self._encoding)
-
-
-def html_edit(block: Block, change: Change, content: str) -> Edit:
-    """A change of a block, encoded as HTML."""
-    text = render(block, change, lambda start, stop: content[start:stop], lambda prose: html.escape(prose, quote=False))
-    return *block.origin(change.start, change.stop), text
+        return encode(splice(self.content, make_edits(self.content, self.blocks, changes, escape_html)), self._encoding)
 
 
 def html_blocks(content: str, name: str, offset: int = 0) -> Iterator[Block]:

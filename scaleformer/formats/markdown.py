@@ -12,8 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from scaleformer.formats.breaks import render
-from scaleformer.formats.html import html_blocks, html_edit
+from scaleformer.formats.breaks import escape_html, make_edits, render
+from scaleformer.formats.html import html_blocks
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import CODE, Block, BlockBuilder
 from scaleformer.formats.splicing import Edit, decode, encode, splice
@@ -52,7 +52,7 @@ class MarkdownFile:
         inside: dict[_Inline, list[Edit]] = defaultdict(list)
         for (block, hole), some in zip(self._holes, changes, strict=True):
             if hole is None:
-                edits += [html_edit(block, change, self.content) for change in some]
+                edits += make_edits(self.content, [block], [some], escape_html)
             else:
                 self._edit(block, hole, some, inside[hole])
         edits += [inline.raw(edit, self.content) for inline, some in inside.items() for edit in some]

@@ -10,10 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from scaleformer.formats.breaks import render
+from scaleformer.formats.breaks import escape_html, make_edits
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import Block, BlockBuilder
-from scaleformer.formats.splicing import decode, encode, splice
+from scaleformer.formats.splicing import decode, splice
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
@@ -65,15 +65,8 @@ class SrtFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The file with the changes of each block, with as many lines as before."""
-        edits = []
-        for block, some in zip(self.blocks, changes, strict=True):
-            for change in some:
-                text = render(block, change, lambda start, stop: self._content[start:stop], self._escape)
-                edits.append((*block.origin(change.start, change.stop), text))
-        return encode(splice(self._content, edits), "utf-8")
-
-    def _escape(self, text: str) -> str:
-        return html.escape(text, quote=False) if self._web else text
+        escape = escape_html if self._web else str
+        return splice(self._content, make_edits(self._content, self.blocks, changes, escape)).encode()
 
 
 class VttFile(SrtFile):

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from scaleformer.formats.breaks import render
+from scaleformer.formats.breaks import make_edits
 from scaleformer.formats.restoring import Change
 from scaleformer.formats.segments import BlockBuilder
-from scaleformer.formats.splicing import decode, encode, splice
+from scaleformer.formats.splicing import decode, splice
 
 _UNWRAPPED = 120  # characters: in a file with a longer line, every line is a paragraph
 _LINE = re.compile(r"[^\r\n]+")
@@ -34,12 +34,4 @@ class TextFile:
 
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes:
         """The text with the changes of each block."""
-        edits = [
-            (
-                *block.origin(change.start, change.stop),
-                render(block, change, lambda start, stop: self.content[start:stop]),
-            )
-            for block, some in zip(self.blocks, changes, strict=True)
-            for change in some
-        ]
-        return encode(splice(self.content, edits), "utf-8")
+        return splice(self.content, make_edits(self.content, self.blocks, changes)).encode()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scaleformer.formats.bitexts import Bitext
-from scaleformer.formats.breaks import break_again
+from scaleformer.formats.breaks import break_again, escape_html
 from scaleformer.formats.lines import opened
 from scaleformer.formats.markup import Markup, Token, decode_xml, encode_xml, with_attributes
 from scaleformer.formats.restoring import Change
@@ -189,7 +189,7 @@ class XliffFile:
                     builder.character(character, len(pieces), len(pieces) + 1)
                     # Line ends and references keep their form in the file.
                     written = markup.tag(child) if len(token.text) == 1 else character
-                    pieces.append(written if len(written) > 1 else _escape(written))
+                    pieces.append(written if len(written) > 1 else escape_html(written))
             elif token.kind != "start":
                 continue
             elif name in _ENCLOSING and not markup.tag(child).endswith("/>") and not _is_protected(attributes):
@@ -248,13 +248,9 @@ def _translation(source: list[str], block: Block, changes: Sequence[Change]) -> 
             if isinstance(part, Span) and isinstance(part.content, int):
                 pieces.append(source[part.content])
             else:
-                pieces.append(_escape(str(part.content) if isinstance(part, Span) else part))
+                pieces.append(escape_html(str(part.content) if isinstance(part, Span) else part))
         place = stop
     return "".join([*pieces, *source[place:]])
-
-
-def _escape(text: str) -> str:
-    return html.escape(text, quote=False)
 
 
 def _is_protected(attributes: dict[str, str]) -> bool:
