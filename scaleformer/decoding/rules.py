@@ -39,6 +39,8 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
     rules: list[Rule] = []
     if config.repetition_penalty != 1:
         rules.append(RepetitionPenalty(rows, config.repetition_penalty))
+    if config.no_repeat_ngram_size:
+        rules.append(NoRepeatedNgrams(rows, config.no_repeat_ngram_size))
     if config.match_segments:
         never += [] if config.merge_segments else [SEP2, SEP3]
         if bool(source.placeholders.any()):
@@ -47,8 +49,6 @@ def make_rules(rows: Rows, source: SourceSegments, config: DecodingConfig) -> li
             never += range(PLACEHOLDER, SPECIAL)
         rules.append(Separators(rows, source))
     rules.append(Never(rows, never))
-    if config.no_repeat_ngram_size:
-        rules.append(NoRepeatedNgrams(rows, config.no_repeat_ngram_size))
     if config.min_length_ratio:
         rules.append(MinimumLength(rows, source, config.min_length_ratio))
     rules.append(MaximumLength())
@@ -168,8 +168,10 @@ class NoRepeatedNgrams(SegmentText):
         last = self._text.gather(1, places.clamp(0, len(self._places) - 1))  # (A*K, n-1)
         whole = self._places[self._n - 1 :] < rows.segment_tokens[:, None]  # (A*K, W-n+1)
         following = windows[..., -1]
+        # A model that gives neither <sep> nor </s> a probability continues a prefix of its own.
+        free = (logits[:, [SEP, EOS]] > -math.inf).any(1, keepdim=True)
         # finished rows repeat </s>; PAD is forbidden anyway
-        found = (windows[..., :-1] == last[:, None]).all(2) & whole & (following != EOS)
+        found = (windows[..., :-1] == last[:, None]).all(2) & whole & free & (following != EOS)
         logits.scatter_(1, torch.where(found, following, PAD), -math.inf)
 
 
