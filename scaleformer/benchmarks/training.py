@@ -205,20 +205,10 @@ def measure_steps(
             # not the median: a slow moment should skip less
             courses[system].seconds[length] = min(times[system]) / tokens
             courses[system].memory[length] = memory[system] / tokens
-            rows.append(
-                StepCost(
-                    system,
-                    precision,
-                    length,
-                    len(batch),
-                    took,
-                    len(times[system]),
-                    2 * tokens / took,
-                    None if best is None else best / took,
-                    weight_flops(sizes, tokens, tokens) / took / peak,
-                    courses[system].held + memory[system],
-                )
-            )
+            ratio = None if best is None else best / took
+            share = weight_flops(sizes, tokens, tokens) / took / peak
+            costs = took, len(times[system]), 2 * tokens / took, ratio, share, courses[system].held + memory[system]
+            rows.append(StepCost(system, precision, length, len(batch), *costs))
         yield rows
 
 

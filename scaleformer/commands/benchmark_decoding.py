@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -66,39 +67,19 @@ class Options:
 def measure_curves(options: Options, console: Console) -> tuple[list[DecodingCurve], list[Comparison]]:
     """All curves, and the comparison where the peer is enabled and installed."""
     curves = []
-    for system in options.systems:
-        for batch in options.batches:
-            for beams in options.beams:
-                with console.status(f"{system}, batch {batch}, beams {beams}"):
-                    curves.append(
-                        measure_curve(
-                            system,
-                            options.sizes,
-                            batch,
-                            beams,
-                            options.positions,
-                            options.source,
-                            options.segment,
-                            options.windows,
-                        )
-                    )
+    how = options.positions, options.source, options.segment, options.windows
+    for system, batch, beams in product(options.systems, options.batches, options.beams):
+        with console.status(f"{system}, batch {batch}, beams {beams}"):
+            curves.append(measure_curve(system, options.sizes, batch, beams, *how))
     if not options.peer:
         return curves, []
     if PACKAGES[MARIAN] not in peer_versions():
         console.print(f"{MARIAN} left out: not installed (pip install -e '.[bench]')", highlight=False, markup=False)
         return curves, []
+    places = options.peer_source, options.peer_position, options.peer_steps
     with console.status(f"{options.peer_source} source tokens, with {MARIAN}"):
-        comparisons = compare(
-            options.systems,
-            options.sizes,
-            options.peer_source,
-            options.peer_position,
-            options.peer_steps,
-            options.peer_beams,
-            options.segment,
-            options.peer_rounds,
-        )
-    return curves, comparisons
+        rest = options.peer_beams, options.segment, options.peer_rounds
+        return curves, compare(options.systems, options.sizes, *places, *rest)
 
 
 def measure_whole(options: Options, console: Console) -> list[Throughput]:

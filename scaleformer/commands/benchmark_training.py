@@ -64,17 +64,9 @@ def compare(options: Options, console: Console) -> Iterator[dict[str, Any]]:
                 f"A {precision} product of large matrices: {torchs / 1e12:.2f} TFLOP/s with torch, "
                 f"{ours / 1e12:.2f} with `scaleformer.ops.common.matmul`."
             )
-            for more in measure_steps(
-                systems,
-                options.sizes,
-                precision,
-                options.lengths,
-                options.batch_tokens,
-                options.segment,
-                limits,
-                peaks[precision],
-                status.update,
-            ):
+            batches = options.lengths, options.batch_tokens, options.segment
+            how = limits, peaks[precision], status.update
+            for more in measure_steps(systems, options.sizes, precision, *batches, *how):
                 rows += more
                 yield {"peaks": peaks, "rows": [asdict(row) for row in rows], "notes": notes}
 
