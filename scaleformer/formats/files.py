@@ -1,4 +1,4 @@
-"""Files whose prose is translated: what the class of a format has to offer, and which class a format has."""
+"""Files with prose: what the class of a format has to offer, and the one way to their blocks and segments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from scaleformer.formats.recognition import FORMATS, load
 from scaleformer.formats.restoring import Change
-from scaleformer.formats.segments import Block
+from scaleformer.formats.segments import Block, Segment, split_block
 
 
 class BlockFile(Protocol):
@@ -23,7 +23,16 @@ class BlockFile(Protocol):
     def write(self, changes: Sequence[Sequence[Change]]) -> bytes: ...
 
 
-def class_of(format: str) -> type[BlockFile]:
-    """The class of a format."""
-    kind: type[BlockFile] = load(FORMATS[format].prose)
-    return kind
+def read_prose(
+    content: bytes, name: str, format: str, language: str, grain: str
+) -> tuple[BlockFile, list[list[Segment]]]:
+    """A file and the segments of each of its blocks, to train on and to translate.
+
+    format  a name of `FORMATS`
+    grain   as in `split_block`; "none" also makes each line of a plain text a block
+    Raises DataError if it is not a sound file of the format.
+    """
+    by_line = {"by_line": True} if format == "text" and grain == "none" else {}
+    file: BlockFile = load(FORMATS[format].prose)(content, name, **by_line)
+    grain = "paragraph" if FORMATS[format].whole else grain
+    return file, [split_block(block, language, grain) for block in file.blocks]

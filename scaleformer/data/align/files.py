@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-from scaleformer.formats.files import class_of
+from scaleformer.formats.files import read_prose
 from scaleformer.formats.lines import Input, read_content, read_lines
 from scaleformer.formats.recognition import FORMATS, recognise
-from scaleformer.formats.segments import Block, Segment, split_block
-from scaleformer.formats.text import TextFile
+from scaleformer.formats.segments import Block, Segment
 from scaleformer.system.errors import DataError
 from scaleformer.system.schema import shown
 
@@ -69,13 +66,11 @@ def pairs_of_list(path: Path) -> list[Pair]:
     return pairs
 
 
-def read_prose(path: Path, language: str, grain: str) -> Iterator[tuple[Block, list[Segment]]]:
-    """The blocks of a file and their segments, as `translate` reads them; grain: as in `split_block`, and none takes
-    each line of a plain text. Raises DataError."""
+def read_file(path: Path, language: str, grain: str) -> tuple[list[Block], list[list[Segment]]]:
+    """The blocks of a file and the segments of each (`read_prose`). Raises DataError."""
     format = recognise(Input(str(path)).begin, path.name)
     if format.name not in NAMES:
         wanted = ", ".join(FORMATS[name].title for name in NAMES)
         raise DataError(f"{path}: {format.title}: wanted one of {wanted}")
-    kind = partial(TextFile, by_line=grain == "none") if format.name == "text" else class_of(format.name)
-    for block in kind(read_content(path), str(path)).blocks:
-        yield block, split_block(block, language, "paragraph" if format.whole else grain)
+    file, segments = read_prose(read_content(path), str(path), format.name, language, grain)
+    return file.blocks, segments

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from scaleformer.data.align.beads import Bead
-from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_prose
+from scaleformer.data.align.files import Pair, pairs_of_folders, pairs_of_list, read_file
 from scaleformer.data.align.filters import FILTERS, make_check
 from scaleformer.data.align.passes import LABELS, Segments, align_corpus
 from scaleformer.data.prepare_config import PrepareConfig
@@ -108,7 +108,7 @@ def _segments(config: PrepareConfig, pair: Pair, corpus: RawCorpus) -> list[Segm
     sides: list[Segments] = []
     for path, language in zip(pair[1:], _languages(config), strict=True):
         texts, labels = [], []
-        for block, segments in read_prose(path, language, config.split or "sentence"):
+        for block, segments in zip(*read_file(path, language, config.split or "sentence"), strict=True):
             if block.kind == "code":
                 corpus.dropped_segments["blocks of code"] += 1
             for number, segment in enumerate(segments):

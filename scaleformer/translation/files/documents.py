@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scaleformer.formats.breaks import plain
-from scaleformer.formats.files import class_of
+from scaleformer.formats.files import read_prose
 from scaleformer.formats.lines import Input, read_content
 from scaleformer.formats.recognition import FORMATS, TRANSLATED, recognise
 from scaleformer.formats.restoring import find_changes
-from scaleformer.formats.segments import Span, split_block
+from scaleformer.formats.segments import Span
 from scaleformer.system.errors import DataError
 from scaleformer.text.documents import Document
 from scaleformer.translation.files.lines import read_documents, write_translations
@@ -44,9 +44,7 @@ class ProseFile:
     """A file whose prose is one document: its segments by block, and the file with their translations."""
 
     def __init__(self, content: bytes, name: str, format: str, language: str, grain: str) -> None:
-        self._file = class_of(format)(content, name)
-        grain = "paragraph" if FORMATS[format].whole else grain
-        self.segments = [split_block(block, language, grain) for block in self._file.blocks]
+        self._file, self.segments = read_prose(content, name, format, language, grain)
         self.ids = [name]
         flat = [segment for segments in self.segments for segment in segments]
         self.documents = [[segment.text for segment in flat]]
