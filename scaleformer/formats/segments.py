@@ -179,7 +179,8 @@ class Segment:
 
 
 def split_block(block: Block, language: str, grain: str) -> list[Segment]:
-    """The segments of a block, which contain all its letters. grain: of `Grain`; all but sentence keep it whole.
+    """The segments of a block, which contain all its letters outside spans. grain: of `Grain`; all but sentence keep it
+    whole.
 
     Spans around the whole segment, such as marks around a sentence, stay outside. A sentence with more spans than
     there are placeholders is split between them. Raises DataError if sentencex is not installed.
