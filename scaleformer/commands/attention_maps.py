@@ -12,10 +12,9 @@ from pathlib import Path
 
 from scaleformer.evaluation.attention_files import write_maps
 from scaleformer.evaluation.attention_maps import attention_maps
-from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.formats.lines import Input
 from scaleformer.report.attention import plot_attention
-from scaleformer.system.provenance import provenance
 from scaleformer.system.schema import Positive
 from scaleformer.translation.files.lines import LinesFormat, choose_format, read_documents
 from scaleformer.translation.translator import Translator
@@ -45,7 +44,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     source, target, where = _segments(options)
     maps = attention_maps(translator, source, target, max_tokens=options.max_tokens)
     folder = Path(str(options.output or results_folder(translator.path)))
-    conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
+    conditions = provenance_of(translator)
     path = write_maps(folder / f"attention-{options.name}", maps, {**conditions, "document": where})
     plots = folder.parent / "plots" if folder.name == "results" else folder
     pieces = {"source": maps.source_pieces, "target": maps.target_pieces}

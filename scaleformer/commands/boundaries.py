@@ -31,10 +31,10 @@ from scaleformer.evaluation.context.boundaries import (
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.length.documents import LengthSpec, TestText, make_length, parse_lengths
 from scaleformer.evaluation.metrics import choose_metrics
-from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import check_folder
-from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Natural, Positive, Range, listed
 from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.translator import Translator
@@ -84,11 +84,10 @@ def main(options: Options, given: Sequence[str]) -> None:
         translate = partial(boundary_translations, places=places)
         found = translate(translator, documents, decoding, metrics, bar) if options.decode else None
     signatures = {"d-BLEU": found.whole.signature} if found else {}
-    checkpoint = translator.path, translator.sha256
     parts = ["boundaries", corpus.label, options.missing if options.missing != "one" else "", options.segments]
     name = "-".join(str(part) for part in parts if part)
     payload = {
-        **provenance(translator.device, translator.config.get("seed"), *checkpoint, signatures, translator.parent),
+        **provenance_of(translator, signatures),
         "kind": "boundaries",
         "corpus": corpus.to_dict(),
         "metrics": asdict(metrics),

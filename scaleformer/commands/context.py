@@ -22,10 +22,10 @@ from scaleformer.data.synthetic.corpus import SyntheticConfig, generate
 from scaleformer.decoding.config import DecodingConfig, Mode, choose_decoding
 from scaleformer.evaluation.context.contrastive import ContextDocument, ContextReport, evaluate_context
 from scaleformer.evaluation.context.examples import contrastive_documents, labelled_documents, read_contrastive
-from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.system.bars import translation_bars
 from scaleformer.system.files import atomic_writer, check_folder
-from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Natural, Positive, from_mapping
 from scaleformer.system.tables import plain_table, print_table
 from scaleformer.translation.translator import Translator
@@ -72,7 +72,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     name += "" if mode == trained_mode(translator.config) else f"-{mode}"
     folder = Path(str(options.output or results_folder(translator.path)))
     check_folder(folder)
-    conditions = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
+    conditions = provenance_of(translator)
     settings = {"kind": "context", "mode": mode, "decoding": {**asdict(decoding), "match_segments": True, "n_best": 1}}
     payload = {**conditions, **settings, "corpus": corpus, "documents": len(documents), **report.to_dict()}
     path = write_result(folder / f"{name}.json", payload)

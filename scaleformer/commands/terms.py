@@ -16,9 +16,9 @@ from typing import Any
 from scaleformer.decoding.config import choose_decoding
 from scaleformer.evaluation.corpus import choose_corpus
 from scaleformer.evaluation.terminology import Ask, find_asked, score_terms, two_ways
-from scaleformer.evaluation.translation_run import results_folder
+from scaleformer.evaluation.translation_run import provenance_of, results_folder
 from scaleformer.system.files import check_file
-from scaleformer.system.provenance import provenance, write_result
+from scaleformer.system.provenance import write_result
 from scaleformer.system.schema import Positive
 from scaleformer.translation.translator import Translator
 
@@ -49,7 +49,7 @@ def main(options: Options, given: Sequence[str]) -> None:
     asked = find_asked(test, two_ways(train), options.count, options.ask)
     score = score_terms(translator, asked, decoding)
     path = Path(options.output or results_folder(translator.path) / f"terms-{options.ask}-{options.split}.json")
-    payload = provenance(translator.device, translator.config.get("seed"), translator.path, translator.sha256)
+    payload = provenance_of(translator)
     conditions = {"kind": "terms", "ask": options.ask, "split": options.split, "asked": options.count}
     pieces = translator.source_tokenizer.has_terms
     write_result(path, {**payload, **conditions, "annotated": pieces, "scores": asdict(score)})

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 from pytorch_lightning.trainer.states import TrainerFn
 
 from scaleformer.data.batching import make_batches, make_example, share
@@ -27,6 +26,7 @@ from scaleformer.data.sources import warn_of_one_document
 from scaleformer.data.splits import EncodedSplits
 from scaleformer.data.streaming import Counted, EncodedWindows, StreamedBatches, document_windows
 from scaleformer.data.tokenizer import Tokenizer, TokenizerConfig
+from scaleformer.system.devices import gathered
 
 
 class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
@@ -172,11 +172,7 @@ class DocumentDataModule(EncodedSplits, pl.LightningDataModule):
 
     def _everywhere(self, value: Any) -> list[Any]:
         """Gather a value from every process."""
-        values = [value]
-        if self.trainer is not None and self.trainer.world_size > 1:
-            values = values * self.trainer.world_size
-            torch.distributed.all_gather_object(values, value)
-        return values
+        return gathered(value, 1 if self.trainer is None else self.trainer.world_size)
 
     def _trained(self) -> Callable[[], int] | None:
         if self.trainer is None or self.trainer.state.fn != TrainerFn.FITTING:

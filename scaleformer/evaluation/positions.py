@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scaleformer.evaluation.metrics import Metrics
+from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
 from scaleformer.evaluation.translations import TranslatedDocument, lines_of
 
 TENTHS = 10
@@ -28,7 +29,7 @@ def quality_by_position(documents: Sequence[TranslatedDocument], metrics: Metric
             whole, segments = lines_of(own, "document"), lines_of(own)
             row: dict[str, Any] = {"from": first, "to": last}
             row |= {"documents": len(own), "segments": len(segments.references)}
-            row |= {"d_bleu": _score(metrics.bleu(), whole.hypotheses, whole.references)}
+            row |= {"d_bleu": corpus_bleu(whole.hypotheses, whole.references, metrics)}
             lengths.append(row | _scores(segments.hypotheses, segments.references, metrics))
     return {"tenths": tenths, "tenths_of": len(long), "shorter": len(documents) - len(long), "lengths": lengths}
 
@@ -48,11 +49,7 @@ def by_tenth(documents: Sequence[TranslatedDocument], metrics: Metrics) -> list[
 
 
 def _scores(hypotheses: Sequence[str], references: Sequence[str], metrics: Metrics) -> dict[str, Any]:
-    return {
-        "s_bleu": _score(metrics.bleu(), hypotheses, references),
-        "chrf": _score(metrics.chrf(), hypotheses, references),
-    }
-
-
-def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> float | None:
-    return float(metric.corpus_score(list(hypotheses), [list(references)]).score) if references else None
+    if not references:
+        return {"s_bleu": None, "chrf": None}
+    bleu, chrf = (score(hypotheses, references, metrics) for score in (corpus_bleu, corpus_chrf))
+    return {"s_bleu": bleu, "chrf": chrf}

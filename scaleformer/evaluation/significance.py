@@ -59,10 +59,6 @@ class SystemComparison:
     rows: tuple[ComparedSystem, ...]
     signatures: dict[str, dict[str, str]]
 
-    def row(self, system: str, metric: str) -> ComparedSystem:
-        """The row of a system and of "BLEU" or "chrF++"."""
-        return next(row for row in self.rows if (row.system, row.metric) == (system, metric))
-
 
 def compare_systems(
     hypotheses: Mapping[str, Sequence[str]],

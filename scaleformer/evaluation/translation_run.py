@@ -118,14 +118,7 @@ def write_evaluation(
     with atomic_writer(folder / f"{name}.references.txt") as file:
         file.writelines(references)
     report = evaluation.report
-    conditions = provenance(
-        translator.device,
-        translator.config.get("seed"),
-        translator.path,
-        translator.sha256,
-        {score.metric: score.signature for score in report.scores},
-        translator.parent,
-    )
+    conditions = provenance_of(translator, {score.metric: score.signature for score in report.scores})
     settings = {
         "decoding": asdict(evaluation.decoding),
         "mode": evaluation.mode,
@@ -134,6 +127,12 @@ def write_evaluation(
     }
     payload = {**conditions, **settings, **extra, "translation_seconds": evaluation.seconds, **report.to_dict()}
     return write_result(folder / f"{name}.json", payload)
+
+
+def provenance_of(translator: Translator, signatures: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """The `provenance` of what a model has given."""
+    origin = translator.path, translator.sha256
+    return provenance(translator.device, translator.config.get("seed"), *origin, signatures, translator.parent)
 
 
 def _made_from(folder: Path, name: str) -> tuple[str, str] | None:

@@ -1,8 +1,12 @@
-"""The device of a computation."""
+"""The device of a computation, and the processes that share it."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
+
+T = TypeVar("T")
 
 
 def resolve_device(device: str | torch.device | None) -> torch.device:
@@ -16,3 +20,11 @@ def resolve_device(device: str | torch.device | None) -> torch.device:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ValueError(f"device={device}: not available here ({reason}); use device=cpu") from error
     return resolved
+
+
+def gathered(value: T, processes: int) -> list[T]:
+    """The value that each of so many processes gives, by rank; all of them must call it."""
+    values = [value] * processes
+    if processes > 1:
+        torch.distributed.all_gather_object(values, value)
+    return values

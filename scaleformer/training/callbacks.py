@@ -25,6 +25,7 @@ from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import decode
 from scaleformer.evaluation.metrics import Metrics
 from scaleformer.evaluation.scores import corpus_bleu, corpus_chrf
+from scaleformer.system.devices import gathered
 from scaleformer.training.carried_memory import CarriedMemory
 from scaleformer.training.interruption import SignalWatch
 from scaleformer.training.lightning_internals import restart_average
@@ -59,9 +60,7 @@ class ValidationBleu(Callback):
         self.decoding = decoding
         self.metrics = metrics or Metrics()
         self.waiting: list[tuple[Tensor, Tensor, str, str]] = []  # tokens and segments of the source, reference, corpus
-        self.hypotheses: list[str] = []
-        self.references: list[str] = []
-        self.corpora: list[str] = []
+        self.translated: list[tuple[str, str, str]] = []  # hypothesis, reference, corpus
 
     @cached_property
     def drawn(self) -> set[tuple[str, str]]:
@@ -106,21 +105,19 @@ class ValidationBleu(Callback):
         lengths = torch.tensor([len(row) for row in tokens], device=source.device)
         mask = torch.arange(source.shape[1], device=source.device) < lengths[:, None]  # (B, S)
         best = decode(pl_module.model, source, mask, source_segments, self.decoding)
-        self.hypotheses += [self._text(row[0].tokens) for row in best]
-        self.references += references
-        self.corpora += corpora
+        self.translated += zip((self._text(row[0].tokens) for row in best), references, corpora, strict=True)
         self.waiting = []
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._translate(pl_module)
-        translated = self._gathered(trainer)
+        translated = [one for part in gathered(self.translated, trainer.world_size) for one in part]
         corpora = sorted({corpus for *_, corpus in translated})
         found = [self._scores(corpus, [pair for *pair, own in translated if own == corpus]) for corpus in corpora]
         if found:
             scores = {name: sum(own[name] for own in found) / len(found) for name in found[0]}
             scores |= {f"{n}/{c}": v for c, own in zip(corpora, found, strict=True) if c for n, v in own.items()}
             pl_module.log_dict(scores, prog_bar=True, sync_dist=False)  # already equal in all processes
-        self.hypotheses, self.references, self.corpora = [], [], []
+        self.translated = []
 
     def _scores(self, corpus: str, pairs: list[list[str]]) -> dict[str, float]:
         hypotheses, references = (list(side) for side in zip(*pairs, strict=True))
@@ -133,15 +130,6 @@ class ValidationBleu(Callback):
             "val/bleu": corpus_bleu(hypotheses, references, metrics),
             "val/chrf": corpus_chrf(hypotheses, references, metrics),
         }
-
-    def _gathered(self, trainer: pl.Trainer) -> list[tuple[str, str, str]]:
-        """Hypothesis, reference and corpus of everything that all processes have translated, each document once."""
-        own = list(zip(self.hypotheses, self.references, self.corpora, strict=True))
-        parts: list[Any] = [own]
-        if trainer.world_size > 1:
-            parts = parts * trainer.world_size
-            torch.distributed.all_gather_object(parts, own)
-        return [text for part in parts for text in part]
 
     def _text(self, tokens: Sequence[int]) -> str:
         return " ".join(self.data.target_tokenizer.decode_segments(tokens)).strip()

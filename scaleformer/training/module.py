@@ -16,6 +16,7 @@ from scaleformer.batch import Batch
 from scaleformer.model.attention.literature.auxiliary_loss import auxiliary_loss
 from scaleformer.model.transformer import Transformer
 from scaleformer.ops.loss.cross_entropy import linear_cross_entropy
+from scaleformer.system.devices import gathered
 from scaleformer.system.errors import is_out_of_memory
 from scaleformer.training.gradients import clip_factor, largest_gradients, scale_, total_norm
 from scaleformer.training.graphs import StepGraphs, reason_against
@@ -269,8 +270,6 @@ class TranslationModule(pl.LightningModule):
     def _ids(self, everywhere: bool = False) -> list[str]:
         """Names of the examples of this step; everywhere: of all processes, and all must call it."""
         ids = [name for batch in self.batches for name in batch.ids]
-        if not everywhere or self.trainer.world_size == 1:
+        if not everywhere:
             return ids
-        gathered: list[Any] = [None] * self.trainer.world_size
-        torch.distributed.all_gather_object(gathered, ids)
-        return [name for part in gathered for name in part]
+        return [name for part in gathered(ids, self.trainer.world_size) for name in part]

@@ -13,11 +13,15 @@ import pytest
 from rich.console import Console
 
 from scaleformer.evaluation.metrics import Metrics
-from scaleformer.evaluation.significance import compare_systems, comparison_table
+from scaleformer.evaluation.significance import ComparedSystem, SystemComparison, compare_systems, comparison_table
 
 WORDS = ["the", "cat", "dog", "house", "sees", "runs", "red", "old", "on", "mat", "near", "lake", "green", "very"]
 RANDOM = random.Random(1)
 REFERENCES = [" ".join(RANDOM.choices(WORDS, k=RANDOM.randint(6, 14))) for _ in range(60)]
+
+
+def row_of(comparison: SystemComparison, system: str, metric: str) -> ComparedSystem:
+    return next(row for row in comparison.rows if (row.system, row.metric) == (system, metric))
 
 
 def spoiled(share: float, seed: int) -> list[str]:
@@ -36,10 +40,10 @@ def comparison():
 
 def test_worse_systems_differ_and_similar_ones_do_not(comparison):
     for metric in ("BLEU", "chrF++"):
-        assert comparison.row("worse", metric).significant()
-        assert comparison.row("worse", metric).difference < -10
-        assert not comparison.row("like it", metric).significant()
-        first = comparison.row("ours", metric)
+        assert row_of(comparison, "worse", metric).significant()
+        assert row_of(comparison, "worse", metric).difference < -10
+        assert not row_of(comparison, "like it", metric).significant()
+        first = row_of(comparison, "ours", metric)
         assert (first.difference, first.bootstrap_p, first.randomization_p) == (0, None, None)
         assert first.mean == pytest.approx(first.score, abs=1)
         assert 0 < first.interval < 10
@@ -55,7 +59,7 @@ def test_equal_to_the_command_of_sacrebleu(comparison, tmp_path: Path, test: str
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     for record, name in zip(json.loads(done.stdout), SYSTEMS, strict=True):
         theirs = record["BLEU" if metric == "BLEU" else "chrF2++"]
-        row = comparison.row(name, metric)
+        row = row_of(comparison, name, metric)
         assert row.score == pytest.approx(theirs["score"], abs=1e-9)
         if test == "bs":
             assert (row.mean, row.interval) == pytest.approx((theirs["mean"], theirs["ci"]), abs=1e-9)
@@ -68,7 +72,7 @@ def test_the_same_lines_are_not_tested():
     same = {"a": SYSTEMS["ours"], "b": SYSTEMS["ours"]}
     found = compare_systems(same, REFERENCES, bootstrap_samples=20, randomization_trials=20)
     assert [row.bootstrap_p for row in found.rows] == [None] * 4
-    assert not found.row("b", "BLEU").significant()
+    assert not row_of(found, "b", "BLEU").significant()
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6])
@@ -77,7 +81,7 @@ def test_few_lines_cannot_be_significant(count):
     same = REFERENCES[count:20]  # equal lines carry no information
     lines = {"right": REFERENCES[:count] + same, "wrong": ["x y z w"] * count + same}
     found = compare_systems(lines, REFERENCES[:20], bootstrap_samples=100, randomization_trials=2000)
-    row = found.row("wrong", "BLEU")
+    row = row_of(found, "wrong", "BLEU")
     assert row.randomization_p >= 2 / 2**count
     assert row.significant() == (count == 6)
 
@@ -87,7 +91,7 @@ def test_conventions_and_signatures():
     found = compare_systems(
         lines, ["a b c d", "e f g h"], Metrics(lowercase=True), bootstrap_samples=20, randomization_trials=20
     )
-    assert found.row("a", "BLEU").score == pytest.approx(100)
+    assert row_of(found, "a", "BLEU").score == pytest.approx(100)
     assert "case:lc" in found.signatures["BLEU"]["bootstrap"]
     assert "bs:20" in found.signatures["BLEU"]["bootstrap"]
     assert "ar:20" in found.signatures["chrF++"]["randomization"]
@@ -97,7 +101,7 @@ def test_conventions_and_signatures():
 def test_the_tokenizer_is_that_of_both_metrics():
     lines = {"a": ["我喜欢你们的书"], "b": ["我喜欢他们的书"]}
     found = compare_systems(lines, lines["a"], Metrics("zh"), bootstrap_samples=20, randomization_trials=20)
-    assert 0 < found.row("b", "BLEU").score < 100
+    assert 0 < row_of(found, "b", "BLEU").score < 100
     assert all("tok:zh" in text for signatures in found.signatures.values() for text in signatures.values())
 
 
@@ -144,7 +148,7 @@ def test_a_tie_is_not_a_difference():
     upper = {"ours": SYSTEMS["ours"], "theirs": [line.title() for line in SYSTEMS["ours"]]}
     tied = compare_systems(upper, REFERENCES, Metrics(lowercase=True), bootstrap_samples=50, randomization_trials=50)
     for metric in ("BLEU", "chrF++"):
-        row = tied.row("theirs", metric)
+        row = row_of(tied, "theirs", metric)
         assert (row.difference, row.bootstrap_p, row.randomization_p, row.significant()) == (0, 1, 1, False)
 
 

@@ -77,7 +77,7 @@ def translated(examples: int, batches: list[Batch], monkeypatch, rank: int = 0, 
         bleu.on_validation_batch_end(trainer, module, None, batch, 0)
     bleu.on_validation_epoch_end(trainer, module)
     assert [scores["val/bleu"] for scores in logged] == pytest.approx([100])
-    assert bleu.waiting == bleu.hypotheses == bleu.references == []
+    assert bleu.waiting == bleu.translated == []
     return perfect.decoded
 
 
@@ -115,4 +115,4 @@ def test_validation_bleu_of_perfect_and_limited_translations(tmp_path: Path, mon
         assert [len(call) for call in perfect.decoded] == expected
         assert float(trainer.callback_metrics["val/bleu"]) == pytest.approx(100)
         assert float(trainer.callback_metrics["val/chrf"]) == pytest.approx(100)
-        assert not bleu.hypotheses
+        assert not bleu.translated

@@ -104,10 +104,6 @@ class ContextReport:
     def __post_init__(self) -> None:
         object.__setattr__(self, "scores", _summaries(self.outcomes))
 
-    def score(self, kind: str = "all", distance: str = "all") -> ContextScore:
-        """The score of a kind at a distance."""
-        return next(s for s in self.scores if (s.kind, s.distance) == (kind, distance))
-
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; with the intervals of the shares."""
         rows = []

@@ -44,6 +44,10 @@ def translator(tmp_path_factory) -> Translator:
     return Translator.load(make_run(tmp_path_factory.mktemp("contrastive") / "run"), "cpu")
 
 
+def score_of(report: ContextReport, kind: str = "all", distance: str = "all") -> Any:
+    return next(s for s in report.scores if (s.kind, s.distance) == (kind, distance))
+
+
 def document(**changes: Any) -> ContextDocument:
     whole = ContextDocument(
         "d",
@@ -153,13 +157,13 @@ def test_scores_by_kind_and_distance():
         ),
         None,
     )
-    everything = report.score()
+    everything = score_of(report)
     assert (everything.count, everything.contrastive, everything.generative) == (4, 0.5, 0.5)
     assert (everything.wrong, everything.unclear) == (0.25, 0.25)
     assert everything.chance == pytest.approx((1 + 1 / 2) / 4)
-    assert report.score("pronoun", "9-16").contrastive == 0.5
-    assert report.score("pronoun").chance == pytest.approx(1 / 3)
-    assert report.score("term", "1").contrastive == 0  # equally probable is not right
+    assert score_of(report, "pronoun", "9-16").contrastive == 0.5
+    assert score_of(report, "pronoun").chance == pytest.approx(1 / 3)
+    assert score_of(report, "term", "1").contrastive == 0  # equally probable is not right
     assert [s.distance for s in report.scores if s.kind == "all"] == ["all", "1", "9-16"]
     low, high = everything.interval(0.5)  # Wilson, by hand: 0.5 -+ 1.96 sqrt(1/16 + 3.84/64) / (1 + 0.96)
     assert (low, high) == pytest.approx((0.1500, 0.8500), abs=1e-3)
