@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from scaleformer.batch import Batch
 from scaleformer.data.batching import collate, make_batches, make_example, make_rows, share
@@ -69,35 +69,14 @@ def documents_of(corpus: EncodedCorpus, plan: Plan) -> Ints:
     return corpus.document_of[plan.order[plan.bounds[:-1]]]
 
 
-class TokenBatchSampler(Sampler[list[Part]]):
-    """Batches of one epoch after the other, each a list of examples as `Plan.part` returns them.
-
-    Batches are a pure function of (recipe, epoch). Iterating yields the rest of the current epoch, then moves to the
-    next one.
-    """
-
-    def __init__(self, corpus: EncodedCorpus, recipe: Recipe) -> None:
-        self.corpus = corpus
-        self.recipe = recipe
-        self.epoch = 0
-        self.done = 0
-
-    def __iter__(self) -> Iterator[list[Part]]:
-        plan, batches = plan_epoch(self.corpus, self.recipe, self.epoch)
-        continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
-        if self.recipe.consecutive:
-            continues = np.diff(documents_of(self.corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
-        for batch in batches[self.done :]:
-            self.done += 1
-            yield [(*plan.part(i), *continues[i].tolist()) for i in batch]
-        self.epoch, self.done = self.epoch + 1, 0
-
-    def state_dict(self) -> dict[str, int]:
-        """Epoch and number of batches handed out in it."""
-        return {"epoch": self.epoch, "done": self.done}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.epoch, self.done = state["epoch"], state["done"]
+def epoch_parts(corpus: EncodedCorpus, recipe: Recipe, epoch: int, done: int = 0) -> Iterator[list[Part]]:
+    """The batches of an epoch after the first `done`, each a list of examples as `Plan.part` returns them."""
+    plan, batches = plan_epoch(corpus, recipe, epoch)
+    continues = np.empty((len(plan), 0), dtype=bool)  # nothing to say of an example
+    if recipe.consecutive:
+        continues = np.diff(documents_of(corpus, plan), prepend=-1)[:, None] == 0  # (examples, 1)
+    for batch in batches[done:]:
+        yield [(*plan.part(i), *continues[i].tolist()) for i in batch]
 
 
 class BatchDataset(Dataset[Batch]):
@@ -114,14 +93,13 @@ class KeptBatches:
     """The batches of a corpus that is kept encoded, epoch by epoch, made by `num_workers` workers (0: this process)."""
 
     def __init__(self, corpus: EncodedCorpus, recipe: Recipe, num_workers: int = 0) -> None:
-        self._sampler = TokenBatchSampler(corpus, recipe)
-        self._loader = batch_loader(corpus, self._sampler, num_workers)
+        self._corpus, self._recipe, self._num_workers = corpus, recipe, num_workers
 
     def rest(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         """The batches of an epoch from a position on, each with the position that follows it."""
         epoch, _, done = position
-        self._sampler.load_state_dict({"epoch": epoch, "done": done})
-        for number, batch in enumerate(self._loader, done + 1):
+        parts = epoch_parts(self._corpus, self._recipe, epoch, done)
+        for number, batch in enumerate(batch_loader(self._corpus, parts, self._num_workers), done + 1):
             yield (epoch, 0, number), batch
 
 

@@ -23,7 +23,7 @@ from scaleformer.data.batching import (
 )
 from scaleformer.data.cutting import SOURCE, TARGET, Cutting, Plan, kept_segments, make_plan
 from scaleformer.data.encoded import EncodedCorpus
-from scaleformer.data.sampler import Recipe, TokenBatchSampler, plan_epoch
+from scaleformer.data.sampler import Recipe, epoch_parts, plan_epoch
 from scaleformer.system.errors import DataError
 from scaleformer.vocabulary import SEP, SEP0, SEP2, SEPARATORS
 from tests.data.toy import encoded, random_corpus
@@ -299,7 +299,7 @@ def test_consecutive_examples_of_a_document_stay_in_their_row(cutting: Cutting, 
     assert sorted(i for batch in batches for i in batch) == list(range(len(plan)))
     assert padded_sizes(plan, batches).max() <= 300
     assert len(batches[0]) > 1
-    parts = [part for batch in TokenBatchSampler(corpus, recipe) for part in batch]
+    parts = [part for batch in epoch_parts(corpus, recipe, 0) for part in batch]
     assert len(parts) == len(plan)
     documents = [int(corpus.document_of[plan.segments(i)[0]]) for i in range(len(plan))]
     continues = iter(part[2] for part in parts)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from itertools import islice
 from typing import Any
 
 import pytest
 from torch.utils.data import Dataset
 
 from scaleformer.data.cutting import Cutting
-from scaleformer.data.sampler import Recipe, TokenBatchSampler, ready_made
+from scaleformer.data.sampler import KeptBatches, Recipe, epoch_parts, ready_made
 from tests.data.toy import random_corpus
 
 CUTTING = Cutting(50, multi_resolution=True)
@@ -20,11 +19,8 @@ CUTTING = Cutting(50, multi_resolution=True)
 Batches = list[list[list[int]]]
 
 
-def sampler(seed: int = 1, **options: Any) -> TokenBatchSampler:
-    return TokenBatchSampler(random_corpus(0), Recipe(CUTTING, 300, seed, **options))
-
-
-def plain(batches: Any) -> Batches:
+def plain(epoch: int, seed: int = 1, done: int = 0, **options: Any) -> Batches:
+    batches = epoch_parts(random_corpus(0), Recipe(CUTTING, 300, seed, **options), epoch, done)
     return [[segments.tolist() for segments, _ in batch] for batch in batches]
 
 
@@ -32,36 +28,31 @@ def segments(batches: Batches) -> list[int]:
     return sorted(i for batch in batches for example in batch for i in example)
 
 
-def test_epochs_of_the_sampler() -> None:
-    one = sampler()
-    epochs = [plain(one) for _ in range(3)]
+def test_epochs_differ_and_hold_every_segment() -> None:
+    epochs = [plain(epoch) for epoch in range(3)]
     assert epochs[0] != epochs[1] != epochs[2]
     for epoch in epochs:
         assert segments(epoch) == list(range(random_corpus(0).segments))
-    again = sampler()
-    assert [plain(again) for _ in range(3)] == epochs
-    assert plain(sampler(seed=2)) != epochs[0]
-    assert one.state_dict() == {"epoch": 3, "done": 0}
+    assert [plain(epoch) for epoch in range(3)] == epochs
+    assert plain(0, seed=2) != epochs[0]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("done", [0, 1, 7])
-def test_sampler_resumes_with_the_remaining_batches(done: int) -> None:
-    whole = sampler()
-    epochs = [plain(whole) for _ in range(2)]
-    first = sampler()
-    plain(first)
-    taken = plain(islice(iter(first), done))
-    second = sampler()
-    second.load_state_dict(first.state_dict())
-    assert taken == epochs[1][:done]
-    assert plain(second) == epochs[1][done:]
-    assert second.state_dict() == {"epoch": 2, "done": 0}
+def test_an_epoch_goes_on_with_the_remaining_batches(done: int, workers: int) -> None:
+    whole = plain(1)
+    assert plain(1, done=done) == whole[done:]
+    corpus, recipe = random_corpus(0), Recipe(CUTTING, 300, 1)
+    batches = KeptBatches(corpus, recipe, workers)
+    every = [(position, batch.ids) for position, batch in batches.rest((1, 0, 0))]
+    assert [(position, batch.ids) for position, batch in batches.rest((1, 0, done))] == every[done:]
+    assert [position for position, _ in every] == [(1, 0, number) for number in range(1, len(whole) + 1)]
 
 
 def test_processes_share_an_epoch() -> None:
-    parts = [plain(sampler(rank=rank, world=2)) for rank in range(2)]
+    parts = [plain(0, rank=rank, world=2) for rank in range(2)]
     assert len(parts[0]) == len(parts[1])
-    assert segments(parts[0] + parts[1]) == segments(plain(sampler()))
+    assert segments(parts[0] + parts[1]) == segments(plain(0))
 
 
 class Told(Dataset[int]):
