@@ -31,8 +31,8 @@ class CopyModel(nn.Module):
         self.batches.append(tuple(source_mask.sum(1).tolist()))
         return source
 
-    def init_state(self, memory: Tensor, beams: int) -> tuple[Tensor, int]:
-        return memory.repeat_interleave(beams, 0), 0
+    def init_state(self, encoded: Tensor, beams: int) -> tuple[Tensor, int]:
+        return encoded.repeat_interleave(beams, 0), 0
 
     def step(self, tokens: Tensor, segments: Tensor, state: tuple[Tensor, int]):
         source, position = state

@@ -37,8 +37,8 @@ class FakeModel:
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor):
         return [tuple(row[mask].tolist()) for row, mask in zip(source, source_mask, strict=True)]
 
-    def init_state(self, memory, beams: int):
-        return {"sources": memory, "beams": beams, "written": [()] * (len(memory) * beams)}
+    def init_state(self, encoded, beams: int):
+        return {"sources": encoded, "beams": beams, "written": [()] * (len(encoded) * beams)}
 
     def step(self, tokens: Tensor, segments: Tensor, state):
         sources, K = state["sources"], state["beams"]

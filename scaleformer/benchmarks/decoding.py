@@ -16,7 +16,7 @@ from scaleformer.benchmarks.models import Sizes, make_batch, make_model, state_b
 from scaleformer.benchmarks.peers import MARIAN, generate_times, make_marian
 from scaleformer.decoding.config import DecodingConfig
 from scaleformer.decoding.search import DecodableModel, decode
-from scaleformer.model.transformer import DecoderState, Memory, Transformer
+from scaleformer.model.transformer import DecoderState, Encoded, Transformer
 from scaleformer.vocabulary import EOS, SEP
 
 #: first tokens, left out of every curve: allocators and caches are filling
@@ -80,11 +80,11 @@ class Endless:
         self.sizes: dict[int, int] = {}
         self.state: DecoderState | None = None
 
-    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Encoded:
         return self.model.encode(source, source_mask, source_segments)
 
-    def init_state(self, memory: Memory, beams: int) -> DecoderState:
-        return self.model.init_state(memory, beams)
+    def init_state(self, encoded: Encoded, beams: int) -> DecoderState:
+        return self.model.init_state(encoded, beams)
 
     def step(self, tokens: Tensor, segments: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         logits, self.state = self.model.step(tokens, segments, state)
@@ -149,7 +149,7 @@ def measure_curve(
         max(seconds) / min(seconds) - 1,
         model.sizes[early] / documents / beams,
         (model.sizes[positions] - model.sizes[early]) / (positions - early) / documents / beams,
-        state_bytes([layer.memory for layer in model.state.layers]) / documents / source,
+        state_bytes([layer.cross for layer in model.state.layers]) / documents / source,
     )
 
 

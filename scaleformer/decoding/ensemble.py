@@ -31,8 +31,8 @@ class Ensemble(nn.Module):
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> list[Any]:
         return [model.encode(source, source_mask, source_segments) for model in self.models]
 
-    def init_state(self, memory: list[Any], beams: int) -> list[Any]:
-        return [model.init_state(part, beams) for model, part in zip(self.models, memory, strict=True)]
+    def init_state(self, encoded: list[Any], beams: int) -> list[Any]:
+        return [model.init_state(part, beams) for model, part in zip(self.models, encoded, strict=True)]
 
     def step(self, tokens: Tensor, segments: Tensor, state: list[Any]) -> tuple[Tensor, list[Any]]:
         """Logits (B*K, V) fp32 of the next token: the log of the averaged probabilities."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.attention.state import FIRST_ROOM
-from scaleformer.model.transformer import ENCODED, DecoderState, Memory, Transformer
+from scaleformer.model.transformer import ENCODED_AT_ONCE, DecoderState, Encoded, Transformer
 
 # Bounds, which tests/model/test_footprint.py compares with what torch takes. Numbers of a token in a layer of the
 # encoder, for each of the width and of the feed-forward width; the part of a layer's state that a step copies.
@@ -39,7 +39,7 @@ class Footprint:
             numbers = torch.arange(source, device=weight.device) * segments // source
             numbers = numbers.repeat(documents, 1)
             states = weight.new_zeros(documents, source, model.config.width)
-            return model.init_state(Memory(states, torch.ones_like(numbers, dtype=torch.bool), numbers), beams)
+            return model.init_state(Encoded(states, torch.ones_like(numbers, dtype=torch.bool), numbers), beams)
 
         def count(*sizes: int) -> int:
             return tensor_bytes(made(*sizes).layers)
@@ -76,7 +76,7 @@ class Footprint:
         encoder, *_ = self.model.encoder_layers
         decoder, *_ = self.model.decoder_layers
         source = documents * extent.source
-        at_once = max(extent.source, min(source, ENCODED))
+        at_once = max(extent.source, min(source, ENCODED_AT_ONCE))
         by_head = encoder.attention.held.tiles + encoder.attention.held.scores * extent.source
         encoding = (_WIDTHS * D + _FEEDFORWARDS * F + H * by_head) * at_once
         begun = self.state_bytes(extent, documents, beams, used=False)

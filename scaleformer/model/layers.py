@@ -71,7 +71,7 @@ class LayerState(NamedTuple):
     """Decoding state of one decoder layer: one part for the hypotheses (B*K rows), one for the documents (B rows)."""
 
     own: Any
-    memory: Any
+    cross: Any
 
 
 class DecoderLayer(nn.Module):
@@ -95,38 +95,38 @@ class DecoderLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, layout: SegmentLayout, memory: Tensor, cross_layout: SegmentLayout) -> Tensor:
-        """x (B, L, D) and its layout; memory (B, S, D) and the layout of both -> (B, L, D)"""
+    def forward(self, x: Tensor, layout: SegmentLayout, encoded: Tensor, cross_layout: SegmentLayout) -> Tensor:
+        """x (B, L, D) and its layout; encoded (B, S, D) and the layout of both -> (B, L, D)"""
         h = self.attention_norm(x)
         x = x + self.dropout(self.attention(h, h, layout))
         h = self.cross_attention_norm(x)
-        x = x + self.dropout(self.cross_attention(h, memory, cross_layout))
+        x = x + self.dropout(self.cross_attention(h, encoded, cross_layout))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
-    def init_state(self, memory: Tensor, mask: Tensor, segments: Tensor, rows: int) -> LayerState:
+    def init_state(self, encoded: Tensor, mask: Tensor, segments: Tensor, rows: int) -> LayerState:
         return LayerState(
-            self.attention.init_state(memory, mask, segments, rows),
-            self.cross_attention.init_state(memory, mask, segments, rows),
+            self.attention.init_state(encoded, mask, segments, rows),
+            self.cross_attention.init_state(encoded, mask, segments, rows),
         )
 
     def states_before(
-        self, x: Tensor, segments: Tensor, starts: Tensor, memory: Tensor, mask: Tensor, memory_segments: Tensor
+        self, x: Tensor, segments: Tensor, starts: Tensor, encoded: Tensor, mask: Tensor, source_segments: Tensor
     ) -> LayerState:
         """The states before the positions starts (n,) of one text, a row each, from the layer's input x (1, L, D) and
-        segments (1, L); memory (1, S, D), mask and memory_segments (1, S)."""
+        segments (1, L); encoded (1, S, D), mask and source_segments (1, S)."""
         return LayerState(
             self.attention.states_before(self.attention_norm(x), segments[0], starts),
-            self.cross_attention.init_state(memory, mask, memory_segments, len(starts)),
+            self.cross_attention.init_state(encoded, mask, source_segments, len(starts)),
         )
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: LayerState) -> tuple[Tensor, LayerState]:
         """x (B*K, D), segments (B*K,) -> (B*K, D) and the next state; the same numbers as `forward`."""
         h, own = self.attention.step(self.attention_norm(x), position, segments, state.own)
         x = x + h
-        h, memory = self.cross_attention.step(self.cross_attention_norm(x), position, segments, state.memory)
+        h, cross = self.cross_attention.step(self.cross_attention_norm(x), position, segments, state.cross)
         x = x + h
-        return x + self.feed_forward(self.feed_forward_norm(x)), LayerState(own, memory)
+        return x + self.feed_forward(self.feed_forward_norm(x)), LayerState(own, cross)
 
     def reorder(self, state: LayerState, rows: Tensor, documents: Tensor | None) -> LayerState:
-        memory = state.memory if documents is None else reorder(state.memory, documents)
-        return LayerState(reorder(state.own, rows), memory)
+        cross = state.cross if documents is None else reorder(state.cross, documents)
+        return LayerState(reorder(state.own, rows), cross)

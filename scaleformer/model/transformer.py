@@ -55,13 +55,13 @@ class ModelConfig:
 
 
 #: source tokens, with pads, encoded at once in translation (or one document), which bounds the memory
-ENCODED = 8192
+ENCODED_AT_ONCE = 8192
 
 #: with more rows, 8-bit weights do not make the output layer faster
 FEW_ROWS = 128
 
 
-class Memory(NamedTuple):
+class Encoded(NamedTuple):
     """The encoded source: states (B, S, D), mask (B, S) bool, segments (B, S) long."""
 
     states: Tensor
@@ -143,12 +143,12 @@ class Transformer(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Teacher-forced decoder states (B, L, D), before the output layer (`logits`)."""
-        memory = self.encode(batch.source, batch.source_mask, batch.source_segments)
+        encoded = self.encode(batch.source, batch.source_mask, batch.source_segments)
         x = self._embed(self.target_embedding, batch.target_input, self.target_positions)  # (B, L, D)
         layout = SegmentLayout(batch.target_segments, batch.target_segments, batch.target_mask)
-        cross_layout = SegmentLayout(batch.target_segments, memory.segments, memory.mask)
+        cross_layout = SegmentLayout(batch.target_segments, encoded.segments, encoded.mask)
         for layer in self.decoder_layers:
-            x = self._run(layer, x, layout, memory.states, cross_layout)
+            x = self._run(layer, x, layout, encoded.states, cross_layout)
         return self.decoder_norm(x)  # (B, L, D)
 
     def logits(self, states: Tensor) -> Tensor:
@@ -167,46 +167,49 @@ class Transformer(nn.Module):
                 module.int8 = Int8Weight(module.weight, module.bias)
         self.output_int8 = Int8Weight(self.output_weight)
 
-    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Memory:
-        """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Memory"""
-        if torch.is_inference_mode_enabled() and source.numel() > ENCODED and len(source) > 1:
-            size = max(1, ENCODED // source.shape[1])
+    def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Encoded:
+        """source (B, S) long, source_mask (B, S) bool, source_segments (B, S) long -> Encoded"""
+        if torch.is_inference_mode_enabled() and source.numel() > ENCODED_AT_ONCE and len(source) > 1:
+            size = max(1, ENCODED_AT_ONCE // source.shape[1])
             parts = zip(*(x.split(size) for x in (source, source_mask, source_segments)), strict=True)
             states = torch.cat([self.encode(*part).states for part in parts])  # (B, S, D)
-            return Memory(states, source_mask, source_segments)
+            return Encoded(states, source_mask, source_segments)
         x = self._embed(self.source_embedding, source, self.source_positions)  # (B, S, D)
         layout = SegmentLayout(source_segments, source_segments, source_mask)
         for layer in self.encoder_layers:
             x = self._run(layer, x, layout)
-        return Memory(self.encoder_norm(x), source_mask, source_segments)
+        return Encoded(self.encoder_norm(x), source_mask, source_segments)
 
-    def init_state(self, memory: Memory, beams: int) -> DecoderState:
+    def init_state(self, encoded: Encoded, beams: int) -> DecoderState:
         """The state before `<s>`, for K = `beams` hypotheses of each of the B documents; row = document * K + beam."""
-        rows = memory.states.shape[0] * beams
-        return DecoderState(0, [layer.init_state(*memory, rows) for layer in self.decoder_layers])
+        rows = encoded.states.shape[0] * beams
+        return DecoderState(0, [layer.init_state(*encoded, rows) for layer in self.decoder_layers])
 
-    def read_target(self, memory: Memory, target: Tensor, segments: Tensor) -> list[Tensor]:
+    def read_target(self, encoded: Encoded, target: Tensor, segments: Tensor) -> list[Tensor]:
         """The input of each decoder layer for a given translation, (1, L, D) each, for `states_before`.
 
-        memory of one document; target (1, L) long, the decoder's input, and segments (1, L) long, as in
+        encoded: of one document; target (1, L) long, the decoder's input, and segments (1, L) long, as in
         `Batch.target_input` and `Batch.target_segments`. Raises ValueError for a model with absolute positions.
         """
         if self.target_positions is not None:
             raise ValueError("absolute positions cannot start in the middle of a text: use relative positions")
         inputs = [self._embed(self.target_embedding, target, None)]  # (1, L, D)
-        layout, cross_layout = SegmentLayout(segments, segments), SegmentLayout(segments, memory.segments, memory.mask)
+        layout, cross_layout = (
+            SegmentLayout(segments, segments),
+            SegmentLayout(segments, encoded.segments, encoded.mask),
+        )
         for layer in self.decoder_layers[:-1]:
-            inputs.append(layer(inputs[-1], layout, memory.states, cross_layout))
+            inputs.append(layer(inputs[-1], layout, encoded.states, cross_layout))
         return inputs
 
-    def states_before(self, memory: Memory, inputs: list[Tensor], segments: Tensor, starts: Tensor) -> DecoderState:
+    def states_before(self, encoded: Encoded, inputs: list[Tensor], segments: Tensor, starts: Tensor) -> DecoderState:
         """The state of n hypotheses of one document that continue a given translation from several positions.
 
-        memory, segments as in `read_target`, which returned `inputs`; starts (n,) long: row i is the state before
+        encoded, segments as in `read_target`, which returned `inputs`; starts (n,) long: row i is the state before
         position starts[i], the first of a segment. Raises ValueError if the attention cannot start there.
         """
         layers = [
-            layer.states_before(x, segments, starts, *memory)
+            layer.states_before(x, segments, starts, *encoded)
             for layer, x in zip(self.decoder_layers, inputs, strict=True)
         ]
         return DecoderState(0, layers)

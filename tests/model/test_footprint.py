@@ -7,7 +7,7 @@ import torch
 
 from scaleformer.model.attention.estimates import Extent
 from scaleformer.model.footprint import Footprint, tensor_bytes
-from scaleformer.model.transformer import ENCODED, Transformer
+from scaleformer.model.transformer import ENCODED_AT_ONCE, Transformer
 from tests.helpers import make_batch, make_model
 from tests.model.test_transformer import CHOICES
 
@@ -95,11 +95,11 @@ def test_many_documents_are_encoded_some_at_a_time(monkeypatch: pytest.MonkeyPat
     model = make_model()
     batch = make_batch([([5, 3], [1]), ([2], [1]), ([4, 4, 4], [1]), ([7], [1]), ([1, 1], [1])])
     source = batch.source, batch.source_mask, batch.source_segments
-    assert batch.source.numel() < ENCODED
+    assert batch.source.numel() < ENCODED_AT_ONCE
     expected = model.encode(*source)
     sizes: list[int] = []
     model.encoder[0].register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
-    monkeypatch.setattr("scaleformer.model.transformer.ENCODED", 2 * batch.source.shape[1])
+    monkeypatch.setattr("scaleformer.model.transformer.ENCODED_AT_ONCE", 2 * batch.source.shape[1])
     found = model.encode(*source)
     assert sizes == [2, 2, 1]
     for part, wanted in zip(found, expected, strict=True):

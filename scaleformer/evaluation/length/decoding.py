@@ -43,9 +43,9 @@ class PrefixedModel:
     def encode(self, source: Tensor, source_mask: Tensor, source_segments: Tensor) -> Any:
         return self.model.encode(source, source_mask, source_segments)
 
-    def init_state(self, memory: Any, beams: int) -> _State:
+    def init_state(self, encoded: Any, beams: int) -> _State:
         documents = torch.arange(len(self.lengths), device=self.lengths.device)
-        return _State(self.model.init_state(memory, beams), 0, documents.repeat_interleave(beams))
+        return _State(self.model.init_state(encoded, beams), 0, documents.repeat_interleave(beams))
 
     def step(self, tokens: Tensor, segments: Tensor, state: _State) -> tuple[Tensor, _State]:
         logits, inner = self.model.step(tokens, segments, state.inner)

@@ -40,8 +40,8 @@ class Attention(nn.Module, ABC):
         attend_step  one token of each hypothesis, with the same numbers as `attend`, and the next state
 
     A state is a tensor with the rows first, a tuple of such, or an object with a method `reorder` (`state.reorder`).
-    Cross-attention keeps the keys and values of the source; a mechanism that needs less of them gives `memory_state`
-    and `attend_memory`.
+    Cross-attention keeps the keys and values of the source; a mechanism that needs less of them gives `encoded_state`
+    and `attend_encoded`.
 
     site    "encoder" (bidirectional), "decoder" (causal self-attention) or "cross" (decoder to encoder)
     width   D, a multiple of `heads`
@@ -81,31 +81,31 @@ class Attention(nn.Module, ABC):
         """The module of absolute positions to add to the embeddings, positions (L,) -> (L, D), or None."""
         return Sinusoids(self.heads * self.head_width) if self.absolute_positions else None
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         """The output of attention at each query position.
 
         x        (B, L, D), source of the queries
-        memory   (B, S, D), source of keys and values; x itself in self-attention
+        encoded  (B, S, D), where keys and values come from: the encoder's output, in self-attention x itself
         layout   the segments (B, L) and (B, S), which never decrease along a row, and the keys' mask (B, S); pads are
                  at the end of a row. All layers share it, and with it the plans derived from it
         returns  (B, L, D)
         """
-        if memory is x:
+        if encoded is x:
             query, key, value = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
         else:
-            query, (key, value) = self._split(self.query(x)), self._project(memory, self.key, self.value)
+            query, (key, value) = self._split(self.query(x)), self._project(encoded, self.key, self.value)
         gathered = self.attend(query, key, value, layout)  # (B, H, L, d)
         return self.output(self._merge(gathered))  # (B, L, D)
 
-    def init_state(self, memory: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
+    def init_state(self, encoded: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
         """The state before the first step: of `rows` empty hypotheses, or of the documents to translate.
 
-        Only cross-attention reads memory (B, S, D), key_mask (B, S) and key_segments (B, S).
+        Only cross-attention reads the encoded source (B, S, D), key_mask (B, S) and key_segments (B, S).
         """
         if self.site == "cross":
-            key, value = self._project(memory, self.key, self.value)  # (B, H, S, d)
-            return self.memory_state(key, value, key_mask, key_segments)
-        return OwnState(self._step_product(), self.empty_state(rows, memory))
+            key, value = self._project(encoded, self.key, self.value)  # (B, H, S, d)
+            return self.encoded_state(key, value, key_mask, key_segments)
+        return OwnState(self._step_product(), self.empty_state(rows, encoded))
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: Any) -> tuple[Tensor, Any]:
         """One position of every hypothesis; the same numbers as `forward` at that position.
@@ -115,7 +115,7 @@ class Attention(nn.Module, ABC):
         rows, width = x.shape
         if self.site == "cross":
             query = self.query(x).view(rows, self.heads, self.head_width)  # (B*K, H, d)
-            out = self.attend_memory(query, position, segments, state)  # (B*K, H, d)
+            out = self.attend_encoded(query, position, segments, state)  # (B*K, H, d)
         else:
             out, inner = self.step_projected(state.project(x), position, segments, state.inner)  # (B*K, H, d)
             state = OwnState(state.project, inner)
@@ -149,11 +149,11 @@ class Attention(nn.Module, ABC):
         mechanism overrides `step_projected`."""
         raise NotImplementedError(f"{type(self).__name__} has neither attend_step nor step_projected")
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+    def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         """Cross-attention: the state that decoding needs from key and value (B, H, S, d); steps never change it."""
         return KeyValueCache(key, value, key.shape[2], key_mask, key_segments)
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+    def attend_encoded(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         """Cross-attention: query (B*K, H, d) -> (B*K, H, d); the K beams of a document share its state. By default
         `attend` with the beams as L = K queries, whose segments are in no order."""
         documents = len(state.key)

@@ -48,7 +48,7 @@ class Held(NamedTuple):
 
     scores  in `attend`, of the size of all scores, (B, H, L, S)
     tiles   in `attend`, for each head and query, whatever the width; in addition to a usual layer
-    aside   in `memory_state`, a token for each of the width D
+    aside   in `encoded_state`, a token for each of the width D
     """
 
     scores: int = 0

@@ -71,7 +71,7 @@ class KernelizedAttention(Attention):
         options = (self.relative(), like.device, self.feature_map, dtype)
         return causal_init(rows, self.heads, self.feature_width, d, *options)
 
-    def memory_state(
+    def encoded_state(
         self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor
     ) -> CrossState | ExponentState:
         key = self.features(key, False, 0)  # (B, H, S, m)
@@ -89,7 +89,7 @@ class KernelizedAttention(Attention):
             return state.read(query, self.joint)[:, :, 0].to(value.dtype), state
         return causal_step(query[:, :, 0], key, value, self.relative(), state, self.feature_map)
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: State) -> Tensor:
+    def attend_encoded(self, query: Tensor, position: int, segments: Tensor, state: State) -> Tensor:
         documents = len(state.mean if isinstance(state, ExponentState) else state.memory)
         beams = self.features(beams_as_queries(query, documents), True, position)  # (B, H, K, m)
         if isinstance(state, ExponentState):

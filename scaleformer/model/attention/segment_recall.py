@@ -117,7 +117,7 @@ class SegmentRecallAttention(Attention):
         near = len(self.log_gate[0]) // 2 - 1
         return recall_bytes(self, near, self.kept, documents, rows, extent, size)
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+    def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         arguments = self.log_gate, self.saliences(key), self.recency, key_segments, key_mask
         return recall_cross_state(key, value, *arguments, self.kept)
 
@@ -141,7 +141,7 @@ class SegmentRecallAttention(Attention):
             out = state.step(query, pair.unflatten(2, (2, d)), salience[..., 0], relative, segments)
         return out.to(projected.dtype), state
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+    def attend_encoded(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         with full_precision(query.device):
             return state.step(query, segments).to(query.dtype)  # (B*K, H, d)
 

@@ -135,8 +135,8 @@ def test_large_keys_are_as_in_float64(name: str, site: str, kind: str) -> None:
                 steps.append(step)
             torch.testing.assert_close(torch.stack(steps, dim=2), out, rtol=1e-3, atol=1e-3)
         elif site == "cross":
-            state = attention.memory_state(key, value, layout.mask, layout.key_segments)
-            torch.testing.assert_close(attention.attend_memory(query[:, :, 3], 3, segments, state), out[:, :, 3])
+            state = attention.encoded_state(key, value, layout.mask, layout.key_segments)
+            torch.testing.assert_close(attention.attend_encoded(query[:, :, 3], 3, segments, state), out[:, :, 3])
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -155,8 +155,8 @@ def test_a_common_offset_of_a_querys_exponents_cancels(site: str) -> None:
                 step, state = attention.attend_step(*args)
             torch.testing.assert_close(step, out[:, :, 8], rtol=1e-3, atol=1e-4)
         elif site == "cross":
-            state = attention.memory_state(key, value, layout.mask, layout.key_segments)
-            found = attention.attend_memory(query[:, :, 3] + 300, 3, segments, state)
+            state = attention.encoded_state(key, value, layout.mask, layout.key_segments)
+            found = attention.attend_encoded(query[:, :, 3] + 300, 3, segments, state)
             torch.testing.assert_close(found, out[:, :, 3], rtol=1e-3, atol=1e-4)
 
 

@@ -70,9 +70,9 @@ class AdaptiveSpanAttention(AuxiliaryLoss, SoftmaxAttention):
         else:
             self.span = nn.Parameter(torch.full((heads,), float(initial)))  # z / max_span
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         if not self.dynamic:
-            return super().forward(x, memory, layout)
+            return super().forward(x, encoded, layout)
         query, key, value = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
         raw = linear(x, self.span_weight, self.span_bias).transpose(1, 2)  # (B, H, L)
         if self.training:

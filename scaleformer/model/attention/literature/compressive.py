@@ -79,10 +79,10 @@ class CompressiveAttention(AuxiliaryLoss, TransformerXLAttention):
         self.compress = Compression(compression, width, rate)
         self._latest: tuple[Tensor, Tensor] | None = None  # x (B, L, D) and its mask (B, L)
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         if self._reconstructs and torch.is_grad_enabled():
             self._latest = x.detach(), layout.mask
-        return super().forward(x, memory, layout)
+        return super().forward(x, encoded, layout)
 
     def auxiliary_loss(self) -> Tensor | None:
         if not self._reconstructs or self._latest is None:

@@ -66,16 +66,16 @@ class GTransformerAttention(Attention):
         self.register_buffer("own", torch.tensor([HIDDEN, 0.0, HIDDEN]).repeat(heads, 1), persistent=False)
         self.register_buffer("recency", torch.zeros(heads), persistent=False)
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-        group = super().forward(x, memory, layout)  # (B, L, D)
-        return group if self.whole is None else self._combine(group, self.whole(x, memory, layout))
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
+        group = super().forward(x, encoded, layout)  # (B, L, D)
+        return group if self.whole is None else self._combine(group, self.whole(x, encoded, layout))
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         arguments = None, self.own, key.new_zeros(key.shape[:3]), self.recency
         return segment_recall_attention(query, key, value, *arguments, kept=1, causal=self.causal, layout=layout)
 
-    def init_state(self, memory: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
-        arguments = memory, key_mask, key_segments, rows
+    def init_state(self, encoded: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> Any:
+        arguments = encoded, key_mask, key_segments, rows
         group = super().init_state(*arguments)
         return group if self.whole is None else Both(group, self.whole.init_state(*arguments))
 
@@ -90,7 +90,7 @@ class GTransformerAttention(Attention):
         d, dtype = self.head_width, torch.promote_types(like.dtype, torch.float32)
         return recall_causal_init(rows, self.heads, d, d, self.own, self.recency, 1, like.device, dtype)
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
+    def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> Any:
         arguments = self.own, key.new_zeros(key.shape[:3]), self.recency, key_segments, key_mask
         return recall_cross_state(key, value, *arguments, kept=1)
 
@@ -99,7 +99,7 @@ class GTransformerAttention(Attention):
     ) -> tuple[Tensor, RecallCausalState]:
         return recall_causal_step(query, key, value, None, key.new_zeros(key.shape[:2]), segments, state)
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
+    def attend_encoded(self, query: Tensor, position: int, segments: Tensor, state: Any) -> Tensor:
         with full_precision(query.device):
             return state.step(query, segments).to(query.dtype)  # (B*K, H, d)
 

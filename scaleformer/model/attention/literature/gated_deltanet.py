@@ -64,7 +64,7 @@ class GatedDeltaNetAttention(Attention):
         self.decay_bias = nn.Parameter(pace + (-torch.expm1(-pace)).log())  # c
         self.norm = nn.Parameter(torch.ones(self.head_width))
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         length = x.shape[1]
         x = x.masked_fill(~layout.mask[..., None], 0.0)  # what comes backwards meets the pads first: they write nothing
         mixed = torch.cat([f(x) for f in (self.query, self.key, self.value)], dim=-1).transpose(1, 2)  # (B, 3 D, L)

@@ -90,8 +90,8 @@ class HibertAttention(GTransformerAttention):
         self.among = SegmentsAttention(width, heads, earlier=self.causal)
         self.back = SegmentsAttention(width, heads, earlier=self.causal)
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
-        group = super().forward(x, memory, layout)  # (B, L, D)
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
+        group = super().forward(x, encoded, layout)  # (B, L, D)
         ends = layout.ends()
         last = (x + group).take_along_dim(ends.place[..., None], dim=1)  # (B, N, D)
         summary = last + positions(layout.key_segments.gather(1, ends.place), last)  # (B, N, D)
@@ -99,11 +99,11 @@ class HibertAttention(GTransformerAttention):
         context = summary + self.among(summary, summary, SegmentLayout(order + 1, order, ends.real))  # (B, N, D)
         return group + self.back(x, context, SegmentLayout(ends.number, order, ends.real))  # (B, L, D)
 
-    def init_state(self, memory: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> HibertState:
-        group = super().init_state(memory, key_mask, key_segments, rows)
-        tables = [room(memory, FIRST_SEGMENTS, rows, self.heads, self.head_width) for _ in range(4)]
-        count = torch.zeros(rows, dtype=torch.long, device=memory.device)
-        last = memory.new_zeros(rows, self.heads * self.head_width)
+    def init_state(self, encoded: Tensor, key_mask: Tensor, key_segments: Tensor, rows: int) -> HibertState:
+        group = super().init_state(encoded, key_mask, key_segments, rows)
+        tables = [room(encoded, FIRST_SEGMENTS, rows, self.heads, self.head_width) for _ in range(4)]
+        count = torch.zeros(rows, dtype=torch.long, device=encoded.device)
+        last = encoded.new_zeros(rows, self.heads * self.head_width)
         return HibertState(group, tables, count, 0, torch.full_like(count, NO_SEGMENT), last)
 
     def step(self, x: Tensor, position: int, segments: Tensor, state: HibertState) -> tuple[Tensor, HibertState]:

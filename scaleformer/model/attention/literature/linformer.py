@@ -38,11 +38,11 @@ class LinformerAttention(SoftmaxAttention):
     def attend(self, query: Tensor, key: Tensor, value: Tensor, layout: SegmentLayout) -> Tensor:
         return fused(query, *self.project(key, value, layout.mask))  # (B, H, L, d)
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
+    def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> KeyValueCache:
         keys, values = self.project(key, value, key_mask)
         return KeyValueCache(keys, values, keys.shape[2])
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: KeyValueCache) -> Tensor:
+    def attend_encoded(self, query: Tensor, position: int, segments: Tensor, state: KeyValueCache) -> Tensor:
         beams = beams_as_queries(query, len(state.key))  # (B, H, K, d)
         return queries_as_beams(fused(beams, state.key, state.value))
 

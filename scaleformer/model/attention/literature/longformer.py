@@ -75,9 +75,9 @@ class LongformerAttention(SoftmaxAttention):
             for name in ("query", "key", "value"):
                 getattr(self, f"global_{name}").load_state_dict(getattr(self, name).state_dict())
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         if not self.own_projections:
-            return super().forward(x, memory, layout)
+            return super().forward(x, encoded, layout)
         near = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
         far = self._project(x, self.global_query, self.global_key, self.global_value)
         query, key, value = (torch.cat(pair, dim=1) for pair in zip(near, far, strict=True))  # (B, 2H, L, d) each

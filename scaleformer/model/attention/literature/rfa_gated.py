@@ -94,9 +94,9 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         angles = unit @ self.projection.to(dtype).mT  # (B, H, L, m)
         return torch.cat([angles.sin(), angles.cos()], dim=-1).mul_(self.feature_count**-0.5)
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         if not self.causal:
-            return super().forward(x, memory, layout)
+            return super().forward(x, encoded, layout)
         query, key, value = self._project(x, self.query, self.key, self.value)  # (B, H, L, d) each
         begins = layout.query_segments.diff(dim=1, prepend=layout.query_segments[:, :1]) > 0  # (B, L)
         gate = functional.logsigmoid(self.gate(x)).masked_fill(~begins[..., None], 0.0)  # (B, L, H)
@@ -121,7 +121,7 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
         memory = torch.zeros(shape, device=like.device, dtype=torch.promote_types(like.dtype, torch.float32))
         return FadingState(memory, torch.full((rows,), NO_SEGMENT, device=like.device))
 
-    def memory_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> FadingState:
+    def encoded_state(self, key: Tensor, value: Tensor, key_mask: Tensor, key_segments: Tensor) -> FadingState:
         with torch.autocast(key.device.type, enabled=False):
             return FadingState(self._sum(key, value, key_mask))
 
@@ -141,7 +141,7 @@ class RandomFeatureGatedAttention(Redrawn, Attention):
             out = _mean(phi_q @ memory)[:, :, 0].to(projected.dtype)  # (B*K, H, d)
         return out, FadingState(memory, segments)
 
-    def attend_memory(self, query: Tensor, position: int, segments: Tensor, state: FadingState) -> Tensor:
+    def attend_encoded(self, query: Tensor, position: int, segments: Tensor, state: FadingState) -> Tensor:
         with torch.autocast(query.device.type, enabled=False):
             phi_q = self.features(beams_as_queries(query, len(state.memory)))  # (B, H, K, 2m)
             return queries_as_beams(_mean(phi_q @ state.memory)).to(query.dtype)  # (B*K, H, d)

@@ -68,7 +68,7 @@ class TransformerXLAttention(SoftmaxAttention):
             pieces = -(-self.memory // C) - (-self.compressed * self.rate // C)  # each rounded up
             self._former = CarriedStates.nothing(len(continues), pieces * C, self.query.weight.detach())
 
-    def forward(self, x: Tensor, memory: Tensor, layout: SegmentLayout) -> Tensor:
+    def forward(self, x: Tensor, encoded: Tensor, layout: SegmentLayout) -> Tensor:
         past = x.detach()
         if self._former is not None:
             past = self._former.before(x)  # (B, P + L, D)
