@@ -71,19 +71,19 @@ def _service(request: Request) -> Service:
 
 
 @router.post("/translate", response_model=TranslateAnswer, response_model_exclude_none=True, responses=ERRORS)
-async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswer:
+async def translate(request: Request, body: TranslateRequest) -> TranslateAnswer:
     """Translate documents; respond when all are finished."""
-    opened = await _service(request).open(asked.documents, asked.options)
+    opened = await _service(request).open(body.documents, body.options)
     documents = [await opened.answer(done) for done in await opened.wait(request)]
     return TranslateAnswer(documents=documents, timing=opened.timing())
 
 
 @router.post("/translate/stream", response_class=StreamingResponse, responses=ERRORS)
-async def translate_stream(request: Request, asked: TranslateRequest) -> StreamingResponse:
+async def translate_stream(request: Request, body: TranslateRequest) -> StreamingResponse:
     """Server-sent events: `source` with all segments, `segment` for each final one (with greedy search while the rest
     is being decoded), `document` as in `/translate`, `end` with the timing; `error` ends the stream.
     """
-    opened = await _service(request).open(asked.documents, asked.options)
+    opened = await _service(request).open(body.documents, body.options)
     return _stream(opened, _documents(opened))
 
 
@@ -203,10 +203,10 @@ async def _file_events(opened: Opened, name: str) -> AsyncGenerator[str, None]:
             if isinstance(event, Done):
                 found[event.document] = event.translation
                 translation = event.translation
-                told: dict[str, Any] = {"target": list(translation.segments), "cut": list(translation.cut)}
+                document: dict[str, Any] = {"target": list(translation.segments), "cut": list(translation.cut)}
                 if event.alignments is not None:
-                    told["alignments"] = in_pharaoh(event)
-                yield _event("document", {"document": event.document, **told})
+                    document["alignments"] = in_pharaoh(event)
+                yield _event("document", {"document": event.document, **document})
             else:
                 yield event
     report, content = await opened.file(name, [found[number] for number in range(len(opened.sources))])
@@ -231,8 +231,8 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     more = f" (and {len(others)} more)" if others else ""
     given = first.get("input")
     value = "" if given is None or isinstance(given, (dict, list, BaseModel)) else f"={shown(given)}"
-    told = " ".join(f"{where or 'the body'}{value}: {first['msg'].removeprefix('Value error, ')}{more}".split())
-    return JSONResponse({"error": told}, 422)
+    message = " ".join(f"{where or 'the body'}{value}: {first['msg'].removeprefix('Value error, ')}{more}".split())
+    return JSONResponse({"error": message}, 422)
 
 
 async def _fault(_: Request, error: Exception) -> JSONResponse:

@@ -138,14 +138,14 @@ def test_requests_share_a_batch_where_settings_are_alike(translator):
         def ask(name: str, options: dict) -> httpx.Response:
             return server.post(documents=[{"id": name, "source": ["a dog"]}], options=options)
 
-        asked = [pool.submit(ask, "first", {})]
+        sent = [pool.submit(ask, "first", {})]
         assert held.here.wait(120)
         for name, options in (("a", {}), ("b", {"strategy": "beam"}), ("c", {}), ("d", {"strategy": "beam"})):
             waiting = server.service.worker.waiting
-            asked.append(pool.submit(ask, name, options))
+            sent.append(pool.submit(ask, name, options))
             until(lambda waiting=waiting: server.service.worker.waiting > waiting)
         held.go.set()
-        assert [one.result().status_code for one in asked] == [200] * 5
+        assert [one.result().status_code for one in sent] == [200] * 5
     assert held.names == [["first"], ["a", "c"], ["b", "d"]]
 
 
@@ -206,14 +206,14 @@ def test_one_document_does_not_take_the_others_with_it(translator):
 
     held._translate = fails
     with running(translator) as server, ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(server.post, documents=documents())]
+        sent = [pool.submit(server.post, documents=documents())]
         assert held.here.wait(120)
         for name in ("bad", "good"):
             waiting = server.service.worker.waiting
-            asked.append(pool.submit(server.post, documents=[{"id": name, "source": ["a dog"]}]))
+            sent.append(pool.submit(server.post, documents=[{"id": name, "source": ["a dog"]}]))
             until(lambda waiting=waiting: server.service.worker.waiting > waiting)
         held.go.set()
-        first, bad, good = (one.result() for one in asked)
+        first, bad, good = (one.result() for one in sent)
     assert first.status_code == good.status_code == 200
     assert (bad.status_code, error_of(bad)) == (422, "bad: cannot be translated")
     assert ["bad", "good"] in held.names

@@ -65,8 +65,9 @@ class Test:
         return [line for lines in self._lines for line in lines if line]
 
     def hypotheses(self, written: Sequence[str], tokenizer: Tokenizer) -> tuple[list[list[str] | str], int]:
-        """The translation of each document, from that of each line; and how many pieces have other segments than asked
-        for. A document with such a piece is one text, for the scorer to cut. Words that are no numbers are left out.
+        """The translation of each document, from that of each line; and how many pieces have other numbers of segments
+        than requested. A document with such a piece is one text, for the scorer to cut. Words that are no numbers are
+        left out.
 
         Raises ValueError for another number of lines.
         """

@@ -48,7 +48,7 @@ def linear_cross_entropy(
     check_positive("chunk_size", chunk_size)
     device = states.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else states.dtype
-    # Asked here: inside the function a parameter seems to need its gradient even when gradients are off.
+    # Found here: inside the function a parameter seems to need its gradient even when gradients are off.
     wanted = wants_gradients(states, weight)
     return _LinearCrossEntropy.apply(states, weight, targets, label_smoothing, chunk_size, dtype, wanted, real)
 
