@@ -84,19 +84,15 @@ def _follow(written: Iterable[int | DataError]) -> None:
     """Wait for all parts and log progress. Raises a DataError among them, and ValueError if a worker has died."""
     start = said = time.monotonic()
     segments = 0
-    for part in _alive(written):
-        if isinstance(part, DataError):
-            raise part
-        segments += part
-        now = time.monotonic()
-        if now - said > _SECONDS_BETWEEN_LINES:
-            said = now
-            log.info("%s segments encoded, %s a second", f"{segments:,}", f"{segments / (now - start):,.0f}")
-
-
-def _alive(written: Iterable[int | DataError]) -> Iterator[int | DataError]:
     try:
-        yield from written
+        for part in written:
+            if isinstance(part, DataError):
+                raise part
+            segments += part
+            now = time.monotonic()
+            if now - said > _SECONDS_BETWEEN_LINES:
+                said = now
+                log.info("%s segments encoded, %s a second", f"{segments:,}", f"{segments / (now - start):,.0f}")
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise

@@ -66,14 +66,11 @@ class EncodedWindows(IterableDataset[EncodedCorpus | DataError]):
         try:
             for number, documents in enumerate(document_windows(self.documents, self.segments)):
                 if number >= self.first and (number - self.first) % workers == own:
-                    yield replace(self._encode(documents), tag=self.tag)
+                    if self.changes is not None:
+                        documents = [self.changes(document, self.epoch) for document in documents]
+                    yield replace(encode_documents(documents, *self.tokenizers), tag=self.tag)
         except DataError as error:
             yield error
-
-    def _encode(self, documents: list[Document]) -> EncodedCorpus:
-        if self.changes is not None:
-            documents = [self.changes(document, self.epoch) for document in documents]
-        return encode_documents(documents, *self.tokenizers)
 
 
 @dataclass

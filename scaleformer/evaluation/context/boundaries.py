@@ -137,17 +137,12 @@ def boundary_losses(
     examples, kept, distances = [], [], []
     for document in documents:
         place = boundary_place(len(document.source))
-        sides = [
-            tokenizer.encode_batch(list(texts))
-            for tokenizer, texts in (
-                (translator.source_tokenizer, document.source),
-                (translator.target_tokenizer, document.target),
-            )
-        ]
+        source = translator.source_tokenizer.encode_batch(list(document.source))
+        target = translator.target_tokenizer.encode_batch(list(document.target))
         for name, source_ends, target_ends in _ends(len(document.source), place):
-            source, target = _tokens(sides[0], source_ends), _tokens(sides[1], target_ends)
-            examples.append(Example(f"{document.id} {name}", source, target))
-        lengths = [len(tokens) + 1 for tokens in sides[1]]
+            sides = _tokens(source, source_ends), _tokens(target, target_ends)
+            examples.append(Example(f"{document.id} {name}", *sides))
+        lengths = [len(tokens) + 1 for tokens in target]
         bounds = list(accumulate(lengths, initial=0))[place + 2 :]
         kept.append(bounds)
         distances.append(np.repeat(np.arange(1, len(bounds)), np.diff(bounds)))
