@@ -21,38 +21,17 @@ MaxTokens = Annotated[int, Range(ge=3)]
 
 @dataclass(frozen=True)
 class DecodingConfig:
-    """How to search.
+    """How to search: `conf/decoding/beam.yaml` says what each setting means.
 
-    strategy           greedy | beam | sample
-    beam_size          live and kept hypotheses of a document (beam)
-    length_penalty     alpha in score = log-probability / length ** alpha, length with `</s>`. The plain power of
-                       [Koehn & Knowles 2017] and fairseq; [Wu 2016, eq. 14] has ((5 + length) / 6) ** alpha, the same
-                       order of merit but for very short outputs. 0 ranks by probability alone, 1 by the mean. Fixed
-                       segments and given beginnings count in neither
-    n_best             hypotheses returned of each document; with `sample` independent samples
-    max_length_ratio,  a target has at most floor(ratio * source tokens) + offset tokens. Source tokens are all that the
-    max_length_offset  model reads (`<sep>` and `</s>` too), target tokens all that it writes. The same holds of each
-                       segment's text, `<sep>` apart, so that no segment eats up the room of others: a segment has at
-                       most what its own source segment allows with match_segments, else what the longest one does
-    match_segments     every segment of the source is translated, none twice, and no `</s>` is written before: nothing
-                       is left out at the end; a source without `<sep>` asks for nothing
-    merge_segments     whether a target segment may translate several source segments, where the model can say so; false
-                       keeps headings, items and cells apart
-    no_repeat_ngram_size
-                       no n-gram of so many tokens is written twice in the same segment; segments may repeat each other;
-                       0 for no such rule
-    min_length_ratio   a segment has at least floor(ratio * tokens of its own source segment) tokens before a separator,
-                       with match_segments; 0 for no such rule
-    repetition_penalty logits of tokens that the segment at hand has already are divided by it, negative ones multiplied
-                       [Keskar 2019]: in the choice of tokens and the score, not in log-probabilities; 1 for none
-    temperature        logits are divided by it (sample)
-    top_k, top_p       only the k most probable tokens; only the smallest set with mass p [Holtzman 2020] (sample);
-                       0 and 1 leave all
-    seed               of the sampling
-    batch_tokens       source tokens with pads in a batch of the translator, times the rows a document
-    memory_limit       what a batch may need beside the model, "2GiB" say, in the place of batch_tokens wherever whole
-                       documents, pieces or segments are translated. The state of a linear attention does not grow with
-                       what is written: long documents stand beside each other then. None: by batch_tokens
+    score = log-probability / length ** length_penalty, lengths with `</s>`: the plain power of [Koehn & Knowles 2017]
+    and fairseq. [Wu 2016, eq. 14] has ((5 + length) / 6) ** alpha, the same order of merit but for very short outputs.
+    Fixed segments and forced prefixes count in neither.
+
+    A target has at most floor(max_length_ratio * source tokens) + max_length_offset tokens, of all that the model reads
+    and writes. The same holds of the text of each segment, `<sep>` apart, so that none eats up the room of others: by
+    its own source segment with match_segments, else by the longest one. A source without `<sep>` has nothing to match.
+
+    repetition_penalty is that of [Keskar 2019], top_p of [Holtzman 2020].
     """
 
     strategy: Strategy = "beam"

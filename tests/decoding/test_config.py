@@ -65,6 +65,8 @@ def test_settings_of_the_command_line_go_before_those_of_the_run():
     assert choose_decoding(run, settings, ["decoding=beam", "decoding.beam_size=7"]) == DecodingConfig(beam_size=7)
 
 
-def test_the_beam_configuration_is_the_default() -> None:
-    path = Path(__file__).parents[2] / "conf" / "decoding" / "beam.yaml"
-    assert yaml.safe_load(path.read_text(encoding="utf-8")) == asdict(DecodingConfig())
+def test_the_configurations_are_the_defaults_but_for_the_strategy() -> None:
+    folder = Path(__file__).parents[2] / "conf" / "decoding"
+    files = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in folder.glob("*.yaml")}
+    assert files.pop("beam") == asdict(DecodingConfig())
+    assert files == {name: {"defaults": ["beam", "_self_"], "strategy": name} for name in ("greedy", "sample")}
